@@ -1,0 +1,355 @@
+"""Claims at one counter: bounds in closed form, and two simulations that must agree.
+
+``by_events`` takes one event after another from a heap: it is short and surely right. ``by_waves``
+takes all claims at once that nothing still to come can overtake, as arrays: it is fast enough for
+100,000 workers. What is modelled, and with which figures, is said in ``simulate.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workpool.ranges import CHUNK_S, GROWTH, Pace
+from workpool.schedule import Schedule, chunk, tickets
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Fabric(NamedTuple):
+    """What an atomic at one address costs: its origin, and the counter."""
+
+    latency_s: float  # from request to answer when nobody else asks, the service included
+    service_s: float  # while nobody else is served
+
+    @property
+    def leg_s(self) -> float:
+        """From the origin to the counter, or back."""
+        return (self.latency_s - self.service_s) / 2
+
+
+HOST = Fabric(1.4e-6, 0.26e-6)
+FABRICS = {
+    "host": HOST,
+    "infiniband": Fabric(1.33e-6, 1 / 2.24e6),
+    "slingshot": Fabric(2.57e-6, 2 / 67.6e6),
+}
+
+
+class Way(NamedTuple):
+    """How workers come to their tasks."""
+
+    batch: int = 1  # tickets of one claim
+    cores: int = 1  # workers that share a window of their node, and its claims
+    repositories: int = 1
+    schedule: Schedule | None = None  # of a range: without, tickets are tasks
+
+    def __str__(self) -> str:
+        if self.schedule is not None:
+            return f"range, {self.schedule.name.lower()}"
+        words = [f"batch {self.batch}"] * (self.batch > 1)
+        words += [f"nodes of {self.cores}"] * (self.cores > 1)
+        words += [f"{self.repositories} repositories"] * (self.repositories > 1)
+        return ", ".join(words) or "one by one"
+
+    def fitted(self, workers: int) -> Way:
+        """Return the same for so few workers."""
+        repositories = min(self.repositories, workers)
+        return self._replace(
+            repositories=repositories, cores=min(self.cores, workers // repositories)
+        )
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def supply(way: Way, fabric: Fabric) -> float:
+    """Return how many tasks in a second the counters can give out; not for ranges."""
+    return way.repositories * way.batch * way.cores / fabric.service_s
+
+
+def cycle_s(way: Way, task_s: float, fabric: Fabric) -> float:
+    """Return how long a worker is busy with one task and its share of claiming it."""
+    if way.cores > 1:
+        return task_s + HOST.latency_s
+    return task_s + fabric.latency_s / way.batch
+
+
+def saturation(way: Way, task_s: float, fabric: Fabric) -> float:
+    """Return how many workers ask for as much as the counters can give."""
+    return supply(way, fabric) * cycle_s(way, task_s, fabric)
+
+
+# --- by waves -------------------------------------------------------------------------------------
+
+
+class Workers:
+    """Claimants that take `batch` tickets at a time and work them off alone."""
+
+    def __init__(self, number: int, times_s: Floats, batch: int = 1) -> None:
+        self.number = number
+        self.total = len(times_s)
+        self.end_s = 0.0
+        #: From the answer to the next request, at the least.
+        self.least_s = batch * float(times_s.min())
+        self._batch = batch
+        self._until_s = np.concatenate(([0.0], np.cumsum(times_s)))
+
+    def wants(self, who: Integers) -> Integers:
+        """Return how many tickets each one takes."""
+        return np.full(len(who), self._batch)
+
+    def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
+        """Work off the tickets from `first` to `stop`; return when each one asks again."""
+        done_s = answer_s + self._until_s[stop] - self._until_s[first]
+        self.end_s = max(self.end_s, float(done_s[stop > first].max(initial=0)))
+        return done_s
+
+
+class AdaptiveWorkers(Workers):
+    """Claimants that take as many items as ``workpool.ranges.Pace`` says."""
+
+    def __init__(self, number: int, times_s: Floats) -> None:
+        super().__init__(number, times_s)
+        self._mean_s = np.full(number, math.inf)  # nothing is known: one item
+        self._left = np.full(number, self.total)
+        self._before = np.zeros(number, np.int64)
+
+    def wants(self, who: Integers) -> Integers:
+        most = np.minimum(self._left[who] // (2 * self.number), GROWTH * self._before[who])
+        counts = np.clip(CHUNK_S / self._mean_s[who], 1, np.maximum(1, most)).astype(np.int64)
+        self._before[who] = counts
+        return counts
+
+    def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
+        done_s = super().work(who, first, stop, answer_s)
+        latest_s = (done_s - answer_s) / np.maximum(1, stop - first)
+        mean_s = np.where(np.isinf(self._mean_s[who]), latest_s, self._mean_s[who])
+        self._mean_s[who] = mean_s + 0.5 * (latest_s - mean_s)
+        self._left[who] = self.total - stop
+        return done_s
+
+
+class Nodes:
+    """Claimants that fetch tickets for all their cores, which then claim them on the node."""
+
+    def __init__(self, number: int, times_s: Floats, cores: int, batch: int = 1) -> None:
+        self.number = number
+        self.total = len(times_s)
+        self.end_s = 0.0
+        self.least_s = float(times_s.min())  # no core takes two of a block before that
+        self._block = cores * batch
+        self._times_s = times_s
+        self._idle_s = np.zeros((number, cores))  # since when
+        self._gate_s = np.zeros(number)  # when the node's own counter serves again
+
+    def wants(self, who: Integers) -> Integers:
+        return np.full(len(who), self._block)
+
+    def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
+        idle_s, gate_s, node = self._idle_s[who], self._gate_s[who], np.arange(len(who))
+        for ticket in first + np.arange(self._block)[:, np.newaxis]:
+            core = idle_s.argmin(axis=1)
+            there = ticket < stop
+            start_s = np.maximum(np.maximum(idle_s[node, core], answer_s), gate_s)
+            gate_s = np.where(there, start_s + HOST.service_s, gate_s)
+            done_s = start_s + HOST.latency_s + self._times_s[np.minimum(ticket, self.total - 1)]
+            idle_s[node, core] = np.where(there, done_s, idle_s[node, core])
+            self.end_s = max(self.end_s, float(done_s[there].max(initial=0)))
+        self._idle_s[who], self._gate_s[who] = idle_s, gate_s
+        asks_s: Floats = idle_s.min(axis=1)
+        return asks_s
+
+
+def by_waves(claimants: Workers | Nodes, fabric: Fabric) -> float:
+    """Return when the last task ends.
+
+    Who is served now asks again at the earliest after the latency and `least_s`: the requests that
+    reach the counter until then are one wave.
+    """
+    at_s = np.full(claimants.number, fabric.leg_s)  # when each request is at the counter, in order
+    who = np.arange(claimants.number)
+    given, free_s = 0, 0.0
+    while given < claimants.total:
+        horizon_s = max(at_s[0], free_s) + fabric.latency_s + claimants.least_s
+        size = int(np.searchsorted(at_s, horizon_s, "right"))
+        now = who[:size]
+        counts = claimants.wants(now)
+        stop = given + np.cumsum(counts)
+        given = int(stop[-1])
+        # Each starts when it is there and the one before is served: a running maximum.
+        served_s = fabric.service_s * np.arange(size)
+        start_s = np.maximum(np.maximum.accumulate(at_s[:size] - served_s), free_s) + served_s
+        free_s = float(start_s[-1]) + fabric.service_s
+        first, stop = np.minimum((stop - counts, stop), claimants.total)
+        answer_s = start_s + fabric.service_s + fabric.leg_s
+        asks_s = claimants.work(now, first, stop, answer_s) + fabric.leg_s
+        at_s = np.concatenate((at_s[size:], asks_s))
+        order = at_s.argsort(kind="stable")
+        at_s, who = at_s[order], np.concatenate((who[size:], now))[order]
+    return claimants.end_s
+
+
+# --- event by event -------------------------------------------------------------------------------
+
+#: How long a worker works at what the counter gives it next; None when nothing is left.
+Work = Callable[[int], float | None]
+
+
+def batches(times_s: Sequence[float], batch: int) -> Work:
+    """Return the work of claims of so many tickets."""
+    left = deque(times_s)
+
+    def work(_: int) -> float | None:
+        mine = [left.popleft() for _ in range(min(batch, len(left)))]
+        return math.fsum(mine) if mine else None
+
+    return work
+
+
+def adaptive(times_s: Sequence[float], workers: int) -> Work:
+    """Return the work of claims in an adaptive range, with the runtime's own ``Pace``."""
+    left = deque(times_s)
+    paces = [Pace() for _ in range(workers)]
+    seen, before = [len(times_s)] * workers, [0] * workers
+
+    def work(worker: int) -> float | None:
+        count = paces[worker].count(0, seen[worker] // (2 * workers), before[worker])
+        mine = [left.popleft() for _ in range(min(count, len(left)))]
+        if not mine:
+            return None
+        before[worker], seen[worker] = count, len(left)
+        paces[worker].measured(0, len(mine), math.fsum(mine))
+        return math.fsum(mine)
+
+    return work
+
+
+def by_events(workers: int, work: Work, fabric: Fabric) -> float:
+    """Return when the last task ends."""
+    requests = [(fabric.leg_s, worker) for worker in range(workers)]
+    free_s = end_s = 0.0
+    while True:
+        at_s, worker = heapq.heappop(requests)
+        start_s = max(at_s, free_s)
+        free_s = start_s + fabric.service_s
+        work_s = work(worker)
+        if work_s is None:
+            return end_s
+        done_s = start_s + fabric.service_s + fabric.leg_s + work_s
+        end_s = max(end_s, done_s)
+        heapq.heappush(requests, (done_s + fabric.leg_s, worker))
+
+
+def by_node_events(
+    nodes: int, cores: int, batch: int, times_s: Sequence[float], fabric: Fabric
+) -> float:
+    """Return when the last task ends, if the workers of a node share what one of them fetches."""
+    left = deque(times_s)
+    stocks: list[deque[float]] = [deque() for _ in range(nodes)]
+    fetched: list[list[float]] = [[] for _ in range(nodes)]
+    waiting: list[deque[int]] = [deque() for _ in range(nodes)]
+    gate_s = [0.0] * nodes
+    free_s = end_s = 0.0
+    # A worker asks its node; a node's request is at the repository; a node has its answer.
+    events = [(0.0, node, "ask", core) for node in range(nodes) for core in range(cores)]
+    heapq.heapify(events)
+
+    def begin(now_s: float, node: int, core: int) -> None:
+        nonlocal end_s
+        start_s = max(now_s, gate_s[node])
+        gate_s[node] = start_s + HOST.service_s
+        done_s = start_s + HOST.latency_s + stocks[node].popleft()
+        end_s = max(end_s, done_s)
+        heapq.heappush(events, (done_s, node, "ask", core))
+
+    while events:
+        now_s, node, event, core = heapq.heappop(events)
+        if event == "ask" and stocks[node]:
+            begin(now_s, node, core)
+        elif event == "ask":
+            if not waiting[node]:  # the first to find nothing fetches for all
+                heapq.heappush(events, (now_s + fabric.leg_s, node, "fetch", core))
+            waiting[node].append(core)
+        elif event == "fetch":
+            start_s = max(now_s, free_s)
+            free_s = start_s + fabric.service_s
+            fetched[node] = [left.popleft() for _ in range(min(cores * batch, len(left)))]
+            if fetched[node]:
+                answer_s = start_s + fabric.service_s + fabric.leg_s
+                heapq.heappush(events, (answer_s, node, "answer", core))
+        else:
+            stocks[node].extend(fetched[node])
+            for _ in range(min(len(waiting[node]), len(stocks[node]))):
+                begin(now_s, node, waiting[node].popleft())
+    return end_s
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What came of a run."""
+
+    rate: float  # tasks in a second
+    efficiency: float  # the part of the workers' time that is work
+
+
+def simulate(
+    way: Way, workers: int, task_s: float, fabric: Fabric, tasks: int, waves: bool = True
+) -> Outcome:
+    """Simulate a run of `tasks` for each worker, by waves or event by event."""
+    way = way.fitted(workers)
+    nodes = workers // (way.cores * way.repositories)  # whole ones
+    workers = nodes * way.cores
+    times_s = task_s * spread(workers * tasks)
+    end_s = (waved if waves else stepped)(way, workers, times_s, fabric)
+    rate = way.repositories * len(times_s) / end_s
+    return Outcome(rate, float(times_s.sum()) / (workers * end_s))
+
+
+def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
+    """Return the end of the run of one repository, by waves."""
+    if way.schedule is Schedule.ADAPTIVE:
+        return by_waves(AdaptiveWorkers(workers, times_s), fabric)
+    if way.schedule is not None:
+        times_s = chunks(way.schedule, workers, times_s)
+    if way.cores > 1:
+        return by_waves(Nodes(workers // way.cores, times_s, way.cores, way.batch), fabric)
+    return by_waves(Workers(workers, times_s, way.batch), fabric)
+
+
+def stepped(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
+    """Return the end of the run of one repository, event by event."""
+    if way.schedule is Schedule.ADAPTIVE:
+        return by_events(workers, adaptive(times_s.tolist(), workers), fabric)
+    if way.schedule is not None:
+        times_s = chunks(way.schedule, workers, times_s)
+    if way.cores > 1:
+        nodes = workers // way.cores
+        return by_node_events(nodes, way.cores, way.batch, times_s.tolist(), fabric)
+    return by_events(workers, batches(times_s.tolist(), way.batch), fabric)
+
+
+def chunks(schedule: Schedule, workers: int, times_s: Floats) -> Floats:
+    """Return how long each chunk of a range takes."""
+    total = len(times_s)
+    starts = [
+        chunk(schedule, total, workers, ticket).start
+        for ticket in range(tickets(schedule, total, workers))
+    ]
+    return np.add.reduceat(times_s, starts)
+
+
+@functools.lru_cache(maxsize=2)
+def spread(count: int) -> Floats:
+    """Return the times of tasks over their mean: evenly from a half to one and a half."""
+    return 0.5 + np.random.default_rng(1).random(count)

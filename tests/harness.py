@@ -1,0 +1,243 @@
+"""MPI runs as subprocesses: bounded in time, with every rank's stacks when they hang, no orphans.
+
+    result = run_ranks(3, "from workpool import WorkPool ...")      one script, one mpiexec
+    batch = Batch("contract", names, workers=2, claim="pointer")    many cases, one mpiexec
+    batch.outcome("case_submit")                                    what became of one of them
+
+``jobs`` says how the processes of a job are found, and how they are ended.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from jobs import TESTS, HangError, Job, JobError, Result, start_ranks
+from processes import PATIENCE
+
+__all__ = [
+    "END_OF_JOB",
+    "Batch",
+    "HangError",
+    "JobError",
+    "Outcome",
+    "Result",
+    "case_names",
+    "run_ranks",
+]
+
+CASES = TESTS / "cases"
+END_OF_JOB = "end_of_job"
+
+START_LIMIT_S = 30.0
+"""How long mpiexec and the imports may take before the first case starts."""
+
+HANGS_BORNE = 3
+"""After so many hangs in one batch its other cases fail at once."""
+
+
+def run_ranks(
+    n: int,
+    script: str | Path,
+    *args: str,
+    claim: str | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60,
+    expect_status: int | None = 0,
+    spmd: bool = False,
+) -> Result:
+    """Run `script` under mpiexec and wait for its end.
+
+    Parameters
+    ----------
+    n : int
+        Number of ranks: one driver, `n` - 1 workers.
+    script : str or Path
+        The driver: a file, or its text.
+    *args : str
+        Its arguments.
+    claim : {"pointer", "counter"}, optional
+        How workers take tasks.
+    env : mapping, optional
+        More environment variables.
+    timeout : float
+        Limit in seconds.
+    expect_status : int, optional
+        The exit status that is right; None takes any.
+    spmd : bool
+        Start the script itself on every rank, without ``-m workpool``.
+
+    Returns
+    -------
+    Result
+        Output and status.
+
+    Raises
+    ------
+    HangError
+        Not ended in time; shows every rank's stacks.
+    JobError
+        Another status than expected, or processes left behind.
+    """
+    with tempfile.TemporaryDirectory(prefix="workpool-script-") as place:
+        if isinstance(script, str):
+            driver = Path(place, "driver.py")
+            driver.write_text(textwrap.dedent(script))
+        else:
+            driver = script
+        program = [*([] if spmd else ["-m", "workpool"]), str(driver), *args]
+        variables = {**(env or {}), **({"WORKPOOL_CLAIM": claim} if claim else {})}
+        with contextlib.closing(start_ranks(n, program, variables)) as job:
+            give_up = time.monotonic() + timeout * PATIENCE
+            while (status := job.status()) is None:
+                if time.monotonic() > give_up:
+                    stacks = job.stacks()
+                    message = f"{n} ranks did not end within {timeout * PATIENCE:g} s"
+                    raise HangError(f"{message}\n{stacks}\n{job.result()}")
+                time.sleep(0.01)
+            result = job.result()
+            if expect_status is not None and status != expect_status:
+                raise JobError(f"expected status {expect_status}, got {result}")
+            if orphans := job.orphans():
+                raise JobError("processes left behind:\n" + "\n".join(orphans) + f"\n{result}")
+            return result
+
+
+# Many cases in one job.
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: ``passed``, ``failed`` or ``skipped``, and why."""
+
+    outcome: str
+    text: str = ""
+    seconds: float = 0.0
+
+
+def case_names(module: str) -> list[str]:
+    """Return the cases of a script under ``tests/cases`` and of its modules, without running it."""
+    script = CASES / f"{module}.py"
+    files = [script, *sorted(CASES.glob(f"{module}_*.py"))]
+    return [
+        node.name
+        for file in files
+        for node in ast.parse(file.read_bytes()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
+    ]
+
+
+class Batch:
+    """The cases of one script, run by one job; each outcome is there as soon as its case ended.
+
+    A case that hangs, or that takes the job down, fails by its own name; the cases after it run in
+    a new job.
+
+    Parameters
+    ----------
+    module : str
+        Name of the script under ``tests/cases``.
+    names : sequence of str
+        The cases to run, in this order, and ``end_of_job``.
+    workers : int, optional
+        Number of worker ranks; 0 for one rank alone. None runs the cases on the standard library's
+        ThreadPoolExecutor, without MPI.
+    claim : {"pointer", "counter"}, optional
+        How workers take tasks.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        names: Sequence[str],
+        workers: int | None = None,
+        claim: str | None = None,
+    ) -> None:
+        self.module = module
+        self.workers = workers
+        self.claim = claim
+        self._waiting = [name for name in names if name != END_OF_JOB]
+        self._outcomes: dict[str, Outcome] = {}
+        self._job: Job | None = None
+        self._events: Iterator[dict[str, object]] = iter(())
+        self._running: str | None = None
+        self._give_up = 0.0
+        self._hangs = 0
+
+    def outcome(self, name: str) -> Outcome:
+        """Wait for a case to end, and return what became of it."""
+        while name not in self._outcomes:
+            if self._hangs >= HANGS_BORNE:
+                return Outcome("failed", f"not run: {self._hangs} cases of this batch have hung")
+            if self._job is None:
+                self._start()
+            self._follow()
+            time.sleep(0.005)
+        return self._outcomes[name]
+
+    def check(self, name: str) -> None:
+        """Wait for a case to end, and skip or fail the present test as it did."""
+        case = self.outcome(name)
+        if case.outcome == "skipped":
+            pytest.skip(case.text)
+        if case.outcome == "failed":
+            pytest.fail(case.text, pytrace=False)
+
+    def close(self) -> None:
+        """End the job."""
+        if self._job is not None:
+            self._job.close()
+            self._job = None
+
+    def _start(self) -> None:
+        program = [str(CASES / f"{self.module}.py"), "--workers", str(self.workers or 1)]
+        program += ["--cases", ",".join(self._waiting)]
+        if self.workers is None:
+            self._job = Job([sys.executable, *program, "--executor", "threads"], os.environ)
+        else:
+            variables = {"WORKPOOL_CLAIM": self.claim} if self.claim else {}
+            self._job = start_ranks(self.workers + 1, ["-m", "workpool", *program], variables)
+        self._events = self._job.events()
+        self._running = None
+        self._give_up = time.monotonic() + START_LIMIT_S * PATIENCE
+
+    def _follow(self) -> None:
+        """Take in what the job has reported; settle the running case when the job is over."""
+        assert self._job is not None
+        ended = self._job.status()  # before the report is read: it is complete if this is not None
+        for event in iter(lambda: next(self._events), {}):
+            name = str(event["case"])
+            if "outcome" in event:
+                self._settle(name, str(event["outcome"]), str(event["text"]), event["seconds"])
+            else:
+                if self._running is None:
+                    self._job.note_litter()  # a case may end its processes
+                self._running = name
+                limit_s = float(str(event["limit_s"])) * PATIENCE
+                self._give_up = time.monotonic() + limit_s
+        name = self._running or (self._waiting[0] if self._waiting else END_OF_JOB)
+        if ended is not None:
+            result, orphans = self._job.result(), self._job.orphans()
+            well = self._running == END_OF_JOB and not self._waiting and ended == 0 and not orphans
+            text = "" if well else f"the job ended in here: {result}\nleft behind: {orphans}"
+            self._settle(name, "passed" if well else "failed", text)
+            self.close()
+        elif time.monotonic() > self._give_up:
+            stacks = self._job.stacks()
+            self._hangs += 1
+            self._settle(name, "failed", f"hangs\n{stacks}\n{self._job.result()}")
+            self.close()
+
+    def _settle(self, name: str, outcome: str, text: str, seconds: object = 0.0) -> None:
+        self._outcomes[name] = Outcome(outcome, text, float(str(seconds)))
+        if name in self._waiting:
+            self._waiting.remove(name)

@@ -1,0 +1,208 @@
+"""One command with every process below it: bounded in time, looked into, nothing left behind.
+
+Every process of a job is found by a mark in its environment, and not by its session or its process
+group: MPICH's hydra gives each rank a session of its own. A job that takes too long gets SIGUSR2,
+at which each rank's faulthandler writes the stacks of its threads into a file of the harness (the
+signal is served in C, so it works inside an MPI call too); then the whole job is ended, and what
+its ranks held in ``/dev/shm`` or left in ``$TMPDIR`` is removed.  Among that are the session
+directories of Open MPI, named after process ids: the next mpiexec of that id would not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import marked
+
+from workpool.litter import litter_of, remove
+from workpool.mpiexec import Mpiexec, command_line, environment, find
+
+TESTS = Path(__file__).resolve().parent
+
+END_GRACE_S = 3.0
+"""How long a job may take to end by itself: after SIGTERM, and after its mpiexec has returned."""
+
+HOOK = """\
+import faulthandler, os, signal
+_rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
+_place = os.environ.get("WORKPOOL_TEST_STACKS")
+if _place:
+    _stacks = open(os.path.join(_place, f"rank {_rank or 0}, process {os.getpid()}"), "w")
+    faulthandler.register(signal.SIGUSR2, file=_stacks, all_threads=True)
+"""
+"""Put before every Python process of a job as its ``sitecustomize``."""
+
+LEASH = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Put before a job's command: the kernel ends the job when the tests themselves are killed."""
+
+
+class JobError(AssertionError):
+    """A job ended otherwise than it should."""
+
+
+class HangError(JobError):
+    """A job did not end in time; the message shows the stacks of its ranks."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a job that ended."""
+
+    stdout: str
+    stderr: str
+    status: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"status {self.status} after {self.seconds:.1f} s"
+            f"\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
+        )
+
+
+class Job:
+    """One command, in a session of its own, and every process that it starts.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What to start.
+    env : mapping
+        Its environment.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="workpool-job-")
+        self.place = Path(self._directory.name)
+        self._stacks = self.place / "stacks"
+        self._stacks.mkdir()
+        (self.place / "sitecustomize.py").write_text(HOOK)
+        self._report = self.place / "report"
+        self._report.touch()
+        self._mark = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._litter: set[str] = set()
+        paths = [str(self.place), env.get("PYTHONPATH", ""), str(TESTS.parent)]
+        variables = {
+            **env,
+            "TMPDIR": str(self.place),  # what killed processes leave behind goes with the job
+            "WORKPOOL_TEST_JOB": self._mark,
+            "WORKPOOL_TEST_STACKS": str(self._stacks),
+            "WORKPOOL_TEST_REPORT": str(self._report),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+        linux = sys.platform == "linux"
+        leash = [sys.executable, "-ISc", LEASH, str(os.getpid())] if linux else []
+        self._started = time.monotonic()
+        with open(self.place / "stdout", "wb") as out, open(self.place / "stderr", "wb") as err:
+            self._process = subprocess.Popen(
+                [*leash, *command],
+                cwd=self.place,
+                stdin=subprocess.DEVNULL,
+                stdout=out,  # files, not pipes: nobody below can hold the harness up
+                stderr=err,
+                env=variables,
+                start_new_session=True,
+            )
+
+    def status(self) -> int | None:
+        """Return the exit status, or None while the job runs."""
+        return self._process.poll()
+
+    def result(self) -> Result:
+        """Return what the job has written by now, and its status (-1 while it runs)."""
+        status = self._process.poll()
+        return Result(
+            (self.place / "stdout").read_text(errors="replace"),
+            (self.place / "stderr").read_text(errors="replace"),
+            -1 if status is None else status,
+            time.monotonic() - self._started,
+        )
+
+    def events(self) -> Iterator[dict[str, object]]:
+        """Yield each line of the job's report, and ``{}`` whenever there is none yet."""
+        text = ""
+        with self._report.open() as lines:
+            while True:
+                text += lines.readline()
+                if text.endswith("\n"):
+                    yield json.loads(text)
+                    text = ""
+                else:
+                    yield {}
+
+    def members(self) -> list[int]:
+        """Return the ids of every live process of this job, mpiexec included."""
+        return list(marked(self._mark))
+
+    def stacks(self) -> str:
+        """Return the stacks of every Python process of this job, as they are now."""
+        files = sorted(self._stacks.iterdir())
+        living = set(self.members())
+        asked = [file for file in files if int(file.name.rsplit(" ", 1)[1]) in living]
+        for file in asked:
+            os.kill(int(file.name.rsplit(" ", 1)[1]), signal.SIGUSR2)
+        give_up = time.monotonic() + 2.0
+        while any(not file.stat().st_size for file in asked) and time.monotonic() < give_up:
+            time.sleep(0.02)
+        time.sleep(0.1)  # the last line of the last thread
+        return "\n".join(f"--- {file.name}\n{file.read_text()}" for file in asked)
+
+    def orphans(self) -> list[str]:
+        """Return the commands that outlive mpiexec by more than their grace."""
+        give_up = time.monotonic() + END_GRACE_S
+        while (left := marked(self._mark)) and time.monotonic() < give_up:
+            time.sleep(0.02)
+        return [f"{pid}: {command}" for pid, command in left.items()]
+
+    def note_litter(self) -> None:
+        """Note what the job has in shared memory now, where its processes may leave it."""
+        self._litter.update(path for pid in self.members() for path in litter_of(pid))
+
+    def close(self) -> None:
+        """End every process of the job, and remove what it had in shared memory; idempotent."""
+        if self.members():
+            self.note_litter()
+            if self._process.poll() is None:
+                self._process.terminate()  # mpiexec tidies up behind itself when it can
+            give_up = time.monotonic() + END_GRACE_S
+            while self.members() and time.monotonic() < give_up:
+                time.sleep(0.02)
+            give_up = time.monotonic() + END_GRACE_S
+            while (left := self.members()) and time.monotonic() < give_up:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.02)
+        self._process.wait()
+        remove(self._litter)
+        self._directory.cleanup()
+
+
+@functools.lru_cache(maxsize=1)
+def launcher() -> Mpiexec:
+    """Return the mpiexec of this environment; asking for it takes a moment."""
+    return find()
+
+
+def start_ranks(n: int, program: Sequence[str], variables: Mapping[str, str]) -> Job:
+    """Start `n` ranks of a Python program under mpiexec."""
+    found = launcher()
+    command = command_line(found, n, [sys.executable, *program])
+    return Job(command, environment(found.kind, {**os.environ, **variables}))

@@ -1,0 +1,156 @@
+"""Commands that start ranks, looked at from outside: what they print, how they end, what is left.
+
+    with run("-w", "2", "script.py") as started:     workpool run -w 2 script.py
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        ended = started.wait()
+
+A command that takes too long, or that leaves a process behind, fails its test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from processes import PATIENCE, marked
+
+from workpool.litter import litter_of, remove
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LIMIT_S = 40.0
+
+
+class Ended(NamedTuple):
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Started:
+    """A command under way, in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], place: Path, mark: str) -> None:
+        self.process = process
+        self.place = place
+        self.litter: set[str] = set()  #: what its processes had in shared memory when last seen
+        self._mark = mark
+
+    def wait(self, limit_s: float = LIMIT_S) -> Ended:
+        """Wait for the end, and see that no process is left."""
+        try:
+            status = self.process.wait(limit_s * PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended in time: {self._ended(-1)}") from None
+        left = self.members()
+        assert not left, f"left behind: {left}, after {self._ended(status)}"
+        return self._ended(status)
+
+    def until(self, text: str) -> None:
+        """Wait until it has printed `text`."""
+        give_up = time.monotonic() + LIMIT_S * PATIENCE
+        while text not in self._ended(0).out:
+            assert self.process.poll() is None, f"ended: {self._ended(-1)}"
+            assert time.monotonic() < give_up, f"{text!r} does not come: {self._ended(-1)}"
+            time.sleep(0.02)
+
+    def signal(self, signum: int, *, group: bool = False) -> None:
+        """Send a signal to the command, or to its process group as a terminal does."""
+        (os.killpg if group else os.kill)(self.process.pid, signum)
+
+    def members(self) -> dict[int, str]:
+        """Return the command lines of all its processes that live, by process id."""
+        found = marked(self._mark)
+        self.litter.update(path for pid in found for path in litter_of(pid))
+        return found
+
+    def ranks(self) -> list[int]:
+        """Return the process ids of the ranks, rank 0 first."""
+        found = {}
+        for pid, line in self.members().items():
+            if "supervisor.py" in line:
+                continue  # the parent of a rank, whose environment it shares
+            with contextlib.suppress(OSError):
+                for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    name, _, value = word.partition(b"=")
+                    if name in (b"PMI_RANK", b"OMPI_COMM_WORLD_RANK"):
+                        found[int(value)] = pid
+        return [found[rank] for rank in sorted(found)]
+
+    def _ended(self, status: int) -> Ended:
+        out, err = ((self.place / name).read_text(errors="replace") for name in ("out", "err"))
+        return Ended(status, out, err)
+
+
+@contextlib.contextmanager
+def job(
+    command: list[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    text: str = "",
+    cwd: Path | None = None,
+) -> Iterator[Started]:
+    """Start a command with `text` as its standard input, and end it with everything it started."""
+    mark = uuid.uuid4().hex
+    given = dict(os.environ if environment is None else environment)
+    given["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), given.get("PYTHONPATH")]))
+    given.pop("PYTHONUNBUFFERED", None)  # it tears the lines of several ranks to pieces
+    given["WORKPOOL_TEST_JOB"] = mark
+    with tempfile.TemporaryDirectory(prefix="workpool-test-") as name:
+        place = Path(name)
+        given["TMPDIR"] = name  # what a killed launcher leaves goes with it
+        (place / "in").write_text(text)
+        with (
+            open(place / "in", "rb") as stdin,
+            open(place / "out", "wb") as out,
+            open(place / "err", "wb") as err,
+        ):
+            process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=out,
+                stderr=err,
+                cwd=cwd or place,
+                env=given,
+                start_new_session=True,
+            )
+        started = Started(process, place, mark)
+        try:
+            yield started
+        finally:
+            while left := started.members():
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.poll()
+                time.sleep(0.02)
+            process.wait()
+            remove(started.litter)
+
+
+def run(
+    *words: str, text: str = "", cwd: Path | None = None
+) -> contextlib.AbstractContextManager[Started]:
+    """Start ``workpool run`` with these words."""
+    return job([sys.executable, "-m", "workpool.cli", "run", *words], text=text, cwd=cwd)
+
+
+def stored(path: Path) -> list[bytes]:
+    """Return the keys of all results in a journal."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT keys FROM records").fetchall()
+    connection.close()
+    return [keys[at : at + 16] for (keys,) in rows for at in range(0, len(keys), 16)]

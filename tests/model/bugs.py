@@ -1,0 +1,374 @@
+"""What somebody could get wrong, as edits of the code that does it.
+
+A bug names the smallest case that shows it, what is found at once when every call is checked, and
+what is found when only consequences count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from workpool.layout import Geometry
+from workpool.repository import Claimant, Pointer, Publisher
+
+from .cases import METHODS, SECOND
+from .submitter import Submitter
+from .worker import Worker
+
+
+class Bug(NamedTuple):
+    """A planted bug, and the smallest case that shows it."""
+
+    owner: type
+    method: str
+    edits: list[tuple[str, str]]  # what stands in the source, once, and what shall
+    options: dict[str, Any]
+    rule: str  # what is found when every call is checked
+    harm: str  # what is found when only consequences count; empty where it does none
+    methods: tuple[str, ...] = METHODS
+
+
+_EVICTED = {"tasks": 1, "suspicions": 1}
+_FLUSH = [("    self.window.flush()", "    pass")]
+_PAYLOAD = "task 0 reads the payload b"
+_OUTCOME = "the outcome of task 0, ticket 0, owner . reads"
+
+BUGS = {
+    # Nothing is published before the flush that completes it.
+    "publish without a flush": Bug(
+        Publisher, "publish", _FLUSH, {"tasks": 1}, "writes the descriptor .* READY", _PAYLOAD
+    ),
+    "complete without a flush": Bug(
+        Claimant, "complete", _FLUSH, {"tasks": 1}, "writes the outcome .* DONE", _OUTCOME
+    ),
+    "commit without a flush": Bug(
+        Claimant,
+        "commit",
+        _FLUSH,
+        {"tasks": 1, "how": "commit", "rows": 3, "crashes": 1},
+        "writes the outcome .* COMMITTED",
+        _OUTCOME,
+    ),
+    "request without a flush": Bug(
+        Claimant,
+        "request",
+        _FLUSH,
+        {"tasks": 1, "how": "pieces", "workers": 1},
+        "writes the outcome .* WANTED",
+        _OUTCOME,
+    ),
+    "answer without a flush": Bug(
+        Publisher,
+        "answer",
+        _FLUSH,
+        {"tasks": 1, "how": "pieces", "workers": 1},
+        "writes the outcome .* CLAIMED",
+        "WindowError",
+    ),
+    "the outcome after the commit": Bug(
+        Claimant,
+        "complete",
+        [
+            ("self.window.put(self.geometry.outcome(claim.number), record)\n", "done = True\n"),
+            (
+                "    return self.advance(claim, Step.COMPLETE), Miss.EMPTY",
+                "    done = self.advance(claim, Step.COMPLETE)\n"
+                "        self.window.put(self.geometry.outcome(claim.number), record)\n"
+                "        self.window.flush()\n"
+                "        return done, Miss.EMPTY",
+            ),
+        ],
+        {"tasks": 1},
+        "writes the outcome .* DONE",
+        _OUTCOME,
+    ),
+    "descriptors read before READY is seen": Bug(
+        Claimant,
+        "take",
+        [
+            (
+                "    for run in runs(indices):\n",
+                "    early = self._read(indices, self.geometry.descriptor, DESCRIPTOR_NBYTES)\n"
+                "    for run in runs(indices):\n",
+            ),
+            (
+                "return self._offers(rows)",
+                "return [Offer(row, early[indices.index(row.number)]) for row in rows]",
+            ),
+        ],
+        SECOND,
+        _PAYLOAD,
+        _PAYLOAD,
+        ("pointer",),  # by the counter, batches begin with the third task
+    ),
+    "a descriptor read before its claim": Bug(
+        Claimant,
+        "claim",
+        [
+            (
+                "mine = protocol.claim(word, self.member)\n    # The one",
+                "mine = protocol.claim(word, self.member)\n"
+                "    if record is None:\n"
+                "        (record,) = self._read([index], self.geometry.descriptor, 256)\n"
+                "    # The one",
+            )
+        ],
+        SECOND | {"limit": 1},
+        _PAYLOAD,
+        _PAYLOAD,
+    ),
+    # Each compare-and-swap compares with the word that its caller holds, and its answer counts.
+    "complete against a fresh load": Bug(
+        Claimant,
+        "advance",
+        [
+            (
+                "# Against the word that we hold (rule 4), never",
+                "fresh = self.load(claim.number) #",
+            ),
+            ("(claim.number), claim.word, word", "(claim.number), fresh, word"),
+            ("if found == claim.word:", "if found == fresh:"),
+        ],
+        _EVICTED,
+        "EVICTED .* becomes DONE .* no step leads there",
+        "row 0 is left DONE",
+    ),
+    "reclaim of a freshly loaded word": Bug(
+        Publisher,
+        "reclaim",
+        [("self._step(row, ", "self._step(Row(row.number, self.load(row.number)), ")],
+        _EVICTED,
+        "no step 'reclaim' from DONE",
+        "no step 'reclaim' from DONE",
+    ),
+    "reserve against a fresh load": Bug(
+        Publisher,
+        "_hold",
+        [
+            ("row.word, word))", "self.load(row.number), word))"),
+            ("if word == row.word:", "if True:"),
+        ],
+        SECOND | {"rows": 1},
+        "becomes RESERVED .* not its step",
+        "an attempt ran twice",
+    ),
+    "a lost claim ignored": Bug(
+        Claimant,
+        "claim",
+        [("if found != word:\n        return", "if found is None:\n        return")],
+        {"tasks": 1},
+        "an attempt ran twice",
+        "an attempt ran twice",
+    ),
+    "a lost claim of the next row ignored": Bug(
+        Claimant,
+        "complete",
+        [("if next_found == then.row.word:", "if True:")],
+        {"tasks": 2},
+        "an attempt ran twice",
+        "an attempt ran twice",
+        ("pointer",),  # by the counter, batches begin with the third task
+    ),
+    "an eviction ignored": Bug(
+        Claimant,
+        "advance",
+        [("if found == claim.word:", "if True:")],
+        _EVICTED,
+        "row 0 is left EVICTED",
+        "row 0 is left EVICTED",
+    ),
+    "an eviction taken for an answer": Bug(
+        Claimant,
+        "answered",
+        [
+            ("if word != claim.word and not self._lost(claim, word):", "if False:"),
+        ],
+        {"tasks": 1, "how": "pieces", "suspicions": 1, "workers": 1},
+        "WindowError",
+        "WindowError",
+    ),
+    "a lost reclaim ignored": Bug(
+        Publisher,
+        "_step",
+        [("return found == row.word", "return True")],
+        _EVICTED,
+        "row 0 is left DONE",
+        "row 0 is left DONE",
+    ),
+    "a lost cancel ignored": Bug(
+        Publisher,
+        "_step",
+        [("return found == row.word", "return True")],
+        {"tasks": 1, "cancels": 1},
+        "a cancelled attempt ran",
+        "a cancelled attempt ran",
+    ),
+    "a lost reservation ignored": Bug(
+        Publisher,
+        "_hold",
+        [("if word == row.word:", "if True:")],
+        SECOND | {"rows": 1},
+        "writes the descriptor .* FREE",
+        _PAYLOAD,
+    ),
+    "a lost publication ignored": Bug(
+        Publisher,
+        "publish",
+        [("if word == row.word:", "if True:")],
+        SECOND | {"rows": 3, "hasty": 1},
+        "no way leads to an end",
+        "no way leads to an end",
+    ),
+    # A row's records are written only by whom its word names.
+    "the descriptor before the reservation": Bug(
+        Publisher,
+        "publish",
+        [
+            (
+                "held = self._reserve(len(records))\n",
+                "for (_, row), record in zip(self._free_rows(len(records), self._tail), records):\n"
+                "        self.window.put(self.geometry.descriptor(row.number), record)\n"
+                "    self.window.flush()\n"
+                "    held = self._reserve(len(records))\n",
+            )
+        ],
+        SECOND | {"rows": 1},
+        "writes the descriptor .* FREE",
+        _PAYLOAD,
+    ),
+    "generations not compared": Bug(
+        Publisher,
+        "_free_rows",
+        [("if layout.generation_of(word) < geometry.generation(ticket):", "if True:")],
+        SECOND | {"rows": 1},
+        "no step 'reserve' from FREE .* to generation 1",
+        "no step 'reserve' from FREE .* to generation 1",
+    ),
+    "an evicted row never let go": Bug(
+        Claimant,
+        "_lost",
+        [("self._step(Row(claim.number, found), Step.LET_GO)", "pass")],
+        _EVICTED,
+        "row 0 is left EVICTED",
+        "row 0 is left EVICTED",
+    ),
+    "an evicted row let go before the flush": Bug(
+        Claimant,
+        "complete",
+        [
+            (
+                "self.window.put(self.geometry.outcome(claim.number), record)\n",
+                "self.window.put(self.geometry.outcome(claim.number), record)\n"
+                "    if not self.holds(claim):\n"
+                "        return self.advance(claim, Step.COMPLETE), Miss.EMPTY\n",
+            )
+        ],
+        _EVICTED | {"rows": 1},
+        "writes the outcome of row 0, FREE",
+        "the outcome of task 0, ticket 1, owner 1 reads",
+    ),
+    "an evicted row let go by the submitter": Bug(
+        Publisher,
+        "reclaim",
+        [
+            (
+                "return self._step(row, Step.RECLAIM)",
+                "evicted = Row(row.number, protocol.advance(row.word, Step.RECLAIM))\n"
+                "    return self._step(row, Step.RECLAIM) and self._step(evicted, Step.LET_GO)",
+            )
+        ],
+        _EVICTED | {"rows": 1},
+        "EVICTED .* becomes FREE .* not its step",
+        "the outcome of task 0, ticket 1, owner 1 reads",
+    ),
+    "regions that overlap": Bug(
+        Geometry,
+        "region",
+        [("(member - 1) * share", "(member - 2) * share")],
+        {"tasks": 1, "how": "extent", "workers": 1},
+        "overlap",
+        "overlap",
+    ),
+    # What is lost with a dead worker is found again.
+    "nobody sweeps": Bug(
+        Claimant,
+        "sweep",
+        [("if rows and before", "return Miss.EMPTY\n    if rows and before")],
+        {"tasks": 1, "rows": 3, "crashes": 1},
+        "no way leads to an end",
+        "no way leads to an end",
+    ),
+    # The words that say where to look only grow; but they say no more than that.
+    "the tail pushed back": Bug(
+        Publisher,
+        "_push_tail",
+        [("while tail != seen and tail < end:", "while tail != seen:")],
+        SECOND,
+        "TAIL is pushed backwards",
+        "",
+    ),
+    "two kinds of atomics on one word": Bug(
+        Pointer,
+        "take",
+        [("compare_and_swap(layout.HEAD, head, head + count)", "fetch_add(layout.HEAD, count)")],
+        {"tasks": 1},
+        "only TICKET is a counter word",
+        "",
+        ("pointer",),
+    ),
+    # What whoever uses the repository has to do.
+    "a payload that is read and not asked for": Bug(
+        Worker,
+        "_deliver",
+        [('self.how != "pieces" and not self.claimant.holds(claim)', "False")],
+        {"tasks": 2, "room": 1, "suspicions": 1, "stays": {1: 1}},
+        "task 0 reads the payload b'payload.x01'",
+        "task 0 reads the payload b'payload.x01'",
+    ),
+    "a result's extent released at once": Bug(
+        Worker,
+        "_commit",
+        [("self.named.append((claim, extent))\n", "pass\n"), ("self.result = None\n", "pass\n")],
+        {"tasks": 2, "how": "extent", "workers": 1},
+        "the outcome of task ., ticket ., owner 1 reads",
+        "the outcome of task ., ticket ., owner 1 reads",
+    ),
+    "a row retired before its outcome is read": Bug(
+        Submitter,
+        "_serve",
+        [
+            (
+                "self._take_outcome(window, prepared.task, seen)\n"
+                "        self.publisher.retire([seen])\n",
+                "self.publisher.retire([seen])\n"
+                "        self._take_outcome(window, prepared.task, seen)\n",
+            )
+        ],
+        {"tasks": 2, "how": "extent", "workers": 1},
+        "the outcome of task ., ticket ., owner 1 reads",
+        "the outcome of task ., ticket ., owner 1 reads",
+    ),
+    "a contribution before the commit": Bug(
+        Worker,
+        "_commit",
+        [
+            (
+                "if self.claimant.commit(claim, bytes(record)):\n",
+                'window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")\n'
+                "        window.flush()\n"
+                "        if self.claimant.commit(claim, bytes(record)):\n",
+            )
+        ],
+        _EVICTED | {"how": "commit"},
+        "contributed twice",
+        "contributed twice",
+    ),
+    "a contribution that is not flushed": Bug(
+        Worker,
+        "_commit",
+        [("window.flush()\n", "pass\n")],
+        {"tasks": 1, "how": "commit", "workers": 1},
+        "task 0 is DONE before it is counted",
+        "task 0 is DONE before it is counted",
+    ),
+}

@@ -1,0 +1,66 @@
+"""What the processes agree upon: where things lie, and what names what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from workpool import layout
+from workpool.layout import Geometry
+from workpool.testing import MemoryWindow
+
+Choose = Callable[[int], int]
+
+CHUNK = 8  # bytes of a payload, and of an outcome
+GREEDY = Fraction(1, 2)  # workers: whoever takes tickets takes all there are, up to its limit
+MOST_TASKS = 32  # of one submitter
+
+
+def geometry(rows: int, members: int = 3) -> Geometry:
+    return Geometry(rows, members, 2 * members * layout.PAGE_NBYTES)
+
+
+def obituary(shape: Geometry, member: int) -> int:
+    """The word behind the window that is 1 when a member is gone: dead, or at its end."""
+    return shape.nbytes + member * 8
+
+
+def cell(shape: Geometry, task: int) -> int:
+    """The number behind the window to which a task contributes 1."""
+    return shape.nbytes + (shape.members + task) * 8
+
+
+def submitter_of(task: int) -> int:
+    return task // MOST_TASKS
+
+
+def payload_of(task: int) -> bytes:
+    return b"payload" + bytes([task])
+
+
+def outcome_of(task: int, ticket: int, owner: int) -> bytes:
+    return b"outco" + bytes([task, ticket, owner])
+
+
+class Port:
+    """The window that a process has been given for one step; no part of its state.
+
+    A get of several words in the stretch `torn` reads each of them at a time of its own.
+    """
+
+    def __init__(self, torn: range) -> None:
+        self.torn = torn
+        self.window: MemoryWindow | None = None
+
+    def get(self, disp: int, buffer: Any) -> None:
+        view = memoryview(buffer).cast("B")
+        step = layout.WORD_NBYTES if disp in self.torn else view.nbytes
+        for at in range(0, view.nbytes, step):
+            self.window.get(disp + at, view[at : at + step])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["window"], name)
+
+    def __reduce__(self) -> Any:
+        return Port, (self.torn,)

@@ -1,0 +1,191 @@
+"""A member that takes tickets, claims, reads the payload, delivers the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workpool import layout
+from workpool.arena import Region
+from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, OutcomeRecord, Piece
+from workpool.protocol import Step
+from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, Row, Stream
+from workpool.testing import MemoryWindow
+
+from .places import CHUNK, GREEDY, Choose, Port, cell, outcome_of, payload_of
+
+
+def forget(claimant: Claimant) -> None:
+    """Drop what a claimant has seen of the queue: it looks again."""
+    claimant._taker.__dict__.update(_head=0, _tail=0, _news=False, _closed=False)
+
+
+@dataclass
+class Worker:
+    """Claims tasks, reads their payload, delivers an outcome that names the attempt."""
+
+    shape: Geometry
+    member: int
+    method: str
+    limit: int = 2
+    how: str = "inline"  # "inline", "extent", "commit" or "pieces": how payload and outcome travel
+
+    sweeps: int = 0  # may look behind the head so many times while there is work
+    stays: int | None = None  # leaves after so many attempts
+    torn: range = range(0)  # see Port
+    remembers: bool = False  # uses what it has seen of the queue before
+
+    ran: list[tuple[int, int]] = field(default_factory=list)  # ticket, task
+    offers: list[tuple[Row, bytes | None]] = field(default_factory=list)
+    empty: bool = False  # nothing was left to take
+    claim: Claim | None = None
+    asked: Step | None = None  # the answer that we wait for
+    payload: bytes = b""  # as it has come in pieces
+    result: Extent | None = None  # of the claim
+    named: list[tuple[Claim, Extent]] = field(default_factory=list)  # results that rows speak of
+
+    def __post_init__(self) -> None:
+        self.port = Port(self.torn)
+        taker = TAKERS[self.method](self.port, GREEDY)  # type: ignore[arg-type]
+        self.claimant = Claimant(self.port, self.shape, self.member, taker)  # type: ignore[arg-type]
+        self.region = Region(self.shape.region(self.member))
+
+    @property
+    def extents(self) -> list[Extent]:
+        return [extent for _, extent in self.named] + ([self.result] if self.result else [])
+
+    def step(self, window: MemoryWindow, choose: Choose) -> bool:
+        self.port.window = window
+        for claim, extent in list(self.named):
+            if not self.claimant.holds(claim):  # collected, and not before
+                self.named.remove((claim, extent))
+                self.region.release(extent)
+        goes_on = True
+        if self.claim is not None:
+            self._go_on(window, self.claim)
+        elif self.offers:
+            self._hold(self.claimant.claim(self._offer()))
+        elif self.empty:
+            self.empty = False
+            self._keep(self.claimant.sweep(1))
+        else:
+            if self.remembers and choose(2):
+                self.claimant.quiet()
+            found = self.claimant.take(self.limit)
+            self.empty = found is Miss.EMPTY
+            goes_on = found is not Miss.CLOSED or bool(self.named)
+            self._keep(found)
+            if self.offers and self.sweeps and choose(2):
+                self.sweeps -= 1
+                first = self.shape.ticket(*self.offers[0][0])
+                self._keep(self.claimant.sweep(1, before=first))
+        self._forget()
+        if self.stays is not None and len(self.ran) >= self.stays and not self.claim:
+            return bool(self.named)
+        return goes_on
+
+    def _forget(self) -> None:
+        """Drop what decides nothing in a later step, so that more states are equal."""
+        self.claimant._words[:] = 0
+        if not self.remembers:
+            forget(self.claimant)
+
+    def _keep(self, found: list[Offer] | Miss) -> None:
+        if not isinstance(found, Miss):
+            offers = [(row, record if record is None else bytes(record)) for row, record in found]
+            self.offers = [*offers, *self.offers]
+
+    def _offer(self) -> Offer:
+        row, record = self.offers.pop(0)
+        return Offer(row, record if record is None else memoryview(record))
+
+    def _hold(self, claim: Claim | Miss) -> None:
+        self.claim = None
+        if isinstance(claim, Claim):
+            task = claim.descriptor[0].task_id
+            self.ran = sorted([*self.ran, (self.shape.ticket(claim.number, claim.word), task)])
+            claim.record = bytes(claim.record)  # type: ignore[assignment]  # which can be pickled
+            self.claim = claim
+
+    def _go_on(self, window: MemoryWindow, claim: Claim) -> None:
+        """Take an attempt one stage further."""
+        descriptor, _ = claim.descriptor
+        task, extent = descriptor.task_id, descriptor.payload
+        if self.how != "pieces":
+            self._deliver(window, claim, task, self._read(window, extent))
+            return
+        if self.asked is None:
+            self._ask(claim, Step.WANT, Step.SUPPLY, Piece(Stream.PAYLOAD, 0, CHUNK, NOTHING))
+            return
+        answer = self.claimant.answered(claim, self.asked)
+        if answer is None:
+            return
+        if isinstance(answer, Miss):
+            self._drop()
+        elif answer.stream == Stream.OUTCOME:
+            self._commit(window, claim, task, Extent(layout.STREAMED, CHUNK))
+        elif answer.position == 0:
+            self.payload = self._read(window, answer.extent)
+            self._ask(claim, Step.WANT, Step.SUPPLY, Piece(Stream.PAYLOAD, CHUNK, CHUNK, NOTHING))
+        else:
+            self._deliver(window, claim, task, self.payload)
+
+    def _ask(self, claim: Claim, step: Step, answer: Step, piece: Piece) -> None:
+        if self.claimant.request(claim, step, piece):
+            self.asked = answer
+        else:
+            self._drop()
+
+    def _read(self, window: MemoryWindow, extent: Extent) -> bytes:
+        buffer = bytearray(extent.nbytes)
+        window.get(extent.offset, buffer)
+        window.flush()
+        return bytes(buffer)
+
+    def _deliver(self, window: MemoryWindow, claim: Claim, task: int, payload: bytes) -> None:
+        if self.how != "pieces" and not self.claimant.holds(claim):
+            # What we read may serve another task by now.  A step that fails lets go of the row.
+            assert not self.claimant.advance(claim, Step.COMPLETE)
+            self._drop()
+            return
+        assert payload == payload_of(task), f"task {task} reads the payload {payload!r}"
+        extent = Extent(layout.INLINE, CHUNK)
+        if self.how in ("extent", "pieces"):
+            self.result = extent = self.region.reserve(CHUNK)
+            window.put(extent.offset, self._content(claim, task))
+        if self.how == "pieces":
+            self._ask(claim, Step.OFFER, Step.TAKE, Piece(Stream.OUTCOME, 0, CHUNK, extent))
+        else:
+            self._commit(window, claim, task, extent)
+
+    def _content(self, claim: Claim, task: int) -> bytes:
+        return outcome_of(task, self.shape.ticket(claim.number, claim.word), self.member)
+
+    def _commit(self, window: MemoryWindow, claim: Claim, task: int, extent: Extent) -> None:
+        inline = self._content(claim, task) if extent.offset == layout.INLINE else b""
+        record = bytearray(OUTCOME_NBYTES)
+        layout.write_outcome(record, 0, OutcomeRecord(0, 0, extent), inline)
+        following: Claim | Miss = Miss.EMPTY
+        if self.how == "commit":
+            # Rule 6: only who has won the commit contributes, and what it contributes is there
+            # before the row is DONE.
+            if self.claimant.commit(claim, bytes(record)):
+                window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")
+                window.flush()
+                self.claimant.advance(claim, Step.COMPLETE)
+        else:
+            then = self._offer() if self.offers and self.offers[0][1] is not None else None
+            committed, following = self.claimant.complete(claim, bytes(record), then)
+            if committed and self.how == "extent":
+                claim.record = b""  # type: ignore[assignment]
+                self.named.append((claim, extent))
+                self.result = None
+        self._drop()
+        self._hold(following)
+
+    def _drop(self) -> None:
+        """Forget the claim, and what it alone needed."""
+        if self.result is not None:
+            self.region.release(self.result)
+        self.claim, self.result, self.asked, self.payload = None, None, None, b""

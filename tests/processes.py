@@ -1,0 +1,28 @@
+"""Processes of a job, known by a mark in their environment, and how long they may take."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+PATIENCE = float(os.environ.get("WORKPOOL_TEST_PATIENCE", "1"))
+"""Every limit is multiplied by this; a slow or a busy machine sets it higher."""
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Return the command lines of all live processes of a job, by process id.
+
+    Parameters
+    ----------
+    mark : str
+        How the job's ``WORKPOOL_TEST_JOB`` begins.
+    """
+    wanted = f"WORKPOOL_TEST_JOB={mark}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended in the meantime, or somebody else's
+            if wanted in (entry / "environ").read_bytes():
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                found[int(entry.name)] = " ".join(words)
+    return found

@@ -1,0 +1,56 @@
+"""Functions as a script has them: defined in a ``__main__`` of its own."""
+
+from __future__ import annotations
+
+import types
+
+ALWAYS_THE_SAME = """
+import math, os.path
+import numpy as np
+from math import pi, sin
+from numpy import exp
+from collections import OrderedDict
+A, B, C = 1, (2.5, "x", (None, b"y")), frozenset({1, 2})
+def nothing(): pass
+def reads_atoms(x): return A, B, C, x, pi
+def reads_modules(x): return math.cos(x) + np.sum(x) + len(os.path.join("a", "b"))
+def calls_importable(x): return sin(x), exp(x), OrderedDict(), isinstance(x, int)
+def calls_script(x): return reads_atoms(x)
+def even(n): return n == 0 or odd(n - 1)
+def odd(n): return n != 0 and even(n - 1)
+def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+def with_defaults(x=A, *, y=(1, 2)): return x, y
+def unbound(): return not_yet_defined
+def nested_reader():
+    class Local:
+        value = A
+    return [A for _ in range(2)], (lambda: B)(), Local
+def adder(n):
+    def add(x): return x + n
+    return add
+def count_down():
+    def down(n): return n and down(n - 1)
+    return down
+def generator():
+    yield A
+async def coroutine():
+    return A
+closure, local_recursive, anonymous = adder(3), count_down(), lambda x: x + A
+def annotated(x: "list[int]" = 0) -> dict: return x
+def local_import():
+    import json
+    return json
+"""
+
+
+def define(source, **names):
+    """Run `source` as a script would run, and return the namespace in which it ran."""
+    script = {"__name__": "__main__", **names}
+    exec(source, script)
+    return types.SimpleNamespace(script=script, **{k: v for k, v in script.items() if k[0] != "_"})
+
+
+def looked_up_again(codes, fn):
+    """Return what the second of two lookups gives."""
+    codes.lookup(fn)
+    return codes.lookup(fn)

@@ -1,0 +1,188 @@
+"""Short tasks share a row of the table, and nobody can tell except by the clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+#: Tasks of a function are short until it is known better.
+LEARN = """
+        def learn(pool, function, *args):
+            for _ in range(20):
+                for future in [pool.submit(function, *args) for _ in range(100)]:
+                    future.result()
+"""
+
+
+def test_short_tasks_share_rows(claim: str) -> None:
+    script = """
+        import threading
+        from workpool import WorkPool
+
+        def short(n):
+            return -n
+        """
+    script += (
+        LEARN
+        + """
+        with WorkPool() as pool:
+            learn(pool, short, 0)
+            tickets = []
+            pool._core.driver.tracer = lambda event, task_id, ticket: (
+                tickets.append(ticket) if event == "published" else None
+            )
+            futures = [pool.submit(short, n) for n in range(2000)]
+            assert [future.result() for future in futures] == [-n for n in range(2000)]
+        assert len(set(tickets)) < 1000, f"{len(set(tickets))} rows for {len(tickets)} tasks"
+    """
+    )
+    run_ranks(3, script, claim=claim)
+
+
+def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path, claim: str) -> None:
+    """A task that was expected to be short ends only when all the others have ended."""
+    script = (
+        """
+        import os, sys, time
+        from workpool import WorkPool
+
+        flag = sys.argv[1]
+
+        def mostly_short(n):
+            if n == 33:
+                limit = time.monotonic() + 60
+                while not os.path.exists(flag):
+                    assert time.monotonic() < limit, "the others never ended"
+                    time.sleep(0.01)
+            return n
+        """
+        + LEARN
+        + """
+        with WorkPool() as pool:
+            learn(pool, mostly_short, 0)
+            futures = [pool.submit(mostly_short, n) for n in range(300)]
+            assert [f.result() for n, f in enumerate(futures) if n != 33] == [
+                n for n in range(300) if n != 33
+            ]
+            assert not futures[33].done()
+            open(flag, "w").close()
+            assert futures[33].result() == 33
+            assert sum(stats.tasks for stats in pool.stats()) == 2300
+    """
+    )
+    run_ranks(3, script, str(tmp_path / "flag"), claim=claim)
+
+
+def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path, claim: str) -> None:
+    script = (
+        """
+        import os, sys, time
+        from workpool import WorkPool
+
+        flag, place = sys.argv[1:]
+
+        def mostly_short(n):
+            if n == 3:
+                while not os.path.exists(flag):
+                    time.sleep(0.01)
+            if n:
+                open(os.path.join(place, str(n)), "w").close()
+            return n
+        """
+        + LEARN
+        + """
+        with WorkPool(max_workers=1) as pool:
+            learn(pool, mostly_short, 0)
+            futures = [pool.submit(mostly_short, n) for n in range(1, 200)]
+            while not futures[2].running():
+                time.sleep(0.001)
+            time.sleep(0.05)
+            cancelled = [future for future in futures[::2] if future.cancel()]
+            assert 90 <= len(cancelled) <= 100, len(cancelled)
+            open(flag, "w").close()
+            ran = sorted(future.result() for future in futures if future not in cancelled)
+            assert ran == sorted(int(name) for name in os.listdir(place))
+            assert len(ran) + len(cancelled) == 199
+    """
+    )
+    place = tmp_path / "ran"
+    place.mkdir()
+    run_ranks(2, script, str(tmp_path / "flag"), str(place), claim=claim)
+
+
+def test_each_task_of_a_batch_succeeds_or_fails_by_itself(claim: str) -> None:
+    script = (
+        """
+        import numpy as np
+        from workpool import WorkPool
+        from workpool.errors import SerializationError
+
+        def task(n, total, fails=False):
+            total.add(1)
+            if fails and n % 7 == 3:
+                raise ValueError(n)
+            if fails and n % 7 == 5:
+                return lambda: (yield)  # which travels
+            if fails and n % 101 == 50:
+                return np.full(20_000, n)
+            if fails and n % 101 == 51:
+                return (i for i in range(3))  # which does not
+            return n
+        """
+        + LEARN
+        + """
+        with WorkPool() as pool:
+            total = pool.accumulator((), "int64")
+            learn(pool, task, 0, total)
+            assert total.value() == 2000
+            futures = [pool.submit(task, n, total, True) for n in range(1000)]
+            good = 0
+            for n, future in enumerate(futures):
+                error = future.exception()
+                if n % 7 == 3:
+                    assert isinstance(error, ValueError) and error.args == (n,), error
+                    assert f"raise ValueError(n)" in str(error.__cause__)
+                elif n % 7 != 5 and n % 101 == 51:
+                    assert isinstance(error, SerializationError), error
+                else:
+                    good += 1
+                    value = future.result()
+                    if n % 7 == 5:
+                        assert callable(value)
+                    elif n % 101 == 50:
+                        assert np.array_equal(value, np.full(20_000, n))
+                    else:
+                        assert value == n
+            assert total.value() == 2000 + good
+    """
+    )
+    run_ranks(3, script, claim=claim)
+
+
+def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted(claim: str) -> None:
+    script = (
+        """
+        import numpy as np
+        from workpool import WorkPool
+
+        def ends(array):
+            return array[0], array[-1]
+        """
+        + LEARN
+        + """
+        with WorkPool() as pool:
+            learn(pool, ends, [0, 1])
+            array = np.zeros(1000)  # goes out of band
+            futures = []
+            for n in range(300):
+                array[:] = n
+                futures.append(pool.submit(ends, array))
+            array[:] = -1
+            assert [future.result() for future in futures] == [(n, n) for n in range(300)]
+    """
+    )
+    run_ranks(3, script, claim=claim)

@@ -1,0 +1,180 @@
+"""Which call is which: the same in every run, and another one when anything is edited."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from launching import ROOT
+
+from workpool.call_keys import CallKeys, Occurrences
+from workpool.errors import UsageError
+
+
+def test_occurrences() -> None:
+    chance = np.random.default_rng(1)
+    counts: dict[int, int] = {}
+    occurrences = Occurrences()
+    for trial in range(60):
+        numbers = chance.integers(0, 40, chance.integers(0, 30)).astype(np.uint64)
+        if trial % 3:
+            mark = occurrences.mark()
+            occurrences.count(numbers)
+            occurrences.rewind(mark)
+        for number, before in zip(numbers, occurrences.count(numbers), strict=True):
+            assert before == counts.get(int(number), 0)
+            counts[int(number)] = counts.get(int(number), 0) + 1
+        one = int(chance.integers(0, 40))
+        assert occurrences.count_one(one) == counts.get(one, 0)
+        counts[one] = counts.get(one, 0) + 1
+
+
+FINGERPRINTS = """\
+import abc, dataclasses, enum, functools, pickle, sys, typing
+import numpy as np
+from workpool.serializer import call_fingerprint, fingerprint, item_fingerprints
+
+class Refused: pass
+
+SCALE = {scale}
+WORDS = frozenset(["a", "b", "c", "d"])
+
+def helper(x):
+    return x in {{"one", "two", "three"}} and SCALE * len(WORDS)
+
+def task(x, y=3):  # {comment}
+    def inner(z):
+        return {edit}
+    return helper(x), inner, recursive, Point
+
+def recursive(n):
+    return recursive(n - 1) if n else 0
+
+def plain(x):
+    return [x, lambda: x]
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    tags: set = dataclasses.field(default_factory=set)
+
+    def moved(self):
+        return Point(self.x + 1, self.tags)
+
+class Colour(enum.Enum):
+    RED = 1
+
+    def next(self):
+        return self
+
+class Pair(typing.NamedTuple):
+    a: int
+
+T = typing.TypeVar("T")
+
+class Box(typing.Generic[T], abc.ABC):
+    size = property(lambda self: 1)
+
+    @classmethod
+    def make(cls):
+        return super().__new__(cls)
+
+    @abc.abstractmethod
+    def get(self): ...
+
+@functools.lru_cache
+def cached(n):
+    return n
+
+class Unused:
+    pass
+
+for obj in [task, recursive, plain, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour, Pair(1),
+            Box, cached, functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
+            np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
+    print(fingerprint(obj, Refused).hex())
+before = fingerprint(Point, Refused)
+pickle.dumps(Point(1))
+assert fingerprint(Point, Refused) == before
+"""
+
+
+def fingerprints(seed: int, scale: int = 2, comment: str = "", edit: str = "z + y") -> list[str]:
+    program = FINGERPRINTS.format(scale=scale, comment=comment, edit=edit)
+    out = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return out.split()
+
+
+def test_fingerprints_are_the_same_in_every_run() -> None:
+    first = fingerprints(0)
+    assert len(set(first)) == len(first)
+    assert fingerprints(1) == first
+    assert fingerprints(2, comment="\n\n# lines later") == first
+
+
+def test_what_is_edited_is_another_function() -> None:
+    first = fingerprints(0)
+    for changed in (fingerprints(0, scale=3), fingerprints(0, edit="z - y")):
+        assert [i for i, (a, b) in enumerate(zip(first, changed, strict=True)) if a != b] == [0]
+
+
+def test_equal_arguments_are_equal() -> None:
+    from workpool.serializer import call_fingerprint, item_fingerprints
+
+    class Refused:
+        pass
+
+    def of(*args: object, **kwargs: object) -> bytes:
+        return call_fingerprint(b"f" * 16, args, kwargs, 0, Refused)
+
+    text, again = "x" * 50, "".join(["x"] * 50)
+    assert of(text, text) == of(text, again)
+    assert of([text, (text, 1)]) == of([again, (text, 1)])
+    assert of(1, b=2, c=3) == of(1, c=3, b=2)
+    values = [of(), of(1), of(True), of(1.0), of("1"), of(1, 1), of((1, 1)), of(b=1), of(1, b=1)]
+    values += [of({"a": 1}), of([1]), of({1}), of(frozenset({1})), of(None), of(np.float64(1))]
+    assert len(set(values)) == len(values)
+    assert of(5) + of("a") == item_fingerprints(b"f" * 16, [5, "a"], False, Refused)
+    assert of(5, [1]) == item_fingerprints(b"f" * 16, [(5, [1])], True, Refused)
+    ring: list[object] = []
+    ring.append(ring)
+    assert of(ring) != of([])
+    wide: list[object] = [1]
+    for _ in range(60):
+        wide = [wide, wide]
+    assert of(wide) == of(wide)
+    with pytest.raises(UsageError, match="not in the journal"):
+        of([Refused()])
+
+
+def test_calls_made_while_others_are_planned_are_not_forgotten() -> None:
+    keys = CallKeys((None, ()))
+    counted = threading.Event()
+
+    def call() -> bytes:
+        key = keys.of_call(abs, None, (7,), {}, 0)
+        counted.set()
+        return key
+
+    with ThreadPoolExecutor(1) as other:
+        with keys.planning() as forget:
+            planned = keys.of_items(abs, None, [7, 8], False)
+            one = other.submit(call)
+            assert not counted.wait(0.05)  # it waits until it is known how these are sent
+            forget()
+        first = one.result()
+    again = keys.of_items(abs, None, [7, 8], False)
+    assert len({first, *(key.tobytes() for key in again)}) == 3
+    assert len(planned) == 2

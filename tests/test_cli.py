@@ -1,0 +1,245 @@
+"""The command line: what it refuses, what it starts, and what a program run by it sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import ROOT, job, run
+
+from workpool import cli, launcher, mpiexec
+from workpool.errors import ResourceError
+
+# What it refuses: one line, status 2, nothing started.
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, dict[str, object]]]:
+    """Collect what would be started."""
+    calls: list[tuple[list[str], int, dict[str, object]]] = []
+
+    def run(command: list[str], ranks: int, **options: object) -> int:
+        calls.append((command, ranks, options))
+        return 7
+
+    monkeypatch.setattr(launcher, "run", run)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("run -w 2 missing.py", "'missing.py'"),
+        ("run -w 2 -m missing_module", "'missing_module'"),
+        ("run -w 0 x.py", "'0' workers"),
+        ("run -w -1 x.py", "'-1' workers"),
+        ("run --workers two x.py", "'two' workers"),
+        ("run --frob x.py", "--frob"),
+        ("run --grace soon x.py", "'soon'"),
+        ("run -w 2", "no program"),
+        ("run -m", "-m needs a module"),
+        ("run -w", "-w/--workers"),
+        ("info extra", "extra"),
+        ("frob", "'frob'"),
+    ],
+)
+def test_refused(
+    words: str, named: str, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(words.split())
+    except SystemExit as end:  # argparse's way
+        status = end.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert (status, out, started) == (2, "", [])
+    assert err.startswith("workpool")
+    assert err.count("\n") == 1
+    assert named in err
+
+
+def test_nothing_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "info" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["-h"], ["run", "-h"], ["info", "--help"], ["bench", "-h"]])
+def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 0
+    assert "usage: workpool" in capsys.readouterr().out
+
+
+def test_no_mpiexec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def find(given: str | None = None) -> None:
+        raise ResourceError("no mpiexec of MPICH")
+
+    monkeypatch.setattr(launcher, "find", find)
+    assert cli.main(["run", "-c", "pass"]) == 1
+    assert capsys.readouterr().err == "workpool run: no mpiexec of MPICH\n"
+
+
+def test_inside_a_rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PMI_RANK", "3")
+    assert cli.main(["run", "-c", "pass"]) == 2
+    assert "already (PMI_RANK=3)" in capsys.readouterr().err
+
+
+# What it starts.
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks", "command"),
+    [
+        (["-w", "3", "-c", "pass", "-w", "9"], 4, ["-c", "pass", "-w", "9"]),
+        (["--workers=2", "--", "-"], 3, ["-"]),
+        (["-w1", "-m", "json.tool", "--help"], 2, ["-m", "json.tool", "--help"]),
+        (["-w", "1", __file__, "-h"], 2, [__file__, "-h"]),
+    ],
+)
+def test_run(
+    words: list[str],
+    ranks: int,
+    command: list[str],
+    started: list[tuple[list[str], int, dict[str, object]]],
+) -> None:
+    assert cli.main(["run", *words]) == 7
+    assert started[0][:2] == ([sys.executable, "-m", "workpool", *command], ranks)
+
+
+def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> None:
+    words = ["run", "--mpiexec", "/x", "--mpi-args", "-x 'A B'", "--grace", "0.5", "-c", "pass"]
+    assert cli.main(words) == 7
+    given = {"mpiexec": "/x", "mpi_args": ["-x", "A B"], "grace_s": 0.5}
+    assert started[0][2] == {**given, "survive": False}
+    assert cli.main(["run", "--survive", "-c", "pass", "--survive"]) == 7
+    assert started[1][2]["survive"] is True
+    cores = len(os.sched_getaffinity(0))
+    assert started[0][1] == cores + 1
+
+
+# python -m workpool, on a rank.
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "named"),
+    [
+        (["-h"], 0, "usage: mpiexec"),
+        ([], 2, "usage: mpiexec"),
+        (["missing.py"], 2, "python -m workpool: cannot open 'missing.py'"),
+        (["--frob"], 2, "python -m workpool: unknown option '--frob'"),
+    ],
+)
+def test_once_and_not_once_for_each_rank(words: list[str], status: int, named: str) -> None:
+    command = [sys.executable, "-m", "workpool", *words]
+    for rank, expected in (("0", named), ("1", "")):
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PMI_RANK": rank},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == status
+        assert (ran.stdout + ran.stderr)[: len(named)] == expected
+
+
+@pytest.mark.mpi
+def test_missing_script_under_mpiexec() -> None:
+    found = mpiexec.find()
+    command = mpiexec.command_line(found, 3, [sys.executable, "-m", "workpool", "missing.py"])
+    with job(command, mpiexec.environment(found.kind, os.environ)) as started:
+        ended = started.wait()
+    assert ended.status == 2
+    assert ended.err.count("missing.py") == 1
+
+
+# A program under workpool run is what it is under python.
+
+ALIKE = {
+    "prints": "print('to stdout'); import sys; print('to stderr', file=sys.stderr)",
+    "returns": "import sys; sys.exit()",
+    "zero": "import sys; sys.exit(0)",
+    "three": "import sys; sys.exit(3)",
+    "message": "import sys; sys.exit('what was wrong')",
+    "raises": "def f():\n    1 / 0\n\nf()",
+    "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('x') from e",
+    "syntax": "def f(:\n    pass",
+    "arguments": "import sys; print(sys.argv)",
+    "path": "import sys; print(sys.path[0]); import beside; print(beside.x)",
+    "stdin": "import sys; print(sys.stdin.read().upper())",
+    "exit function": "import atexit; atexit.register(print, 'later'); print('now')",
+    "output is not a terminal": "import sys; print(sys.stdout.isatty(), sys.stdin.isatty())",
+    "system exit in a thread": "import sys, threading; threading.Thread(target=sys.exit).start()",
+    "a lot": "print('x' * 3_000_000)",
+    "excepthook": "import sys; sys.excepthook = lambda *e: print('mine', e[0].__name__); 1 / 0",
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
+def test_as_under_python(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    (tmp_path / "beside.py").write_text("x = 5")
+    words = [str(script), "-w", "a b", "--", ""]
+    with job([sys.executable, *words], text="from stdin") as under_python:
+        expected = under_python.wait()
+    with run("-w", "2", *words, text="from stdin") as under_us:
+        ended = under_us.wait()
+    assert ended == expected
+
+
+@pytest.mark.mpi
+@pytest.mark.smoke
+def test_tasks_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\n"
+        "from workpool import WorkPool\n"
+        "def task(x):\n"
+        "    print('in a task', x)\n"
+        "    return x * x, os.getpid(), sys.argv[1:], sys.path[0]\n"
+        "with WorkPool() as pool:\n"
+        "    squares, pids, argv, path = zip(*pool.map(task, range(8)))\n"
+        "print(squares, os.getpid() not in pids, argv[0], path[0])\n"
+    )
+    with run("-w", "2", str(script), "-x") as started:
+        ended = started.wait()
+    assert ended.status == 0, ended.err
+    assert ended.err == ""
+    lines = ended.out.splitlines()
+    tasks = sorted(line for line in lines if line.startswith("in a task"))
+    assert tasks == [f"in a task {x}" for x in range(8)]
+    assert f"(0, 1, 4, 9, 16, 25, 36, 49) True ['-x'] {tmp_path}" in lines
+
+
+@pytest.mark.mpi
+def test_program_from_standard_input() -> None:
+    with run("-w", "1", "-", "x", text="import sys; print(sys.argv)") as started:
+        assert started.wait() == (0, "['-', 'x']\n", "")
+
+
+@pytest.mark.mpi
+def test_module(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("x = 3")
+    (tmp_path / "package" / "__main__.py").write_text("from . import x; print(__name__, x)")
+    with run("-w", "1", "-m", "package", cwd=tmp_path) as started:
+        assert started.wait() == (0, "__main__ 3\n", "")
+
+
+@pytest.mark.mpi
+@pytest.mark.smoke
+def test_info() -> None:
+    with job([sys.executable, "-m", "workpool.cli", "info"]) as started:
+        ended = started.wait()
+    assert ended.status == 0, ended.err
+    assert mpiexec.find().path in ended.out
+    lines = "MPI library", "thread level", "window flavour", "memory model", "progress", "fetch_add"
+    for shown in lines:
+        assert shown in ended.out

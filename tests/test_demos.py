@@ -1,0 +1,85 @@
+"""Every demo is right on two numbers of ranks, can be wrong, and complains in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from harness import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+DEMOS = Path(__file__).resolve().parents[1] / "demos"
+
+
+class Demo(NamedTuple):
+    """A program, with sizes that a test has time for."""
+
+    path: str
+    sizes: tuple[str, ...] = ()
+    ranks: tuple[int, int] = (3, 5)
+    sabotaged: int = 3
+
+
+RMA = [
+    Demo("01_window.py"),
+    Demo("02_fence.py"),
+    Demo("03_ring.py", ("--steps", "200")),
+    Demo("04_synchronizations.py"),
+    Demo("05_billboard.py"),
+    Demo("06_ring_sum.py"),
+    Demo("07_gather.py", ("--hold-ms", "5")),
+    Demo("08_tour.py"),
+    Demo("09_halo.py", ("--rows", "120", "--columns", "80")),
+    Demo("10_allgather.py"),
+    Demo("11_countdown.py"),
+    Demo("12_requests.py"),
+    Demo("13_counter.py"),
+    Demo("14_pointer.py"),
+    Demo("15_repository.py"),
+    Demo("16_epochs.py"),
+    Demo("17_broken.py"),
+]
+POOL = [
+    Demo("pi.py", ("--tasks", "64")),
+    Demo("mandelbrot.py", ("--width", "200")),
+    Demo("schedules.py", ("--items", "200", "--seconds", "0.2")),
+    Demo("sweep.py"),
+    Demo("serve.py"),
+]
+
+
+@pytest.mark.parametrize("demo", RMA, ids=lambda demo: demo.path)
+def test_windows(demo: Demo, tmp_path: Path) -> None:
+    path = DEMOS / "rma" / demo.path
+    for ranks in demo.ranks:
+        stdout = run_ranks(ranks, path, *demo.sizes, spmd=True).stdout
+        assert "check: " in stdout
+        assert "WRONG" not in stdout
+        assert "in workpool: " in stdout
+    stdout = run_ranks(demo.sabotaged, path, *demo.sizes, "--sabotage", spmd=True, expect_status=1)
+    assert "WRONG on ranks" in stdout.stdout
+    stderr = run_ranks(1, path, spmd=True, expect_status=2).stderr
+    assert f"{demo.path}: runs on " in stderr
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("demo", POOL, ids=lambda demo: demo.path)
+def test_pools(demo: Demo, tmp_path: Path) -> None:
+    path = DEMOS / demo.path
+    output = ("--output", str(tmp_path / "picture.png")) if demo.path == "mandelbrot.py" else ()
+    for ranks in demo.ranks:
+        stdout = run_ranks(ranks, path, *demo.sizes, *output).stdout
+        assert "WRONG" not in stdout
+    stdout = run_ranks(3, path, *demo.sizes, *output, "--sabotage", expect_status=1).stdout
+    assert "WRONG" in stdout
+    stderr = run_ranks(2, path, "--no-such-option", expect_status=2).stderr
+    assert f"{demo.path}: " in stderr
+    assert "Traceback" not in stderr
+
+
+def test_no_demo_is_left_out() -> None:
+    tested = {demo.path for demo in (*RMA, *POOL)} | {"code_census.py", "run_all.py"}
+    found = {path.name for path in (*DEMOS.glob("*.py"), *DEMOS.glob("rma/[0-9]*.py"))}
+    assert found == tested

@@ -1,0 +1,298 @@
+"""What comes between any two steps of a driver: interrupts, the collector, callbacks, forks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import pytest
+from harness import run_ranks
+from launching import run
+
+from workpool.whole import defer_interrupts, whole, within
+
+# --- the stack tells ------------------------------------------------------------------------------
+
+
+@whole
+def outer() -> bool:
+    return inner()
+
+
+def inner() -> bool:
+    return within(sys._getframe())
+
+
+def test_within_sees_a_marked_function_that_is_under_way() -> None:
+    assert outer()
+    assert not inner()
+
+
+def test_an_interrupt_waits_for_the_end_of_a_marked_function() -> None:
+    steps = []
+
+    @whole
+    def marked() -> None:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("end of the marked function")
+
+    def program() -> None:
+        marked()
+        steps.append("after it")
+        time.sleep(5)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        defer_interrupts()
+        with pytest.raises(KeyboardInterrupt):
+            program()
+        assert steps == ["end of the marked function", "after it"]
+        with pytest.raises(KeyboardInterrupt):  # outside it comes at once
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        defer_interrupts()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # the program's own stays
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
+    @whole
+    def marked() -> None:
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(30)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        defer_interrupts()
+        with pytest.raises(KeyboardInterrupt):
+            marked()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# --- interrupts that the program catches ----------------------------------------------------------
+
+
+@pytest.mark.mpi
+def test_a_caught_interrupt_loses_nothing() -> None:
+    script = """
+        import os, random, signal, threading, time
+        from workpool import WorkPool
+
+        def task(n):
+            return n
+
+        def interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+
+        random.seed(1)
+        caught = 0
+        with WorkPool() as pool:
+            for _ in range(60):
+                futures = []
+                timer = threading.Timer(random.uniform(2e-4, 15e-3), interrupt)
+                try:
+                    timer.start()
+                    for n in range(500):
+                        futures.append(pool.submit(task, n))
+                    for future in futures:
+                        future.result()
+                    list(pool.map(task, range(1000)))
+                    timer.join()
+                    time.sleep(1)  # where it comes at the latest
+                except KeyboardInterrupt:
+                    caught += 1
+                assert [future.result(20) for future in futures] == list(range(len(futures)))
+        print("caught", caught)
+    """
+    assert run_ranks(3, script).stdout == "caught 60\n"
+
+
+@pytest.mark.mpi
+def test_an_interrupt_while_open_pools_are_joined_ends_the_job() -> None:
+    script = """
+        import os, signal, threading, time
+        from workpool import WorkPool
+
+        pool = WorkPool()
+        futures = [pool.submit(time.sleep, 30) for _ in range(4)]
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    """
+    result = run_ranks(3, script, expect_status=None)
+    assert result.status != 0
+    assert "KeyboardInterrupt" in result.stderr
+    assert result.seconds < 20
+
+
+# --- the collector --------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+def test_results_of_a_map_that_the_collector_finds() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def task(value):
+            return value
+
+        with WorkPool() as pool:
+            for _ in range(100):
+                results = pool.map(task, range(3000))
+                next(results)
+                cycle = [results]
+                cycle.append(cycle)
+                del results, cycle
+                futures = [pool.submit(task, {"n": [n]}) for n in range(100)]
+                assert [future.result()["n"][0] for future in futures] == list(range(100))
+        print("ended")
+    """
+    assert run_ranks(3, script).stdout == "ended\n"
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_callbacks_that_use_the_pool(ranks: int) -> None:
+    script = """
+        import sys, threading
+        from workpool import WorkPool
+
+        def task(n):
+            return n
+
+        ended = threading.Event()
+        with WorkPool(max_pending=2) as pool:
+            def again(future):
+                if future.result() == 50:
+                    ended.set()
+                else:
+                    pool.submit(task, future.result() + 1).add_done_callback(again)
+
+            pool.submit(task, 0).add_done_callback(again)
+            assert ended.wait(20)
+            pool.submit(task, 1).add_done_callback(lambda future: sys.exit(5))
+            assert pool.submit(task, 2).result() == 2
+
+        ended.clear()
+        last = WorkPool()
+
+        def close(future):
+            last.shutdown()
+            ended.set()
+
+        last.submit(task, 0).add_done_callback(close)
+        assert ended.wait(20)
+        print("ended")
+    """
+    result = run_ranks(ranks, script)
+    assert result.stdout == "ended\n"
+    assert "SystemExit: 5" in result.stderr
+
+
+@pytest.mark.mpi
+def test_a_callback_that_wants_a_pool_while_the_job_ends() -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+
+        def callback(future):
+            time.sleep(0.6)  # the program is over by now
+            try:
+                WorkPool(rows=77)
+            except Exception as error:
+                print(error)
+
+        pool = WorkPool()
+        pool.submit(time.sleep, 0.3).add_done_callback(callback)
+    """
+    assert "the job is ending" in run_ranks(3, script).stdout
+
+
+@pytest.mark.mpi
+def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
+    script = """
+        import threading, time
+        from concurrent.futures import wait
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            busy = [pool.submit(time.sleep, 0.3) for _ in range(2)]
+            futures = [pool.submit(pow, 2, n) for n in range(50)]
+            futures += [pool.submit(print, threading.Lock())]
+            for future in futures[::2]:
+                future.cancel()
+            wait(futures + busy)
+            assert pool._core.watched == 0, pool._core.watched
+        print("ended")
+    """
+    assert run_ranks(3, script).stdout == "ended\n"
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0", "pass"])
+def test_a_process_that_the_program_forks_is_not_the_driver(end: str) -> None:
+    text = f"""
+import os, sys, time
+from workpool import WorkPool
+
+pool = WorkPool()
+futures = [pool.submit(time.sleep, 0.2) for _ in range(4)]
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    print([future.result() for future in futures])
+else:
+    {end}
+"""
+    with run("-w", "2", "-c", text) as started:
+        ended = started.wait()
+    assert (ended.status, ended.out) == (0, "[None, None, None, None]\n")
+
+
+@pytest.mark.mpi
+def test_a_task_cannot_make_a_pool() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def task():
+            with WorkPool(rows=99) as pool:
+                return pool.submit(pow, 2, 3).result()
+
+        with WorkPool() as pool:
+            print(pool.submit(task).exception())
+    """
+    for ranks in (1, 3):
+        assert "a task cannot make a pool" in run_ranks(ranks, script).stdout
+
+
+# --- large outcomes -------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+def test_a_short_task_with_a_large_outcome_among_many() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def task(n):
+            return bytes(n) if n > 100 else n
+
+        with WorkPool(max_workers=1, arena_nbytes=256 << 10) as pool:
+            for _ in range(5):
+                for future in [pool.submit(task, n % 10) for n in range(500)]:
+                    future.result()
+            for _ in range(20):
+                sizes = [n % 10 for n in range(300)]
+                sizes[250] = 4_000_000
+                futures = [pool.submit(task, n) for n in sizes]
+                for n, future in zip(sizes, futures):
+                    assert future.result(20) == (bytes(n) if n > 100 else n)
+        print("ended")
+    """
+    assert run_ranks(2, script).stdout == "ended\n"

@@ -1,0 +1,125 @@
+"""SIGTERM with a journal: what runs is stored, nothing else is started, and the status tells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launching import job, run, stored
+from processes import PATIENCE
+
+from workpool.mpiexec import Kind, command_line, environment, find
+from workpool.status import UNFINISHED
+
+DRAIN = """\
+import sys, time
+from workpool import WorkPool
+
+task_s = float(sys.argv[1])  # a child process has no arguments
+
+def work(n):
+    print("begun", n, flush=True)
+    time.sleep(task_s)
+    return n
+
+try:
+    with WorkPool(journal="run.db", drain_s=float(sys.argv[2])) as pool:
+        if sys.argv[3] == "map":
+            print(list(pool.map(work, range(20))))
+        else:
+            pool = pool.with_options(isolate=True) if sys.argv[3] == "isolated" else pool
+            print([future.result() for future in [pool.submit(work, n) for n in range(20)]])
+finally:
+    print("finally", flush=True)
+"""
+
+
+def by_hand(*words: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment that start a job without the launcher."""
+    program = find(None)
+    command = [sys.executable, "-m", "workpool", *words]
+    return command_line(program, 3, command, []), environment(program.kind, os.environ)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("how", ["submit", "map", "isolated"])
+@pytest.mark.parametrize("to", ["launcher", "everything", "driver by hand", "all by hand", "alone"])
+def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> None:
+    words = ["driver.py", "1.0", "20", how]
+    (tmp_path / "driver.py").write_text(DRAIN)
+    if to in ("launcher", "everything"):
+        start = run("-w", "2", *words, cwd=tmp_path)
+    elif to == "alone":
+        start = job([sys.executable, *words], cwd=tmp_path)
+    else:
+        command, variables = by_hand(*words)
+        start = job(command, variables, cwd=tmp_path)
+    with start as started:
+        started.until("begun")
+        time.sleep(0.1)
+        if to == "everything":  # as batch systems do
+            for pid in started.members():
+                os.kill(pid, signal.SIGTERM)
+        elif to.endswith("hand"):
+            for pid in started.ranks()[: 1 if to.startswith("driver") else None]:
+                os.kill(pid, signal.SIGTERM)
+        else:
+            started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "all of them have ended" in ended.err + ended.out
+    assert "finally" in ended.out
+    begun = ended.out.count("begun")
+    assert 1 <= begun <= 4
+    assert len(stored(tmp_path / "run.db")) == begun
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("launched", [True, False])
+def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
+    (tmp_path / "driver.py").write_text(DRAIN)
+    words = ["driver.py", "60", "0.5", "submit"]
+    command, variables = by_hand(*words)
+    start = (
+        run("-w", "2", *words, cwd=tmp_path) if launched else job(command, variables, cwd=tmp_path)
+    )
+    with start as started:
+        started.until("begun")
+        begun = time.monotonic()
+        if launched:
+            started.signal(signal.SIGTERM)
+        else:
+            os.kill(started.ranks()[0], signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "the time is over" in ended.err + ended.out
+    assert time.monotonic() - begun < 8 * PATIENCE
+    assert not stored(tmp_path / "run.db")
+
+
+@pytest.mark.mpi
+def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
+    if find(None).kind is Kind.OPENMPI:
+        pytest.skip("Open MPI's mpiexec kills its ranks at SIGTERM, half a second later")
+    (tmp_path / "driver.py").write_text(DRAIN)
+    command, variables = by_hand("driver.py", "1.0", "20", "submit")
+    with job(command, variables, cwd=tmp_path) as started:
+        started.until("begun")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
+
+
+@pytest.mark.mpi
+def test_without_a_journal_sigterm_is_as_before(tmp_path: Path) -> None:
+    (tmp_path / "driver.py").write_text(DRAIN.replace('journal="run.db", ', ""))
+    with run("-w", "2", "driver.py", "60", "20", "submit", cwd=tmp_path) as started:
+        started.until("begun")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == 128 + signal.SIGTERM, ended

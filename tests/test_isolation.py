@@ -1,0 +1,484 @@
+"""Tasks in a child process: what they may do to it, and that nothing else notices."""
+
+from __future__ import annotations
+
+import socket
+import textwrap
+
+import pytest
+from harness import run_ranks
+
+from workpool import isolation, runner
+from workpool.channel import Channel
+from workpool.serializer import pack
+from workpool.tasks import Context, Limits, Setup
+
+pytestmark = pytest.mark.mpi
+
+TASKS = """
+import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
+import numpy as np
+from workpool import TaskKilled, TaskTimeout, WorkerCrashed, WorkPool, isolation, process
+from workpool.errors import RemoteTraceback, UsageError
+from workpool.serializer import CallableCache
+
+def add_one(n):
+    return n + 1
+
+def pid():
+    return os.getpid()
+
+def crash():
+    ctypes.string_at(0)
+
+def leave(status):
+    print("last words", file=sys.stderr)
+    os._exit(status)
+
+def hang():
+    while True:
+        time.sleep(0.01)
+
+def until_running(future):
+    limit = time.monotonic() + 20
+    while not future.running():
+        assert time.monotonic() < limit and not future.done()
+        time.sleep(0.002)
+
+def error(future):
+    failure = future.exception(30)
+    assert isinstance(failure.__cause__, RemoteTraceback), repr(failure)
+    return failure
+"""
+
+
+def run(ranks: int, body: str, claim: str | None = None, timeout: float = 60) -> str:
+    script = TASKS + "\nwith WorkPool() as pool:\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    return run_ranks(ranks, script, claim=claim, timeout=timeout).stdout
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_crash_costs_its_own_attempt(ranks: int, claim: str) -> None:
+    run(
+        ranks,
+        """
+        isolated = pool.with_options(isolate=True)
+        around = [isolated.submit(add_one, n) for n in range(200)]
+        crashes = [isolated.submit(crash) for _ in range(3)]
+        around += [isolated.submit(add_one, n) for n in range(200)]
+        assert [future.result(30) for future in around] == [n + 1 for n in range(200)] * 2
+        for future in crashes:
+            failure = error(future)
+            assert type(failure) is WorkerCrashed and failure.signum == signal.SIGSEGV
+            assert failure.exitcode is None and "in crash" in failure.stderr
+            assert "crash" in str(failure) and "SIGSEGV" in str(failure)
+        failure = error(isolated.submit(leave, 7))
+        assert (failure.exitcode, failure.signum, failure.stderr) == (7, None, "last words")
+        failure = error(isolated.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        assert failure.signum == signal.SIGKILL and "memory" in str(failure)
+        """,
+        claim,
+    )
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int, claim: str) -> None:
+    run(
+        ranks,
+        """
+        limited = pool.with_options(timeout_s=0.3)
+        futures = [limited.submit(hang), limited.submit(add_one, 1), limited.submit(hang)]
+        for future in (futures[0], futures[2]):
+            failure = error(future)
+            assert type(failure) is TaskTimeout and isinstance(failure, TimeoutError)
+            assert "in hang" in failure.stack and "runner.py" not in failure.stack
+            assert "0.3 s" in str(failure) and failure.stack in str(failure)
+        assert futures[1].result(30) == 2
+        # One that never lets go of the interpreter's lock.
+        locked = limited.submit(lambda: ctypes.PyDLL(None).sleep(60))
+        assert type(error(locked)) is TaskTimeout
+        # One that ignores every signal that can be ignored, and has children.
+        def stubborn():
+            for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(signum, signal.SIG_IGN)
+            subprocess.run(["sleep", "60"])
+        assert type(error(limited.submit(stubborn))) is TaskTimeout
+        # The limit is for each task: many short ones together may take longer.
+        assert len(list(limited.map(time.sleep, [0.02] * 60))) == 60
+        """,
+        claim,
+    )
+
+
+def test_kill_ends_what_runs_and_withdraws_what_waits(claim: str) -> None:
+    run(
+        3,
+        """
+        isolated = pool.with_options(isolate=True)
+        running = [isolated.submit(hang) for _ in range(2)]
+        for future in running:
+            until_running(future)
+        waiting = isolated.submit(add_one, 1)
+        assert isolated.kill(waiting) and waiting.cancelled()
+        for future in running:
+            assert pool.kill(future) and future.done() and not future.cancelled()
+            assert type(future.exception()) is TaskKilled and "hang" in str(future.exception())
+            assert not pool.kill(future)
+        assert isolated.submit(add_one, 1).result(30) == 2  # the workers are free again
+        own = pool.submit(time.sleep, 0.3)
+        until_running(own)
+        try:
+            pool.kill(own)
+        except UsageError as refused:
+            assert "isolate=True" in str(refused)
+        else:
+            raise AssertionError("killed a rank?")
+        assert own.result(30) is None
+        # Killed in the middle of a batch: the others are run all the same.
+        for _ in range(100):
+            isolated.submit(add_one, 1).result(30)
+        def odd(n):
+            return hang() if n < 0 else n
+        for _ in range(50):
+            isolated.submit(odd, 1).result(30)
+        futures = [isolated.submit(odd, -1 if n == 20 else n) for n in range(60)]
+        until_running(futures[20])
+        assert pool.kill(futures[20])
+        assert [f.result(30) for n, f in enumerate(futures) if n != 20] == [
+            n for n in range(60) if n != 20
+        ]
+        """,
+        claim,
+    )
+
+
+def test_retries(tmp_path, claim: str) -> None:
+    run(
+        3,
+        f"""
+        def works_at(path, number, error):
+            with open(path, "a") as file:
+                file.write("x")
+            if os.path.getsize(path) < number:
+                raise error("not yet")
+            return os.path.getsize(path)
+
+        def place(name):
+            return os.path.join({str(tmp_path)!r}, name)
+
+        thrice = pool.with_options(retries=2)
+        assert thrice.submit(works_at, place("a"), 3, ValueError).result(30) == 3
+        failure = error(thrice.submit(works_at, place("b"), 4, ValueError))
+        assert failure.__cause__.attempts == 3 and "attempt 3" in str(failure.__cause__)
+        assert os.path.getsize(place("b")) == 3
+        picky = pool.with_options(retries=5, retry_on=(KeyError, OSError))
+        assert type(error(picky.submit(works_at, place("c"), 2, ValueError))) is ValueError
+        assert picky.submit(works_at, place("d"), 2, KeyError).result(30) == 2
+        start = time.monotonic()
+        late = pool.with_options(retries=2, retry_delay_s=0.2)
+        assert late.submit(works_at, place("e"), 3, ValueError).result(30) == 3
+        assert 0.4 < time.monotonic() - start < 20
+        waiting = pool.with_options(retries=1, retry_delay_s=60).submit(fail := lambda: 1 / 0)
+        time.sleep(0.3)
+        assert waiting.cancel() and waiting.cancelled()
+        # Each attempt has a limit of its own; an array is sent as it was at the submission.
+        sure = pool.with_options(retries=3, timeout_s=0.3)
+        def slow_at_first(path, array):
+            with open(path, "a") as file:
+                file.write("x")
+            if os.path.getsize(path) < 3:
+                hang()
+            return float(array.sum())
+        ones = np.ones(100_000)
+        future = sure.submit(slow_at_first, place("f"), ones)
+        ones[:] = 0
+        assert future.result(30) == 100_000
+        assert list(thrice.map(add_one, range(100))) == list(range(1, 101))
+        """,
+        claim,
+    )
+
+
+def test_what_brings_down_three_processes_is_not_tried_again() -> None:
+    run(
+        2,
+        """
+        future = pool.with_options(retries=100, isolate=True).submit(crash)
+        failure = error(future)
+        assert failure.__cause__.attempts == 3 and "no more tries" in str(failure)
+        """,
+    )
+
+
+def test_the_child_is_a_process_of_its_own() -> None:
+    run(
+        2,
+        """
+        isolated = pool.with_options(isolate=True)
+        rank, child = pool.submit(pid).result(), isolated.submit(pid).result()
+        assert rank != child == isolated.submit(pid).result()
+        limited = pool.with_options(max_tasks_per_child=2)
+        assert len({limited.submit(pid).result() for _ in range(8)}) >= 4
+        assert not isolated.submit(
+            lambda: [k for k in os.environ if k.startswith(("PMI", "OMPI_COMM", "PRTE"))]
+        ).result()
+        def asks_for_mpi():
+            from mpi4py import MPI
+        failure = error(isolated.submit(asks_for_mpi))
+        assert isinstance(failure, ImportError) and "child process" in str(failure)
+        # Large things, both ways; what a result refers to is its own.
+        array = np.arange(3_000_000.0)
+        assert np.array_equal(isolated.submit(lambda a: a + 1, array).result(60), array + 1)
+        # Output is passed on.
+        isolated.submit(print, "from the child").result()
+        """,
+    )
+
+
+def test_a_limit_of_memory() -> None:
+    run(
+        2,
+        """
+        def allocate(nbytes):
+            return len(bytearray(nbytes))
+        limited = pool.with_options(memory_limit_nbytes=64 << 20)
+        assert type(error(limited.submit(allocate, 128 << 20))) is MemoryError
+        assert limited.submit(allocate, 16 << 20).result() == 16 << 20
+        free = pool.with_options(isolate=True)
+        assert free.submit(allocate, 128 << 20).result() == 128 << 20
+        """,
+    )
+
+
+def test_initializer_and_accumulators_work_there(claim: str) -> None:
+    script = TASKS + textwrap.dedent(
+        """
+            state = None
+            def begin(value):
+                global state
+                state = (value, os.getpid())
+            def read():
+                return state
+            def count(sums, n):
+                sums.add([n, 1])
+                if n == 13:
+                    raise ValueError(n)
+                return n
+            def broken():
+                raise RuntimeError("no")
+
+            with WorkPool(initializer=begin, initargs=("set",)) as pool:
+                isolated = pool.with_options(isolate=True)
+                for view in (pool, isolated, pool.with_options(timeout_s=20), pool):
+                    for _ in range(3):
+                        value, process = view.submit(read).result(30)
+                        assert value == "set"
+                sums = pool.accumulator((2,), "int64")
+                futures = [isolated.submit(count, sums, n) for n in range(300)]
+                assert type(futures[13].exception(30)) is ValueError
+                assert sum(f.result(30) for f in futures if f is not futures[13]) == 44850 - 13
+                assert sums.value().tolist() == [44850 - 13, 299]
+            with WorkPool(initializer=broken) as pool:
+                try:
+                    pool.with_options(isolate=True).submit(read).result(30)
+                except Exception as failure:
+                    assert type(failure).__name__ == "BrokenPool", failure
+                else:
+                    raise AssertionError
+            """
+    )
+    run_ranks(3, script, claim=claim)
+
+
+def test_a_child_asks_for_what_it_lacks(claim: str) -> None:
+    script = TASKS + textwrap.dedent(
+        """
+            def keep_two():
+                defaults = CallableCache.__init__.__defaults__
+                CallableCache.__init__.__defaults__ = (2, *defaults[1:])
+
+            def check(pool):
+                isolated = pool.with_options(isolate=True)
+                for function in 2 * (add_one, abs, float, str, add_one, add_one):
+                    assert isolated.submit(function, 1).result(30) == function(1)
+
+            # The child is the same all the time; what it has of a function belongs to a pool.
+            with WorkPool(max_workers=1) as first, WorkPool(max_workers=1) as second:
+                child = first.with_options(isolate=True).submit(pid).result(30)
+                for pool in (first, second, first):
+                    check(pool)
+            for initializer in (None, keep_two):
+                with WorkPool(max_workers=1, initializer=initializer) as pool:
+                    check(pool)
+                    assert pool.with_options(isolate=True).submit(pid).result(30) == child
+            """
+    )
+    run_ranks(2, script, claim=claim)
+
+
+def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
+    run(
+        2,
+        """
+        def limits():
+            return resource.getrlimit(resource.RLIMIT_NOFILE)
+        def descriptors():
+            return len(os.listdir("/proc/self/fd"))
+        def leave_free(count):
+            free = (n for n in range(1024) if not os.path.exists(f"/proc/self/fd/{n}"))
+            highest = next(itertools.islice(free, count, None))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits()[1]))
+        def reset(limits):
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        def allow_threads(allowed):
+            def refuse(self):
+                raise RuntimeError("can't start new thread")
+            if allowed:
+                del process._Tail.start
+            else:
+                process._Tail.start = refuse
+
+        def fails(why):
+            failure = error(isolated.submit(add_one, 1))
+            assert type(failure) is WorkerCrashed, repr(failure)
+            assert why in str(failure) and "add_one was not run" in str(failure)
+            assert failure.signum is failure.exitcode is None
+
+        isolated = pool.with_options(isolate=True)
+        before, usual = pool.submit(descriptors).result(30), pool.submit(limits).result(30)
+        for count in range(8):  # so many are needed
+            pool.submit(leave_free, count).result(30)
+            fails("Too many open files")
+            pool.submit(reset, usual).result(30)
+            assert pool.submit(descriptors).result(30) == before
+        pool.submit(allow_threads, False).result(30)
+        fails("new thread")
+        pool.submit(allow_threads, True).result(30)
+        assert pool.submit(descriptors).result(30) == before
+        assert isolated.submit(add_one, 1).result(30) == 2
+        """,
+    )
+
+
+def test_a_child_that_does_not_begin_costs_an_attempt() -> None:
+    run(
+        2,
+        """
+        def start(module, start_s):
+            isolation.child.__name__, isolation.START_S = module, start_s
+        isolated = pool.with_options(isolate=True)
+        pool.submit(start, "no_such_module", 60.0).result(30)
+        failure = error(isolated.submit(add_one, 1))
+        assert type(failure) is WorkerCrashed and failure.exitcode == 1
+        assert "no_such_module" in failure.stderr
+        pool.submit(start, "workpool.child", 0.0).result(30)
+        failure = error(isolated.submit(add_one, 1))
+        assert type(failure) is WorkerCrashed and "within 0 s" in str(failure)
+        pool.submit(start, "workpool.child", 60.0).result(30)
+        assert isolated.submit(add_one, 1).result(30) == 2
+        """,
+    )
+
+
+def test_a_child_that_does_not_read_can_be_ended(claim: str) -> None:
+    run(
+        2,
+        """
+        isolated = pool.with_options(isolate=True)
+        large = np.ones(100_000)  # more than fits between two processes
+        def stop():
+            child = isolated.submit(pid).result(30)
+            os.kill(child, signal.SIGSTOP)
+            return child
+        child = stop()
+        failure = error(pool.with_options(timeout_s=0.3).submit(np.sum, large))
+        assert type(failure) is TaskTimeout and "0.3 s" in str(failure)
+        assert isolated.submit(pid).result(30) != child
+        child = stop()
+        limit = time.monotonic() + 30
+        while os.path.exists(f"/proc/{child}"):  # a task may be killed before the child is asked
+            assert time.monotonic() < limit
+            future = isolated.submit(np.sum, large)
+            until_running(future)
+            assert pool.kill(future) and type(future.exception()) is TaskKilled
+        assert isolated.submit(np.sum, large).result(30) == 100_000
+        """,
+        claim,
+    )
+
+
+def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        channel = Channel(ours)
+        for piece in (b"\x05\0\0", b"\0\0\0\0\0he", b"ll"):
+            theirs.sendall(piece)
+            assert not channel.ready(0.01)
+        theirs.sendall(b"o")
+        assert channel.ready(0)
+        assert channel.receive() == b"hello"
+        assert not channel.ready(0)
+        other = Channel(theirs)
+        message = bytes(range(256)) * (1 << 14)
+        channel.send(message)
+        channel.send(b"another")
+        assert not channel.ready(0.01)  # nobody reads
+        while not other.ready(0):
+            channel.ready(0)
+        assert other.receive() == message
+        assert other.receive() == b"another"
+        channel.close()
+        with pytest.raises(EOFError):
+            other.ready(1)
+
+
+def test_pools_of_long_ago_are_forgotten() -> None:
+    own = runner.Runner(1, "here")
+    isolated = isolation.IsolatedRunner(own, 1, "here")
+    setup = pack(Setup([], None, ()))
+    assert isinstance(setup, bytes)
+    fetched: list[int] = []
+
+    def content(number: int, limits: Limits | None) -> bytes:
+        fetched.append(number)
+        return Context(number, limits, setup).encoded()
+
+    for either, limits, most in (
+        (own, None, runner.POOLS),
+        (isolated, Limits(), isolation.CONTEXTS),
+    ):
+        fetched.clear()
+        for number in range(most + 1):
+            for each in (0, number):  # the first one is in use all the time
+                either.enter(each, lambda each=each, limits=limits: content(each, limits))
+        assert fetched == list(range(most + 1))
+        either.enter(1, lambda limits=limits: content(1, limits))
+        assert fetched == [*range(most + 1), 1]
+
+
+def test_options_that_cannot_be() -> None:
+    run(
+        1,
+        """
+        for options in (
+            dict(timeout_s=-1), dict(retries=-1), dict(retry_delay_s=-1),
+            dict(max_tasks_per_child=0),
+            dict(memory_limit_nbytes=0), dict(retry_on="ValueError"), dict(timeout_s=float("nan")),
+        ):
+            try:
+                pool.with_options(**options)
+            except UsageError as refused:
+                assert next(iter(options)) in str(refused)
+            else:
+                raise AssertionError(options)
+        view = pool.with_options(retries=1).with_options(isolate=True)
+        assert view.num_workers == 1
+        try:
+            view.reduce(abs, range(3))
+        except UsageError:
+            pass
+        else:
+            raise AssertionError("reduce")
+        """,
+    )

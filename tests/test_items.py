@@ -1,0 +1,258 @@
+"""The tasks of one row, run in strides, and what the heart gives back meanwhile.
+
+The interleavings of the steps in the window are explored by ``test_model_items``; here the two
+threads of a worker are the subject: whatever the heart does while a task runs, each task runs once,
+here or elsewhere, and its outcome is where the word says that it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from workpool import items, layout, protocol
+from workpool.accumulator import Contributions
+from workpool.items import ItemRun
+from workpool.layout import NOTHING, STRIDE, Extent, Geometry
+from workpool.leases import Heart
+from workpool.protocol import State
+from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
+from workpool.runner import Evicted
+from workpool.serializer import Kind
+from workpool.testing import MemoryWindow
+
+TASKS = 40
+
+
+@pytest.fixture(autouse=True)
+def every_task_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is."""
+    monkeypatch.setattr(items, "SHORT_NS", 10**12)
+
+
+class Scene:
+    """A row of several tasks that is claimed, and what its submitter sees of it."""
+
+    def __init__(self, room: int = 1 << 16, tasks: int = TASKS) -> None:
+        self.geometry = Geometry(4, 2, 1 << 20)
+        self.window = MemoryWindow(self.geometry.nbytes)
+        self.publisher = Publisher(self.window, self.geometry, 0)
+        self.claimant = Claimant(self.window, self.geometry, 1, TAKERS["pointer"](self.window, 1))
+        record = layout.write_descriptor(
+            layout.Descriptor(0, 0, layout.NO_BLOB, layout.NO_BLOB, NOTHING, tasks)
+        )
+        self.publisher.publish([record])
+        (offer,) = self.claimant.take(1)  # type: ignore[misc]
+        claim = self.claimant.claim(offer)
+        assert isinstance(claim, Claim)
+        self.claim = claim
+        place = Extent(self.geometry.region(1).offset, room) if room else NOTHING
+        payloads = [bytes([n]) for n in range(tasks)]
+        self.items = ItemRun(self.window, self.claimant, claim, payloads, place)
+        self.ran: list[int] = []
+
+    @property
+    def word(self) -> int:
+        return self.window.load(self.geometry.word(0))
+
+    def run(self, during: Any = lambda n: None, several: bool = True) -> list[int]:
+        """Run the tasks; return those whose outcomes are to be committed."""
+
+        def call(payload: bytes) -> tuple[Kind, bytes]:
+            self.ran.append(payload[0])
+            during(payload[0])
+            return Kind.VALUE, payload
+
+        outcomes = self.items.run(call, Contributions(), several)
+        content = memoryview(b"".join(outcomes.entries))
+        assert len(content) == outcomes.nbytes
+        return [bytes(item[2])[0] for item in layout.read_items(content)]
+
+    def said(self) -> list[int]:
+        """Return the tasks whose outcomes are in the window, as the word says."""
+        count = layout.item_of(self.word)
+        if not count:
+            return []
+        record, _ = layout.read_outcome(self.publisher.read_records([0])[0])
+        content = bytearray(record.extent.nbytes)
+        self.window.get(record.extent.offset, content)
+        self.window.flush()
+        return [bytes(item[2])[0] for item in layout.read_items(memoryview(content), count)]
+
+
+def test_strides_cost_a_step_for_many_tasks() -> None:
+    scene = Scene()
+    words = []
+    assert scene.run(lambda n: words.append(scene.word)) == list(range(TASKS))
+    assert scene.ran == list(range(TASKS))
+    steps = len(set(words))
+    assert steps == 1 + -(-(TASKS - 1) // STRIDE), f"{steps} steps for {TASKS} tasks"
+
+
+@pytest.mark.parametrize("options", [{"several": False}, {"during": lambda n: time.sleep(1e-3)}])
+def test_long_tasks_are_started_one_by_one(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "SHORT_NS", 50_000)
+    scene = Scene()
+    during = options.get("during", lambda n: None)
+    started = []
+
+    def seen(n: int) -> None:
+        during(n)
+        started.append(layout.started_of(scene.word))
+
+    assert scene.run(seen, options.get("several", True)) == list(range(TASKS))
+    assert started == list(range(1, TASKS + 1))
+
+
+@pytest.mark.parametrize("lasting", range(TASKS))
+def test_what_waits_behind_a_task_that_lasts_is_given_back(lasting: int) -> None:
+    scene = Scene()
+
+    def during(n: int) -> None:
+        if n == lasting:
+            strided = layout.is_stride(scene.word)
+            scene.items.watch()
+            assert layout.is_stride(scene.word) == strided, "given back at the first look"
+            scene.items.watch()
+            assert not layout.is_stride(scene.word)
+            assert layout.is_recalled(scene.word) == strided
+            if strided:
+                assert scene.said() == list(range(n))
+                assert layout.started_of(scene.word) == n + 1
+
+    ended = scene.run(during)
+    assert ended == scene.ran == list(range(len(ended)))
+    assert len(ended) == (TASKS if lasting == 0 else lasting + 1)
+
+
+def test_the_submitter_recalls_and_then_is_given_back_more() -> None:
+    scene = Scene()
+
+    def during(n: int) -> None:
+        if n == 3:
+            word = scene.publisher.recall(Row(0, scene.word))
+            assert word is not None
+            assert layout.started_of(word) == 1 + STRIDE
+            scene.items.give_back()
+            word = scene.publisher.recall(Row(0, scene.word))
+            assert word is not None
+            assert layout.started_of(word) == 4
+            assert scene.said() == [0, 1, 2]
+
+    assert scene.run(during) == scene.ran == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("gives_back", [False, True])
+def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
+    scene = Scene()
+
+    def during(n: int) -> None:
+        if n == 3:
+            assert scene.publisher.reclaim(Row(0, scene.word))
+            if gives_back:
+                scene.items.give_back()
+            assert layout.state_of(scene.word) == State.EVICTED, "its worker lets go, nobody else"
+
+    with pytest.raises(Evicted):
+        scene.run(during)
+    assert layout.state_of(scene.word) == State.FREE
+    assert scene.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
+
+
+@pytest.mark.parametrize("room", [0, 24, 100, 200])
+def test_no_room_for_the_outcomes(room: int) -> None:
+    """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
+    scene = Scene(room)
+    ended = scene.run(lambda n: scene.items.give_back() if n == 4 else None)
+    assert ended == scene.ran == list(range(len(ended)))
+    assert len(ended) <= 1 + room // layout.WORD_NBYTES
+    assert protocol.advance(scene.claim.word, protocol.Step.COMPLETE)
+
+
+def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word has no number for an item behind the last that a row may have."""
+    scene = Scene(tasks=layout.MAX_ITEMS)
+    genuine = ItemRun._next
+
+    def late(self: ItemRun, stride: bool) -> bool:
+        if len(self.outcomes.entries) == layout.MAX_ITEMS:
+            self.give_back()
+        return genuine(self, stride)
+
+    monkeypatch.setattr(ItemRun, "_next", late)
+    assert scene.run() == list(range(layout.MAX_ITEMS))
+    assert not layout.is_recalled(scene.word)
+    assert layout.owner_of(scene.word) == 1
+
+
+def test_the_heart_gives_back_at_any_moment() -> None:
+    """Two threads, and nothing but chance: each task runs here, or is given back."""
+    for seed in range(200):
+        scene = Scene()
+        stop = threading.Event()
+
+        def beat(scene: Scene = scene, stop: threading.Event = stop, seed: int = seed) -> None:
+            time.sleep(seed * 2e-6)
+            while not stop.is_set():
+                scene.items.give_back()
+
+        heart = threading.Thread(target=beat)
+        heart.start()
+        try:
+            ended = scene.run()
+        finally:
+            stop.set()
+            heart.join()
+        assert ended == scene.ran == list(range(len(ended)))
+        assert scene.said() == ended[: layout.item_of(scene.word)]
+        assert layout.is_recalled(scene.word) or len(ended) == TASKS
+
+
+def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        if len(looks) == 1:
+            heart.hurry()
+        return False
+
+    heart = Heart(lambda: None, look)
+    heart.start()
+    try:
+        heart.hurry()
+        limit = time.monotonic() + 10
+        while len(looks) < 2:
+            assert time.monotonic() < limit
+            time.sleep(1e-3)
+    finally:
+        heart.stop()
+
+
+def test_the_heart_watches_while_there_is_something() -> None:
+    beats, looks = [], []
+    heart = Heart(lambda: beats.append(1), lambda: len(looks) < 5 and not looks.append(1))
+    heart.start()
+    try:
+        time.sleep(0.15)
+        assert not looks
+        for _ in range(2):
+            heart.hurry()
+            limit = time.monotonic() + 10
+            while True:
+                with heart.still:
+                    if len(looks) == 5 and not heart._hurries:
+                        looks.clear()
+                        break
+                assert time.monotonic() < limit
+                time.sleep(1e-3)
+            time.sleep(0.05)
+            assert not looks, "nobody has asked for it"
+    finally:
+        heart.stop()
+    assert beats

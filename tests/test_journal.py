@@ -1,0 +1,247 @@
+"""The file of a journal: what is stored is found, and damage is never a wrong result."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launching import ROOT
+
+from workpool import cli
+from workpool.errors import ResourceError, UsageError
+from workpool.journal import Entry, Journal, read_keys
+from workpool.journal_file import holder
+
+
+def key(number: int) -> bytes:
+    return random.Random(number).randbytes(16)
+
+
+def entry(number: int, listed: int = 0) -> Entry:
+    """Return what is stored in these tests: the value tells the key."""
+    keys = b"".join(key(number + i) for i in range(max(1, listed)))
+    return Entry("f", keys, bool(listed), b"%d " % number * (1 + number % 500))
+
+
+def right(journal: Journal, number: int, place: int = 0) -> bool:
+    """Return whether a result is there; it must not be a wrong one."""
+    places = journal.find(read_keys(key(number + place)))
+    if places.records[0] < 0:
+        return False
+    record = journal.load(int(places.records[0]))
+    assert record is not None
+    assert int(places.places[0]) == place
+    assert record.value == entry(number).value
+    return True
+
+
+def kept(path: Path, *numbers: int) -> list[bool]:
+    """Return which results are there when the journal is opened again."""
+    journal = Journal(path)
+    found = [right(journal, number) for number in numbers]
+    journal.close()
+    return found
+
+
+def test_what_is_stored_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    assert len(journal) == 0
+    assert not right(journal, 1)
+    journal.store([entry(n) for n in range(50)])
+    journal.store([entry(1000, listed=20)])
+    journal.close()
+    journal.close()
+    with pytest.raises(ResourceError, match="closed"):
+        journal.store([entry(1)])
+    journal = Journal(path)
+    assert len(journal) == 70
+    assert all(right(journal, n) for n in range(50))
+    assert all(right(journal, 1000, n) for n in range(20))
+    assert not right(journal, 51)
+    keys = read_keys(b"".join(key(n) for n in (3, 77, 4)))
+    assert (journal.find(keys).records >= 0).tolist() == [True, False, True]
+    journal.hold()
+    journal.close()
+    assert right(journal, 5)  # for those that read on
+    Journal(path).close()
+    journal.release()
+
+
+def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workpool.journal.MOST_NBYTES", 1000)
+    journal = Journal(tmp_path / "run.db")
+    journal.store([entry(1), entry(499)])
+    journal.close()
+    assert journal.skipped == 1
+    assert kept(tmp_path / "run.db", 1, 499) == [True, False]
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    with pytest.raises(UsageError, match=rf"run\.db is in use by process {os.getpid()} on "):
+        Journal(path)
+    assert str(os.getpid()) in str(holder(path))
+    journal.close()
+    assert holder(path) is None
+    Journal(path).close()
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    script = (
+        "import sys, time; from workpool.journal import Journal; j = Journal(sys.argv[1]);"
+        "print('open', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(UsageError, match="in use"):
+            Journal(path)
+        process.kill()
+    Journal(path).close()
+
+
+def test_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "text"
+    foreign.write_text("something else" * 100)
+    with pytest.raises(UsageError, match="is not a journal"):
+        Journal(foreign)
+    assert foreign.read_text() == "something else" * 100
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    before = other.read_bytes()
+    with pytest.raises(UsageError, match="is not a journal"):
+        Journal(other)
+    assert other.read_bytes() == before
+    newer = tmp_path / "newer.db"
+    Journal(newer).close()
+    with sqlite3.connect(newer) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(UsageError, match="format version 7, this workpool writes 1"):
+        Journal(newer)
+    with pytest.raises(ResourceError, match="No such file or directory"):
+        Journal(tmp_path / "missing" / "run.db")
+    with pytest.raises(ResourceError, match="cannot read journal"):
+        Journal(tmp_path)
+    if os.geteuid():
+        tmp_path.chmod(0o500)
+        with pytest.raises(ResourceError, match="can be written"):
+            Journal(tmp_path / "new.db")
+
+
+def test_a_file_that_was_only_begun(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    path.touch()
+    Journal(path).close()
+    begun = tmp_path / "begun.db"
+    connection = sqlite3.connect(begun)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    journal = Journal(begun)
+    journal.store([entry(1)])
+    journal.close()
+
+
+def test_no_room(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    journal.store([entry(1)])
+    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(ResourceError, match=r"cannot write journal .*run\.db: .*full; see that"):
+        journal.store([Entry("new", entry(499)[1], False, bytes(100_000))])
+    journal._connection.execute("PRAGMA max_page_count = 100000")
+    journal.store([Entry("new", key(5), False, entry(5).value)])
+    journal.close()
+    assert kept(path, 1, 5, 499) == [True, True, False]
+
+
+def test_damage_is_never_a_wrong_result(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    for n in range(0, 300, 10):
+        journal.store([entry(k) for k in range(n, n + 10)])
+    journal.store([entry(1000 + 50 * n, listed=50) for n in range(10)])
+    journal.close()
+    whole = path.read_bytes()
+    chance = random.Random(4)
+    opened = found = missing = 0
+    said: list[str] = []
+    for trial in range(150):
+        content = bytearray(whole)
+        if trial % 10 == 9:
+            del content[chance.randrange(len(content)) :]
+        for _ in range(chance.choice([1, 3, 30, 300])):
+            if content:
+                content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+        for name in ("-wal", "-shm"):
+            path.with_name(path.name + name).unlink(missing_ok=True)
+        try:
+            journal = Journal(path)
+        except (UsageError, ResourceError) as error:
+            said.append(str(error))
+            continue
+        opened += 1
+        there = [right(journal, n) for n in range(300)]
+        there += [right(journal, 1000 + 50 * n, i) for n in range(10) for i in range(50)]
+        found += sum(there)
+        missing += len(there) - sum(there)
+        try:  # and what is missing can be stored again
+            journal.store([entry(n) for n in range(300) if not there[n]])
+        except ResourceError as error:
+            said.append(str(error))
+        journal.close()
+    assert all(str(path) in text for text in said)
+    assert opened > 30
+    assert found > missing > 100
+
+
+def test_what_was_damaged_and_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    journal.store([entry(n) for n in range(5)])
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE records SET value = x'00' WHERE number = 3")
+    connection.close()
+    journal = Journal(path)
+    assert [right(journal, n) for n in range(5)] == [True, True, False, True, True]
+    journal.store([entry(2)])
+    journal.close()
+    assert all(kept(path, *range(5)))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    journal.store([entry(n) for n in range(5)])
+    journal.store([Entry("__main__.sim", entry(100, listed=20).keys, True, bytes(3000))])
+    assert cli.main(["journal", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "format version 1" in out
+    assert re.search(rf"open +by process {os.getpid()} on ", out)
+    assert re.search(r"results +25, 3,030 bytes", out)
+    assert re.search(r"__main__\.sim +20 +3,000 ", out)
+    assert time.strftime("%Y-%m-") in out
+    journal.close()
+    assert cli.main(["journal", str(path)]) == 0
+    assert re.search(r"open +by nobody", capsys.readouterr().out)
+    assert sorted(os.listdir(tmp_path)) == ["run.db", "run.db.lock"]
+    (tmp_path / "text").write_text("text")
+    for name, said in (("text", "is not a journal"), ("none", "no such file")):
+        assert cli.main(["journal", str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err

@@ -1,0 +1,349 @@
+"""How a job ends: its exit status, what the terminal shows, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launching import ROOT, Ended, Started, job, run
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+# Without MPI: an mpiexec of one rank, and a driver that only reports.
+
+FAKE = """\
+#!/bin/sh
+[ "$1" = --version ] && exit
+shift 2
+{before}
+exec "$@"
+"""
+
+DRIVER = """\
+import os, signal, sys, time
+from workpool.status import Reporter
+reporter = Reporter()
+reporter.begin()
+print("begun", flush=True)
+"""
+
+LAUNCH = """\
+import sys
+from workpool import launcher
+command = [sys.executable, "-c", sys.argv[2]]
+sys.exit(launcher.run(command, 1, mpiexec=sys.argv[1], grace_s=float(sys.argv[3])))
+"""
+
+
+def launch(place: Path, program: str, before: str = "", grace_s: float = 5) -> list[str]:
+    """Return a command that launches `program` as the driver, under a stand-in for mpiexec."""
+    fake = place / "mpiexec"
+    fake.write_text(FAKE.format(before=before))
+    fake.chmod(0o755)
+    return [sys.executable, "-c", LAUNCH, str(fake), DRIVER + program, str(grace_s)]
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "said"),
+    [
+        ("reporter.ended(0)", 0, ""),
+        ("reporter.ended(3)", 3, ""),
+        ("reporter.ended(3); reporter.ended(4)", 3, ""),
+        ("reporter.ended(3); sys.exit(5)", 3, ""),
+        ("reporter.failed(1)", 1, ""),
+        ("", 1, "never told"),
+        ("sys.exit(6)", 6, "never told how it ended: mpiexec ended with status 6"),
+        ("os.kill(os.getpid(), 9)", 137, "mpiexec was killed by signal 9"),
+        ("reporter.ended(0); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),
+    ],
+)
+def test_status(tmp_path: Path, program: str, status: int, said: str) -> None:
+    with job(launch(tmp_path, program)) as started:
+        ended = started.wait()
+    assert (ended.status, ended.out) == (status, "begun\n")
+    assert said in ended.err
+    assert ended.err.count("\n") == bool(said)
+
+
+def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
+    with job(launch(tmp_path, "", before="exit 0")) as started:
+        ended = started.wait()
+    assert ended == (1, "", "workpool: no driver began: mpiexec ended with status 0\n")
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
+    with job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
+        started.until("started")
+        started.signal(signum)
+        assert started.wait(5) == (128 + signum, "started\n", "")
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
+    program = f"signal.signal({signum}, lambda *_: (reporter.ended(9), sys.exit())); time.sleep(30)"
+    with job(launch(tmp_path, program)) as started:
+        started.until("begun")
+        time.sleep(0.1)
+        started.signal(signum)
+        assert started.wait(5).status == 9
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
+    program = f"signal.signal({signum}, signal.SIG_IGN); print('deaf', flush=True); time.sleep(30)"
+    with job(launch(tmp_path, program, grace_s=0.3)) as started:
+        started.until("deaf")
+        started.signal(signum)
+        assert started.wait(5).status == 128 + signum
+
+
+def test_second_signal_does_not_wait(tmp_path: Path) -> None:
+    program = "signal.signal(2, lambda *_: print('heard', flush=True))\nwhile True: time.sleep(30)"
+    with job(launch(tmp_path, program, grace_s=30)) as started:
+        started.until("begun")
+        time.sleep(0.1)
+        started.signal(signal.SIGINT)
+        started.until("heard")
+        started.signal(signal.SIGINT)
+        assert started.wait(5).status == 130
+
+
+@pytest.mark.parametrize("program", ["reporter.ended(0)", "reporter.failed(1)", "sys.exit(2)"])
+def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
+    command = launch(tmp_path, program, before="setsid sleep 100 &", grace_s=0.3)
+    with job(command) as started:
+        assert started.wait(10).status in (0, 1, 2)
+
+
+def test_ranks_that_outlast_the_driver(tmp_path: Path) -> None:
+    command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
+    fake = Path(command[3])
+    fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; sleep 100'))
+    with job(command) as started:
+        ended = started.wait(10)
+    assert ended.status == 3
+    assert "0.3 s after the driver were killed" in ended.err
+
+
+def test_launcher_killed(tmp_path: Path) -> None:
+    with job(launch(tmp_path, "time.sleep(30)")) as started:
+        started.until("begun")
+        started.signal(signal.SIGKILL)
+        started.process.wait(5)
+        gone_by(started, 5)
+
+
+def test_driver_has_the_terminal(tmp_path: Path) -> None:
+    program = "print(*map(os.isatty, range(3)), sys.stdout.isatty()); print('read', input())"
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        launch(tmp_path, program + "; reporter.ended(0)"),
+        cwd=ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    os.write(ours, b"typed\n")
+    assert process.wait(20) == 0
+    shown = os.read(ours, 1000).decode()
+    os.close(ours)
+    assert "True True True True" in shown
+    assert "read typed" in shown
+
+
+def test_long_temporary_directory(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    command = launch(tmp_path, "reporter.ended(4)")
+    with job(["env", f"TMPDIR={long}", *command]) as started:
+        assert started.wait().status == 4
+
+
+def test_closed_standard_streams(tmp_path: Path) -> None:
+    command = launch(tmp_path, "reporter.ended(4)")
+    with job(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as started:
+        assert started.wait(20).status == 4
+
+
+# With MPI.
+
+
+def gone_by(started: Started, limit_s: float) -> None:
+    """Wait until every process of the job has gone."""
+    give_up = time.monotonic() + limit_s
+    while (left := started.members()) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert not left
+
+
+BUSY = """\
+import sys, time
+from workpool import WorkPool
+def task():
+    print("busy", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("pass", 0),
+        ("import sys; sys.exit(3)", 3),
+        ("1 / 0", 1),
+        ("raise KeyboardInterrupt", 130),
+    ],
+)
+def test_status_with_mpi(text: str, status: int) -> None:
+    with run("-w", "2", "-c", text) as started:
+        ended = started.wait()
+    assert (ended.status, ended.out) == (status, "")
+    assert "mpi" not in ended.err.lower()  # nothing but Python's own traceback
+
+
+@pytest.mark.mpi
+def test_driver_that_leaves_the_hard_way_is_no_success() -> None:
+    with run("-w", "2", "-c", "import os; os._exit(0)") as started:
+        assert started.wait().status != 0
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_signal_with_mpi(tmp_path: Path, signum: int, group: bool) -> None:
+    text = "import time\ntry:\n print('ready', flush=True); time.sleep(60)\nfinally: print('tidy')"
+    with run("-w", "2", "-c", text) as started:
+        started.until("ready")
+        started.signal(signum, group=group)
+        ended = started.wait(5)
+    assert (ended.status, ended.out) == (128 + signum, "ready\ntidy\n")
+    assert ended.err.count("Traceback") == (signum == signal.SIGINT)
+
+
+@pytest.mark.mpi
+def test_interrupt_that_the_program_handles() -> None:
+    text = """\
+import sys, time
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("saved")
+    sys.exit(5)
+"""
+    with run("-w", "2", "-c", text) as started:
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        assert started.wait(5) == Ended(5, "ready\nsaved\n", "")
+
+
+@pytest.mark.mpi
+@pytest.mark.smoke
+@pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
+def test_interrupt_while_workers_are_busy(group: bool) -> None:
+    text = BUSY + "with WorkPool() as pool:\n    pool.submit(task).result()"
+    with run("-w", "2", "--grace", "1", "-c", text) as started:
+        started.until("busy")
+        started.signal(signal.SIGINT, group=group)
+        assert started.wait(8).status == 130
+
+
+NOTING = """
+import sys, time
+from pathlib import Path
+from workpool import WorkPool
+def task(place, seconds, n):
+    print("task", n, flush=True)
+    time.sleep(seconds)
+    Path(place, str(n)).touch()
+with WorkPool() as pool:
+    for future in [pool.submit(task, *sys.argv[1:2], float(sys.argv[2]), n) for n in range(8)]:
+        future.result()
+"""
+
+
+@pytest.mark.mpi
+def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
+    with run("-w", "2", "-c", NOTING, str(tmp_path), "1") as started:
+        started.until("task 1")
+        started.signal(signal.SIGINT)
+        ended = started.wait(15)
+    assert ended.status == 130
+    assert "once more ends them now" in ended.err
+    assert ended.err.rstrip().endswith("KeyboardInterrupt")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]  # and no others
+
+
+@pytest.mark.mpi
+def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
+    with run("-w", "2", "-c", NOTING, str(tmp_path), "60") as started:
+        started.until("task 1")
+        started.signal(signal.SIGINT)
+        time.sleep(0.5)
+        begun = time.monotonic()
+        started.signal(signal.SIGINT)
+        assert started.wait(15).status == 130
+    assert time.monotonic() - begun < 10  # Open MPI's takes some seconds to tidy up
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.mpi
+@pytest.mark.smoke
+def test_error_while_workers_are_busy() -> None:
+    text = BUSY + (
+        "pool = WorkPool()\nfuture = pool.submit(task)\n"
+        "while not future.running(): time.sleep(0.01)\n1 / 0"
+    )
+    begun = time.monotonic()
+    with run("-w", "2", "-c", text) as started:
+        ended = started.wait(20)
+    assert ended.status == 1
+    assert ended.err.endswith("ZeroDivisionError: division by zero\n")
+    assert "mpi" not in ended.err.lower()
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_dies(rank: int, signum: int) -> None:
+    with run("-w", "2", "-c", "import time; print('ready', flush=True); time.sleep(60)") as started:
+        started.until("ready")
+        os.kill(started.ranks()[rank], signum)
+        ended = started.wait(10)
+    assert ended.status not in (0, 128 + signal.SIGTERM)
+    assert "workpool: the driver never told" in ended.err or "the job broke" in ended.err
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ["mpiexec", "launcher"])
+def test_kill(name: str) -> None:
+    with run("-w", "2", "-c", "import time; print('ready', flush=True); time.sleep(60)") as started:
+        started.until("ready")
+        ranks = started.ranks()
+        others = {pid: line for pid, line in started.members().items() if pid not in ranks}
+        outer = next(p for p, line in others.items() if "mpiexec" in line or "prterun" in line)
+        os.kill(outer if name == "mpiexec" else started.process.pid, signal.SIGKILL)
+        if name == "mpiexec":
+            assert started.wait(10).status == 137
+        gone_by(started, 5)
+
+
+@pytest.mark.mpi
+def test_workers_are_heard_before_the_end() -> None:
+    text = BUSY.replace("time.sleep(60)", "sys.stderr.write('#' * 300_000 + 'last words')") + (
+        "with WorkPool() as pool:\n    pool.submit(task).result()\n    1 / 0"
+    )
+    with run("-w", "1", "-c", text) as started:
+        ended = started.wait()
+    assert ended.status == 1
+    assert ended.err.count("#") == 300_000  # the driver's own words may come between them
+    assert "last words" in ended.err

@@ -1,0 +1,191 @@
+"""Workers that are stopped: others run their tasks, and what they say later does no harm."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+from workpool.leases import LOOK_S, Gone, Leases
+
+
+class Members:
+    """Stands for processes and their hearts."""
+
+    def __init__(self) -> None:
+        self.states = {1: "running", 2: "running"}
+        self.beats = {1: 0, 2: 0}
+        self.now = 0.0
+        self.leases = Leases(self.beats.__getitem__, self, 1.0, lambda: self.now)  # type: ignore[arg-type]
+
+    def state(self, member: int) -> str:
+        return self.states[member]
+
+    def after(self, seconds: float, *beating: int) -> dict[int, Gone]:
+        for member in beating:
+            self.beats[member] += 1
+        self.now += seconds
+        return self.leases.gone([1, 2])
+
+
+def test_a_heart_that_stands_still_is_not_yet_a_death() -> None:
+    members = Members()
+    assert members.after(0) == {}
+    assert members.after(5) == {}  # a task holds the interpreter's lock
+    members.states[1] = "stopped"
+    assert members.after(0) == {1: Gone.STOPPED}
+    assert members.after(0.5, 1) == {}  # it goes on
+    assert members.after(0.9) == {}
+    assert members.after(0.2) == {1: Gone.STOPPED}
+    members.states.update({1: "dead", 2: "elsewhere"})
+    assert members.after(0, 2) == {1: Gone.DEAD}
+    assert members.after(1.0) == {1: Gone.DEAD, 2: Gone.SILENT}
+
+
+def test_a_lease_begins_when_somebody_watches() -> None:
+    members = Members()
+    members.states[1] = "stopped"
+    members.after(0)
+    assert members.leases.gone([2]) == {}
+    members.now += 5
+    assert members.leases.gone([1, 2]) == {}
+    assert not members.leases.due() or LOOK_S < 5
+
+
+TASKS = """
+import ctypes, os, signal, sys, time
+from pathlib import Path
+from workpool import WorkPool
+
+place = Path(sys.argv[1])
+
+def note(name):
+    with open(place / name, "a") as file:
+        file.write(f"{os.getpid()} ")
+
+def runs(name):
+    path = place / name
+    return path.read_text().split() if path.exists() else []
+
+def slow(name, seconds):
+    note(name)
+    time.sleep(seconds)
+    note(name + " over")
+    return os.getpid()
+
+def until(condition):
+    limit = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+"""
+
+
+def run(ranks: int, body: str, place: Path, claim: str | None = None) -> str:
+    script = TASKS + "\nwith WorkPool(lease_s=0.5) as pool:\n"
+    script += textwrap.indent(textwrap.dedent(body), "    ")
+    return run_ranks(ranks, script, str(place), claim=claim).stdout
+
+
+@pytest.mark.mpi
+def test_the_task_of_a_stopped_worker_is_run_by_another(tmp_path: Path, claim: str) -> None:
+    run(
+        3,
+        """
+        future = pool.submit(slow, "task", 0.3)
+        until(lambda: runs("task"))
+        first = int(runs("task")[0])
+        os.kill(first, signal.SIGSTOP)
+        try:
+            assert future.result(20) != first
+            assert len(runs("task")) == 2
+            # The others go on meanwhile, and nothing waits for it.
+            assert list(pool.map(abs, range(2000))) == list(range(2000))
+        finally:
+            os.kill(first, signal.SIGCONT)
+        until(lambda: len(runs("task over")) == 2)  # late, and refused
+        workers = {pool.submit(slow, "again", 0.05).result(20) for _ in range(20)}
+        assert len(runs("task")) == 2 and future.result() != first
+        assert sorted(stats.evicted for stats in pool.stats()) == [0, 1]
+        """,
+        tmp_path,
+        claim,
+    )
+
+
+@pytest.mark.mpi
+def test_a_task_that_holds_the_lock_for_many_leases_is_run_once(tmp_path: Path) -> None:
+    run(
+        3,
+        """
+        def locked():
+            note("locked")
+            ctypes.PyDLL(None).usleep(3_000_000)
+            return 1
+        future = pool.submit(locked)
+        assert future.result(30) == 1
+        assert len(runs("locked")) == 1
+        assert not any(stats.evicted for stats in pool.stats())
+        """,
+        tmp_path,
+    )
+
+
+@pytest.mark.mpi
+def test_the_items_of_a_stopped_worker_are_shared_out_again(tmp_path: Path, claim: str) -> None:
+    run(
+        3,
+        """
+        def item(n):
+            time.sleep(0.001)
+            if n == 700:
+                note("here")
+            return n
+        def stop():
+            until(lambda: runs("here"))
+            pid = int(runs("here")[0])
+            os.kill(pid, signal.SIGSTOP)
+            threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+        import threading
+        thread = threading.Thread(target=stop)
+        thread.start()
+        assert list(pool.map(item, range(2000))) == list(range(2000))
+        thread.join()
+        (place / "here").unlink()
+        thread = threading.Thread(target=stop)
+        thread.start()
+        assert pool.reduce(item, list(range(2000))) == sum(range(2000))
+        thread.join()
+        for schedule in ("static", "guided", "self"):
+            assert list(pool.map(abs, range(500), schedule=schedule)) == list(range(500))
+        """,
+        tmp_path,
+        claim,
+    )
+
+
+@pytest.mark.mpi
+def test_arguments_are_sent_again_as_they_were(tmp_path: Path) -> None:
+    run(
+        3,
+        """
+        import numpy as np
+        def total(array):
+            note("total")
+            time.sleep(0.2)
+            return float(array.sum())
+        ones = np.ones(200_000)
+        future = pool.submit(total, ones)
+        ones[:] = 0
+        until(lambda: runs("total"))
+        first = int(runs("total")[0])
+        os.kill(first, signal.SIGSTOP)
+        try:
+            assert future.result(20) == 200_000
+        finally:
+            os.kill(first, signal.SIGCONT)
+        """,
+        tmp_path,
+    )

@@ -1,0 +1,170 @@
+"""Who is dead, and how a rank has ended, as processes see it without MPI."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workpool import supervisor
+from workpool.liveness import Liveness, Process, this_process
+from workpool.survival import STUCK, Sentry, obituary
+
+# --- who is dead
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def process_of(pid: int) -> Process:
+    """Return what a process would say of itself."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return this_process()._replace(pid=pid, started=int(fields[19]))
+
+
+def until_state(pid: int, letters: str) -> None:
+    give_up = time.monotonic() + 10
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in letters:
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_states(sleeper: subprocess.Popen[bytes]) -> None:
+    here, other = this_process(), process_of(sleeper.pid)
+    members = [here, other, here._replace(host="elsewhere"), here._replace(space="a container")]
+    liveness = Liveness(members, here)
+    assert [liveness.state(m) for m in range(4)] == ["running", "running", *["elsewhere"] * 2]
+    sleeper.send_signal(signal.SIGSTOP)
+    until_state(sleeper.pid, "T")
+    assert liveness.state(1) == "stopped"
+    assert liveness.dead() == []
+    sleeper.kill()
+    until_state(sleeper.pid, "Z")
+    assert liveness.state(1) == "dead"  # not even waited for
+    sleeper.wait()
+    assert liveness.state(1) == "dead"
+    assert liveness.dead() == [1]
+
+
+def test_another_process_of_the_same_id_is_not_taken_for_it() -> None:
+    here = this_process()
+    liveness = Liveness([here._replace(started=here.started - 1)], here)
+    assert liveness.state(0) == "dead"
+
+
+def test_deaths_are_news_once_and_to_leave_is_not_to_die() -> None:
+    here = this_process()
+    gone = here._replace(started=-1)
+    liveness = Liveness([here, gone, here, gone, gone], here)
+    liveness.excuse([4])
+    assert liveness.news() == [1, 3]
+    assert liveness.news() == []
+    liveness.excuse([3])  # its good-bye was seen after its end
+    assert liveness.dead() == [1]
+
+
+def test_a_look_is_cheap() -> None:
+    here = this_process()
+    liveness = Liveness([here] * 10, here)
+    begun = time.perf_counter()
+    for _ in range(100):
+        liveness.dead()
+    assert time.perf_counter() - begun < 0.5  # 1,000 looks
+
+
+def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Process("node7", "", 1234, 1)
+    liveness = Liveness([member, member], this_process())
+    assert obituary(liveness, 1) == "worker rank 1 on node7 (process 1234) died"
+    monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
+    (tmp_path / "ended.1234.-9").touch()
+    line = obituary(liveness, 1, process_of)
+    assert line.endswith("(process 1234) died, signal 9, while it ran task process_of")
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_sentry_ends_a_call_that_does_not_end_after_a_death(dead: bool) -> None:
+    here = this_process()
+    liveness = Liveness([here, here._replace(started=here.started - dead)], here)
+    said: list[str] = []
+    looks = iter(range(3 * STUCK))
+
+    def answers(limit_s: float) -> bool:
+        if next(looks, None) is None:
+            sentry.stop()
+        return False
+
+    def end(why: str) -> None:
+        said.append(why)
+        sentry.stop()
+
+    sentry = Sentry(liveness, answers, lambda: "", end)  # type: ignore[arg-type]
+    sentry._stopped = quick = threading.Event()
+    quick.wait = lambda timeout=None: quick.is_set()  # type: ignore[method-assign]
+    sentry.run()
+    assert bool(said) == dead
+    assert all("does not end after worker rank 1" in why for why in said)
+
+
+# --- the supervisor
+
+
+def supervised(text: str, place: Path, rank: int = 0) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        supervisor.command([sys.executable, "-c", text]),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "WORKPOOL_STATUS": str(place), "PMI_RANK": str(rank)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "status", "noted"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", 0, 0, -9),
+        ("import os; os.kill(os.getpid(), 11)", 1, 0, -11),
+        ("raise SystemExit(3)", 0, 3, 3),
+        ("raise SystemExit(3)", 1, 0, 3),
+        ("", 0, 0, 0),
+    ],
+)
+def test_supervisor(tmp_path: Path, text: str, rank: int, status: int, noted: int) -> None:
+    process = supervised(text, tmp_path, rank)
+    process.communicate(timeout=20)
+    assert process.returncode == status
+    assert list(supervisor.ends(tmp_path).values()) == [noted]
+
+
+def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> None:
+    text = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    process = supervised(text, tmp_path)
+    assert process.stdout is not None
+    rank = int(process.stdout.readline())
+    for signum in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        process.send_signal(signum)
+    time.sleep(0.2)
+    assert process.poll() is None
+    assert not [fd for fd in os.listdir(f"/proc/{process.pid}/fd") if int(fd) > 2]
+    liveness = Liveness([process_of(rank)], this_process())
+    process.kill()
+    process.communicate(timeout=20)
+    give_up = time.monotonic() + 10
+    while liveness.state(0) != "dead":
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_ends_are_unknown_without_a_launcher() -> None:
+    assert supervisor.ends(None) == {}
+    assert supervisor.ends("") == {}

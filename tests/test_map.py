@@ -1,0 +1,407 @@
+"""``map`` without a chunk size: shared out by the workers, and the same to whoever iterates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 6])
+def test_everything_comes_in_order(ranks: int, claim: str) -> None:
+    script = """
+        import itertools
+        import numpy as np
+        from workpool import WorkPool
+
+        def same(item):
+            return item
+
+        names = ("adaptive", "static", "self", "guided", "factoring", "trapezoid")
+        with WorkPool() as pool:
+            for schedule in names:
+                for items in (range(0), range(1), range(5, 3000, 7), list("abc"), [(1, 2)] * 700):
+                    found = list(pool.map(same, items, schedule=schedule))
+                    assert found == list(items), (schedule, items)
+            numbers = [float(n) for n in range(200_000)]  # more than one segment
+            assert list(pool.map(same, numbers)) == numbers
+            assert list(pool.map(lambda n: n + 1, numbers)) == [n + 1 for n in numbers]
+            assert list(pool.map(pow, numbers, itertools.repeat(2))) == [n**2 for n in numbers]
+            assert list(pool.map("{}{}".format, "abc", range(2))) == ["a0", "b1"]
+            lines = np.arange(6_000.0).reshape(-1, 3)
+            for found, line in zip(pool.map(same, lines), lines, strict=True):
+                assert np.array_equal(found, line)
+            window = pool.map(same, iter(numbers), buffersize=5000)
+            assert list(window) == numbers
+            large = [np.full(100_000, n) for n in range(20)]
+            assert [array[0] for array in pool.map(same, large)] == list(range(20))
+            assert [len(text) for text in pool.map("x".__mul__, [10**6] * 40)] == [10**6] * 40
+            ran = sum(stats.tasks for stats in pool.stats())
+        expected = 6 * (0 + 1 + 428 + 3 + 700) + 4 * 200_000 + 2 + 2_000 + 20 + 40
+        assert ran == expected, (ran, expected)
+    """
+    run_ranks(ranks, script, claim=claim)
+
+
+def test_errors_come_at_their_item(claim: str) -> None:
+    script = """
+        import threading
+        from workpool import WorkPool
+        from workpool.errors import SerializationError
+
+        def refuse(n):
+            if n == 700:
+                raise KeyError(n)
+            if n == 800:
+                return threading.Lock()
+            return n
+
+        def drain(mapped, expected):
+            found = []
+            try:
+                for value in mapped:
+                    found.append(value)
+            except expected as error:
+                return found, error
+            raise AssertionError("no error")
+
+        class Broken:
+            def __reduce__(self):
+                return int, ("x",)
+
+        with WorkPool() as pool:
+            for _ in range(3):
+                found, error = drain(pool.map(refuse, range(5000)), KeyError)
+                assert found == list(range(700)) and error.args == (700,), (found[-3:], error)
+                assert "raise KeyError(n)" in str(error.__cause__)
+                found, error = drain(pool.map(refuse, range(701, 5000)), SerializationError)
+                assert found == list(range(701, 800)), found[-3:]
+                items = [*range(300), Broken(), *range(300)]
+                found, error = drain(pool.map(str, items), SerializationError)
+                assert found == [str(n) for n in range(len(found))] and len(found) <= 300
+                items[300] = threading.Lock()
+                found, error = drain(pool.map(str, items), SerializationError)
+                assert found == [str(n) for n in range(300)], found[-3:]
+            assert list(pool.map(abs, range(-5, 5))) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_a_buffer_is_not_filled_after_shutdown(claim: str) -> None:
+    script = """
+        import itertools
+        from workpool import WorkPool
+
+        def same(item):
+            return item
+
+        with WorkPool(rows=64) as pool:
+            endless = pool.map(same, itertools.count(), buffersize=2048)
+            found = [next(endless) for _ in range(3)]
+            ends = pool.map(same, iter(range(2000)), buffersize=2048)
+        with WorkPool(rows=128) as other:  # in a table of its own: that of the first is closed
+            assert other.submit(same, 1).result() == 1
+            try:
+                for value in endless:
+                    found.append(value)
+            except RuntimeError as error:
+                assert "after shutdown" in str(error), error
+            assert found == list(range(2048)), len(found)
+            assert list(ends) == list(range(2000))
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer(claim: str) -> None:
+    script = """
+        import itertools, threading
+        from workpool import WorkPool
+        from workpool.errors import SerializationError
+
+        def first(item, *others):
+            return item
+
+        def items(bad):
+            for n in range(20_000):
+                yield threading.Lock() if n == bad else n
+
+        def drain(mapped):
+            found = []
+            try:
+                for value in mapped:
+                    found.append(value)
+            except SerializationError as error:
+                return found, str(error)
+            raise AssertionError("no error")
+
+        with WorkPool() as pool:
+            message = drain(pool.map(first, items(0)))[1]
+            assert "argument 1 of 1 of type _thread.lock" in message, message
+            # In the first window, in another one that is sent at once, in one that is sent later.
+            for bad in (0, 700, 1024, 3000, 9000, 19_999):
+                found, error = drain(pool.map(first, items(bad), buffersize=4096))
+                assert found == list(range(bad)) and error == message, (bad, len(found), error)
+                two = pool.map(first, range(20_000), items(bad), buffersize=4096)
+                found, error = drain(two)
+                assert found == list(range(bad)), (bad, len(found))
+                assert "argument 2 of 2 of type _thread.lock" in error, error
+            assert list(pool.map(first, iter(range(9000)), buffersize=4096)) == list(range(9000))
+            pool.shutdown()
+            assert not pool._core.driver.outstanding
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_contributions_of_items_that_fail_do_not_count(claim: str) -> None:
+    script = """
+        from itertools import repeat
+        from workpool import WorkPool
+
+        def add(n, total):
+            total.add(1)
+            if n == 2500:
+                raise ValueError(n)
+            return n
+
+        with WorkPool() as pool:
+            total = pool.accumulator((), "int64")
+            assert sum(pool.map(add, range(2000), repeat(total))) == sum(range(2000))
+            assert total.value() == 2000
+            try:
+                for n in pool.map(add, range(2000, 3000), repeat(total), schedule="self"):
+                    last = n
+            except ValueError:
+                assert last == 2499
+            pool.shutdown()
+            assert 2500 <= total.value() < 3000, total.value()
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_uneven_items_fall_evenly(claim: str) -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+
+        def work(n):
+            time.sleep(0.2 if n > 1990 else 0.0001)
+
+        with WorkPool() as pool:
+            list(pool.map(work, range(100)))
+            begun = time.perf_counter()
+            list(pool.map(work, range(2000)))  # nine long ones at the end, for three workers
+            wall_s = time.perf_counter() - begun
+        assert wall_s < 1.6, wall_s
+    """
+    run_ranks(4, script, claim=claim)
+
+
+def test_many_maps_at_once_and_left_alone(claim: str) -> None:
+    script = """
+        import gc, time
+        from workpool import WorkPool
+
+        def same(item):
+            return item
+
+        def slow(item):
+            time.sleep(0.0002)
+            return item
+
+        with WorkPool(rows=4) as pool:
+            maps = [pool.map(slow, range(100)) for n in range(12)]  # more than counters
+            for mapped in maps:
+                assert list(mapped) == list(range(100))
+            for _ in range(30):
+                maps = [pool.map(same, range(n, n + 1000)) for n in range(20)]
+                assert next(maps[3]) == 3
+                maps[3].close()
+                del maps[4:10]
+                gc.collect()
+                for n, mapped in enumerate(maps[:3]):
+                    assert list(mapped) == list(range(n, n + 1000))
+        assert not pool._core.driver.outstanding
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_reduce(claim: str) -> None:
+    script = """
+        import operator
+        import numpy as np
+        from mpi4py import MPI
+        from workpool import WorkPool
+        from workpool.errors import UsageError
+
+        def square(n):
+            return n * n
+
+        def refused(kind, *args, **kwargs):
+            try:
+                pool.reduce(*args, **kwargs)
+            except kind as error:
+                return str(error)
+            raise AssertionError("not refused")
+
+        with WorkPool() as pool:
+            for schedule in ("adaptive", "guided"):
+                total = pool.reduce(square, range(100_000), schedule=schedule)
+                assert total == sum(n * n for n in range(100_000))
+            assert pool.reduce(square, list(range(1000)), op=MPI.MAX) == 999**2
+            assert pool.reduce(square, range(3, 1000), op="min") == 9
+            assert pool.reduce(pow, [2, 3], [3, 2], op=operator.mul) == 72
+            large = pool.reduce(lambda n: np.full(50_000, n), range(100))
+            assert np.array_equal(large, np.full(50_000, 4950))
+            assert pool.reduce(lambda n: {n}, range(50), op="bor") == set(range(50))
+            assert pool.reduce(lambda n: n > 5, range(50), op="lor")
+            assert not pool.reduce(lambda n: n > 5, range(50), op="land")
+            assert "no items" in refused(UsageError, square, [])
+            assert "use one of" in refused(UsageError, square, [1], op="nope")
+            assert "zero" in refused(ZeroDivisionError, lambda n: 1 // n, range(-50, 50))
+            assert "unsupported" in refused(TypeError, lambda n: None if n else n, range(100))
+            assert pool.reduce(square, range(10)) == 285
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_items_that_find_no_room_in_the_arena_travel_once(claim: str) -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+
+        def supplied(pool):
+            \"\"\"Return a list that gets the length of each piece of a stream.\"\"\"
+            store, found = pool._core.driver._store, []
+            supply = store.supply
+            def count(*args):
+                piece = supply(*args)
+                if piece is not None and piece.position < piece.total_nbytes:
+                    found.append(piece.extent.nbytes)
+                return piece
+            store.supply = count
+            return found
+
+        def length(text):
+            limit = time.perf_counter() + 50e-6
+            while time.perf_counter() < limit:
+                pass
+            return len(text)
+
+        texts = [f"{n:0200}" for n in range(10_000)]
+        with WorkPool(arena_nbytes=1 << 20) as pool:  # not for half of them
+            pieces = supplied(pool)
+            for schedule in ("adaptive", "guided"):
+                assert list(pool.map(length, texts, schedule=schedule)) == [200] * 10_000
+                nbytes = sum(pieces)
+                assert 2_000_000 <= nbytes < 2 * 3_000_000, (schedule, nbytes)
+                pieces.clear()
+        numbers = [10**40 + n for n in range(500_000)]  # many segments
+        with WorkPool(arena_nbytes=32 << 20) as pool:  # for two of them at the same time
+            pieces = supplied(pool)
+            assert list(pool.map(abs, numbers)) == numbers
+            assert sum(pieces) < 10_000_000, sum(pieces)  # of more than 10 million
+    """
+    run_ranks(3, script, claim=claim)
+
+
+FAILING = """
+import os, signal, sys, time
+from pathlib import Path
+from workpool import WorkPool
+
+place = Path(sys.argv[1])
+
+def note(name, what):
+    with open(place / name, "a") as file:
+        file.write(f"{what} ")
+
+def notes(name):
+    path = place / name
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+def until(condition):
+    limit = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+def fail(n):
+    note("ran", n)
+    if n == 500:
+        raise KeyError(n)
+    return n
+
+def drain(mapped):
+    found = []
+    try:
+        for value in mapped:
+            found.append(value)
+    except KeyError:
+        return found
+    raise AssertionError("no error")
+"""
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "static", "guided"])
+def test_an_item_that_fails_runs_once_though_nobody_iterates(tmp_path: Path, schedule: str) -> None:
+    script = f"""
+with WorkPool() as pool:
+    unread = pool.map(fail, range(1000), schedule={schedule!r})
+    pool.shutdown()
+    ran = notes("ran")
+    assert len(ran) == len(set(ran)), len(ran)
+    assert set(ran) >= set(range(501)), set(range(501)) - set(ran)
+    assert drain(unread) == list(range(500))
+with WorkPool() as pool:
+    slow = pool.map(fail, list(range(1000)), schedule={schedule!r})
+    read = [next(slow) for _ in range(3)]
+    pool.map(fail, range(490, 1000), schedule={schedule!r})
+with WorkPool() as pool:
+    assert read + drain(slow) == list(range(500))
+"""
+    run_ranks(3, FAILING + script, str(tmp_path), timeout=30)
+
+
+def test_what_comes_before_an_item_that_fails_is_not_lost_with_a_worker(tmp_path: Path) -> None:
+    script = """
+def stop(n):
+    time.sleep(0.001)
+    if n == 100 and not notes("stopped"):
+        note("stopped", os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return fail(n)
+
+with WorkPool(lease_s=0.5) as pool:
+    mapped = pool.map(stop, range(1000))
+    until(lambda: notes("stopped"))
+    try:
+        until(lambda: any(stats.evicted for stats in pool.stats()))
+        until(lambda: 100 in notes("ran"))
+    finally:
+        os.kill(notes("stopped")[0], signal.SIGCONT)
+    pool.shutdown()
+    assert notes("ran").count(500) == 1
+    assert drain(mapped) == list(range(500))
+"""
+    run_ranks(3, FAILING + script, str(tmp_path), timeout=40)
+
+
+def test_a_reduce_fails_at_once(tmp_path: Path) -> None:
+    script = """
+def first(n):
+    limit = time.monotonic() + 5
+    while n == 0 and not notes("over") and time.monotonic() < limit:
+        time.sleep(0.01)
+    return fail(500) if n == 69_999 else n  # in the last segment
+
+with WorkPool() as pool:
+    try:
+        pool.reduce(first, list(range(70_000)))
+    except KeyError:
+        note("over", 0)
+    assert notes("over") and notes("ran") == [500], notes("ran")
+"""
+    run_ranks(3, FAILING + script, str(tmp_path), timeout=30)

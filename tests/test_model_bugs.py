@@ -1,0 +1,125 @@
+"""Bugs that are planted one by one into the real code are found, by the rules and by their harm.
+
+``model.bugs`` has them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+from model import METHODS, SECOND, case, explore_tickets
+from model.bugs import BUGS
+
+from workpool import protocol
+from workpool.protocol import TRANSITIONS, State, Step
+from workpool.repository import Claimant, Pointer, Publisher
+from workpool.testing import Found
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+
+def plant(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, edits: list[tuple[str, str]]
+) -> None:
+    """Change the source of a method, and put the result in its place."""
+    source = textwrap.dedent(inspect.getsource(getattr(owner, method)))
+    for text, instead in edits:
+        assert source.count(text) == 1, f"{method} has {source.count(text)} times {text!r}"
+        source = source.replace(text, instead)
+    found: dict[str, Any] = {}
+    exec(compile(source, f"<{method}>", "exec"), vars(sys.modules[owner.__module__]), found)
+    monkeypatch.setattr(owner, method, found[method])
+
+
+def check_found(method: str, options: dict[str, Any], rule: str, harm: str) -> None:
+    """Check that the explorer notices at once who breaks a rule, and what it would lead to."""
+    with pytest.raises(Found, match=rule):
+        case(method, eager=True, **options).run()
+    blind = case(method, eager=True, blind=True, **options)
+    if harm:
+        with pytest.raises(Found, match=harm):
+            blind.run()
+    else:
+        blind.run()
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [(name, method) for name in BUGS for method in BUGS[name].methods]
+)
+def test_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
+    bug = BUGS[name]
+    plant(monkeypatch, bug.owner, bug.method, bug.edits)
+    check_found(method, bug.options, bug.rule, bug.harm)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_evicted_row_may_not_be_free_at_once(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    for state in (State.CLAIMED, State.WANTED, State.OFFERED):
+        monkeypatch.setitem(TRANSITIONS, (state, Step.RECLAIM), State.FREE)
+        monkeypatch.setitem(protocol._NEXT[Step.RECLAIM], int(state), int(State.FREE))
+    options = {"tasks": 1, "suspicions": 1, "rows": 1}
+    harm = "the outcome of task 0, ticket 1, owner 1 reads"
+    check_found(method, options, "writes the outcome of row 0, FREE", harm)
+
+
+TICKET_BUGS = {
+    "a lost head ignored": (
+        "if found == head:",
+        "if True:",
+        "a ticket was given twice",
+    ),
+    "the head passes the tail": (
+        "if head >= self._tail:",
+        "if head > self._tail:",
+        "beyond the tail",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TICKET_BUGS)
+def test_planted_bug_in_tickets_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text, instead, says = TICKET_BUGS[name]
+    plant(monkeypatch, Pointer, "take", [(text, instead)])
+    with pytest.raises(Found, match=says):
+        explore_tickets("pointer")
+
+
+HARMLESS = {
+    "a lost head ignored": (Pointer, "take", "if found == head:", "if True:", "pointer"),
+    "the head passes the tail": (
+        Pointer,
+        "take",
+        "if head >= self._tail:",
+        "if head > self._tail:",
+        "pointer",
+    ),
+    "the ticket of a row not compared": (
+        Claimant,
+        "take",
+        " and self.geometry.ticket(index, word) == ticket",
+        "",
+        "counter",
+    ),
+    "the tail not pushed when the first attempt is lost": (
+        Publisher,
+        "_push_tail",
+        "while tail != seen and tail < end:",
+        "while False:",
+        "pointer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_wrong_tickets_lose_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The row's word alone decides: who looks in the wrong place only finds less, and later."""
+    owner, name, text, instead, method = HARMLESS[name]
+    plant(monkeypatch, owner, name, [(text, instead)])
+    case(method, 2, eager=True).run()
+    case(method, eager=True, **SECOND).run()

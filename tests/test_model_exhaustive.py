@@ -1,0 +1,27 @@
+"""Three tasks and a death at any point, in every interleaving; it takes minutes and gigabytes.
+
+sh scripts/test -m exhaustive
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from model import case
+
+pytestmark = [pytest.mark.model, pytest.mark.exhaustive, pytest.mark.timeout(3600)]
+
+CASES: dict[str, dict[str, Any]] = {
+    "pointer": {},
+    "counter": {"batch": 3, "limit": 1},  # published at once, taken one by one
+}
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_three_tasks_and_a_death(method: str) -> None:
+    large = case(method, 3, rows=4, crashes=1, **CASES[method])
+    large.most = 10_000_000
+    report = large.run()
+    assert report.states > 3_000_000
+    assert report.crashed

@@ -1,0 +1,440 @@
+"""Rows of several tasks, in every interleaving: recalled, reclaimed, or cut off by a death.
+
+A worker runs the tasks of a row one after another, or starts a stride of several and may give back
+what it has not come to; the submitter may recall at any time what has not been started, or take the
+row back.  Each task's outcome arrives exactly once, each outcome says which attempt made it, and no
+task runs twice but those that were started when their row was taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pytest
+from model import GREEDY, Port, forget, geometry, obituary
+
+from workpool import layout, protocol
+from workpool.arena import Region
+from workpool.layout import NO_BLOB, Descriptor, Extent, OutcomeRecord
+from workpool.protocol import State, Step
+from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
+from workpool.testing import Explorer, Found, Memory, MemoryWindow
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+ENTRY_NBYTES = len(layout.write_item(0, 0, bytes(3)))
+BATCH = 7  # the kind of an outcome
+
+
+@dataclass
+class Submitter:
+    """Publishes one row of several tasks; recalls, reclaims, publishes again, collects."""
+
+    rows: int
+    todo: list[list[int]]
+    recalls: int = 0
+    suspicions: int = 0
+    watches: tuple[int, ...] = ()
+    blind: bool = False  # takes back without having read what is there
+
+    held: dict[int, list[int]] = field(default_factory=dict)  # tasks by row number
+    got: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)  # may run twice
+    open: bool = True
+
+    def __post_init__(self) -> None:
+        self.shape = geometry(self.rows)
+        self.port = Port(range(0))
+        self.publisher = Publisher(self.port, self.shape, 0)  # type: ignore[arg-type]
+
+    def step(self, window: MemoryWindow, choose: Callable[[int], int]) -> bool:
+        self.port.window = window
+        if self.todo and self._publish(self.todo[0]):
+            self.todo.pop(0)
+        elif self.held:
+            words = self.publisher.look().tolist()
+            for number in sorted(self.held):
+                self._serve(window, choose, Row(number, words[number]))
+        elif not self.todo:
+            self.publisher.close()
+            return False
+        return True
+
+    def _publish(self, tasks: list[int]) -> bool:
+        inline = Extent(layout.INLINE, len(tasks))
+        descriptor = Descriptor(0, 0, NO_BLOB, NO_BLOB, inline, len(tasks))
+        (row,) = self.publisher.publish([layout.write_descriptor(descriptor, bytes(tasks))])
+        if row is not None:
+            self.held[row.number] = tasks
+        return row is not None
+
+    def _serve(self, window: MemoryWindow, choose: Callable[[int], int], row: Row) -> None:
+        state, owner = layout.state_of(row.word), layout.owner_of(row.word)
+        if state == State.DONE:
+            ran = self._read(window, row, None)
+            self.publisher.retire([row])
+            self._end(row.number, ran, range(0))
+        elif state == State.CLAIMED and owner in self.watches and self._gone(window, owner):
+            self._reclaim(window, row)
+        elif state == State.CLAIMED and self.suspicions and choose(2):
+            self.suspicions -= 1
+            self._reclaim(window, row)
+        elif state == State.CLAIMED and self.recalls and choose(2):
+            self.recalls -= 1
+            word = self.publisher.recall(row)
+            if word is not None:
+                self._take_in(window, Row(row.number, word))
+        elif state == State.CLAIMED and layout.is_recalled(row.word):
+            self._take_in(window, row)  # by us, or by its owner, who may give back more later
+
+    def _take_in(self, window: MemoryWindow, row: Row) -> None:
+        """Keep what has ended of a recalled row, and publish again what will not be started."""
+        tasks, started = self.held[row.number], layout.started_of(row.word)
+        if len(tasks) > started:
+            self._read(window, row, layout.item_of(row.word))
+            self._publish_again(tasks[started:])
+            self.held[row.number] = tasks[:started]
+
+    def _reclaim(self, window: MemoryWindow, row: Row) -> None:
+        """Keep what has ended, and have the others run again, the running one included."""
+        ended = layout.item_of(row.word)
+        started = range(ended, layout.started_of(row.word))
+        if self.blind:
+            if self.publisher.reclaim(row):
+                self._read(window, row, ended)
+                self._end(row.number, ended, started)
+            return
+        # Read before the compare-and-swap: it tells that the place was the row's until then.
+        before = list(self.got)
+        self._read(window, row, ended)
+        if self.publisher.reclaim(row):
+            self._end(row.number, ended, started)
+        else:
+            self.got = before
+
+    def _gone(self, window: MemoryWindow, owner: int) -> bool:
+        return bool(window.load(obituary(self.shape, owner)))
+
+    def _read(self, window: MemoryWindow, row: Row, count: int | None) -> int:
+        """Take the first outcomes of a row, or all."""
+        if count == 0:
+            return 0
+        record, _ = layout.read_outcome(self.publisher.read_records([row.number])[0])
+        content = bytearray(record.extent.nbytes)
+        window.get(record.extent.offset, content)
+        window.flush()
+        items = layout.read_items(memoryview(content), count)
+        ticket, owner = self.shape.ticket(*row), layout.owner_of(row.word)
+        tasks = self.held[row.number]
+        for task, (_, _, encoded) in zip(tasks, items, strict=False):
+            made = bytes([task, ticket, owner])
+            assert bytes(encoded) == made, f"{bytes(encoded)!r} instead of {made!r}"
+            if task not in self.got:
+                self.got.append(task)
+        return len(items)
+
+    def _end(self, number: int, ended: int, started: range) -> None:
+        tasks = self.held.pop(number)
+        self.again += tasks[started.start : started.stop]
+        self._publish_again(tasks[ended:])
+
+    def _publish_again(self, tasks: list[int]) -> None:
+        if tasks:
+            self.todo.append(tasks)
+
+
+@dataclass
+class Worker:
+    """Runs the tasks of rows."""
+
+    rows: int
+    member: int
+    stops: int | None = None  # leaves the row after so many of its tasks
+    strides: bool = False  # starts several at once
+
+    ran: list[int] = field(default_factory=list)
+    claim: Claim | None = None
+    done: int = 0  # tasks of the claim
+    pending: int = 0  # started, as far as the word says
+    unsaid: list[bytes] = field(default_factory=list)  # outcomes that are not in the window
+    named: list[tuple[int, int, Extent]] = field(default_factory=list)
+    place: Extent | None = None
+
+    def __post_init__(self) -> None:
+        self.shape = geometry(self.rows)
+        self.port = Port(range(0))
+        taker = TAKERS["pointer"](self.port, GREEDY)  # type: ignore[arg-type]
+        self.claimant = Claimant(self.port, self.shape, self.member, taker)  # type: ignore[arg-type]
+        self.region = Region(self.shape.region(self.member))
+
+    def step(self, window: MemoryWindow, choose: Callable[[int], int]) -> bool:
+        self.port.window = window
+        for entry in list(self.named):
+            number, word, extent = entry
+            if window.load(self.shape.word(number)) != word:
+                self.named.remove(entry)
+                self.region.release(extent)
+        if self.claim is not None:
+            self._go_on(window, self.claim, choose)
+            return True
+        found = self.claimant.take(1)
+        if found is Miss.EMPTY:
+            found = self.claimant.sweep(1)
+        for offer in found if isinstance(found, list) else ():
+            claim = self.claimant.claim(offer)
+            if isinstance(claim, Claim):
+                claim.record = bytes(claim.record)  # type: ignore[assignment]
+                self.claim, self.done, self.pending, self.unsaid = claim, 0, 0, []
+                self.place = self.region.reserve(3 * ENTRY_NBYTES)
+                assert self.place is not None
+        # What decides nothing in a later step, so that more states are equal.
+        self.claimant._words[:] = 0
+        forget(self.claimant)
+        return found is not Miss.CLOSED or bool(self.named)
+
+    def _record(self, extent: Extent) -> bytes:
+        record = bytearray(layout.OUTCOME_NBYTES)
+        layout.write_outcome(record, 0, OutcomeRecord(BATCH, 0, extent))
+        return bytes(record)
+
+    def _go_on(self, window: MemoryWindow, claim: Claim, choose: Callable[[int], int]) -> None:
+        """Run one task, and take the step after it."""
+        assert self.place is not None
+        descriptor, payload = layout.read_descriptor(memoryview(claim.record))
+        if not self.done and not self.claimant.holds(claim):  # as after fetching the payload
+            self._drop()
+            return
+        tasks = list(payload[: descriptor.tasks])
+        task = tasks[self.done]
+        self.ran = sorted([*self.ran, task])
+        if layout.is_stride(claim.word) and choose(2):
+            self._give_back(claim)  # the heart, while this one runs
+        made = bytes([task, self.shape.ticket(claim.number, claim.word), self.member])
+        self.unsaid.append(layout.write_item(0, 0, made))
+        self.done += 1
+        if self.pending and self.done != self.stops:
+            self.pending -= 1
+            return
+        said, entries = self.done - len(self.unsaid), b"".join(self.unsaid)
+        disp = self.place.offset + said * ENTRY_NBYTES
+        if self.done < len(tasks) and self.done != self.stops:
+            if not said:
+                self.claimant.announce(claim, self._record(self.place))
+            ended = len(self.unsaid)
+            following = self.claimant.next(claim, disp, entries, ended, self.strides)
+            if following is True:
+                self.unsaid = []
+                left = len(tasks) - self.done
+                self.pending = min(layout.STRIDE, left) - 1 if self.strides else 0
+                return
+            if following is Miss.CONTENDED:
+                self._drop()
+                return
+        else:
+            window.put(disp, entries)
+        used = Extent(self.place.offset, self.done * ENTRY_NBYTES)
+        committed, _ = self.claimant.complete(claim, self._record(used))
+        if committed:
+            self.named.append((claim.number, claim.word, self.place))
+            self.claim, self.place = None, None
+        else:
+            self._drop()
+
+    def _give_back(self, claim: Claim) -> None:
+        assert self.place is not None
+        self.pending = 0
+        said = self.done - len(self.unsaid)
+        disp = self.place.offset + said * ENTRY_NBYTES
+        if self.claimant.give_back(claim, disp, b"".join(self.unsaid), len(self.unsaid)):
+            self.unsaid = []
+
+    def _drop(self) -> None:
+        assert self.place is not None
+        self.region.release(self.place)
+        self.claim, self.place = None, None
+
+
+def check(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
+    submitter, *workers = processes.values()
+    assert len(submitter.got) == len(set(submitter.got)), f"twice: {submitter.got}"
+    if not submitter.suspicions and not submitter.watches and not submitter.again:
+        ran = sorted(task for worker in workers for task in worker.ran)
+        assert len(ran) == len(set(ran)), f"run twice: {ran}"
+
+
+def explore(
+    batches: tuple[int, ...] = (3,),
+    *,
+    rows: int = 2,
+    workers: int = 2,
+    stops: int | None = None,
+    strides: bool = False,
+    crashes: int = 0,
+    **options: Any,
+) -> Any:
+    """Explore one row for each of `batches`, with so many tasks."""
+    given = list(range(1, 1 + sum(batches)))
+    numbers = iter(given)
+    todo = [list(islice(numbers, tasks)) for tasks in batches]
+    members = range(1, 1 + workers)
+    submitter = Submitter(rows, todo, watches=tuple(members) if crashes else (), **options)
+    others = {f"worker {member}": Worker(rows, member, stops, strides) for member in members}
+
+    def end(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
+        ended, *rest = processes.values()
+        assert sorted(ended.got) == given, f"of {given} only {ended.got}"
+        counts = [task for worker in rest for task in worker.ran]
+        for task in given:
+            most = 1 + ended.again.count(task)
+            assert crashes or 1 <= counts.count(task) <= most, f"task {task} ran too often"
+
+    return Explorer(
+        {"submitter": submitter, **others},
+        submitter.shape.nbytes + 3 * 8,
+        check,
+        end,
+        crashes=crashes,
+        mortal=frozenset(others),
+        obituary={
+            name: obituary(submitter.shape, worker.member) for name, worker in others.items()
+        },
+        eager=True,
+        late=bool(crashes),
+    ).run()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"recalls": 1},
+        {"recalls": 2, "rows": 1},
+        {"stops": 2},
+        {"batches": (2,), "suspicions": 1},
+        {"suspicions": 1, "recalls": 1, "workers": 1},
+        {"batches": (2, 1), "suspicions": 1, "workers": 1},
+        {"batches": (2,), "rows": 3, "crashes": 1},
+        {"batches": (2,), "rows": 3, "crashes": 1, "recalls": 1},
+        {"strides": True, "recalls": 1},
+        {"strides": True, "stops": 2},
+        {"strides": True, "suspicions": 1, "workers": 1},
+        {"strides": True, "suspicions": 1, "recalls": 1, "workers": 1},
+        {"strides": True, "rows": 3, "crashes": 1},
+    ],
+    ids=str,
+)
+def test_every_task_of_a_row_ends_once(options: dict[str, Any]) -> None:
+    report = explore(**options)
+    assert report.states > 300, report
+
+
+def test_an_outcome_that_is_not_flushed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(
+        self: Claimant, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
+    ) -> bool | Miss:
+        self.window.put(disp, outcomes)
+        return Miss.CONTENDED if not self.advance(claim, Step.NEXT) else True
+
+    monkeypatch.setattr(Claimant, "next", hasty)
+    with pytest.raises(Found, match=r"instead of|are cut|too far"):
+        explore((2,), suspicions=1)
+
+
+def test_a_recall_that_is_overlooked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stubborn(
+        self: Claimant, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
+    ) -> bool | Miss:
+        self.window.put(disp, outcomes)
+        self.window.flush()
+        word = self.load(claim.number)  # a fresh load, where we hold a word
+        after = layout.next_items(word, ended, stride)
+        if layout.owner_of(word) != self.member or layout.state_of(word) != State.CLAIMED:
+            return Miss.CONTENDED
+        self.window.compare_and_swap(self.geometry.word(claim.number), word, after)
+        claim.word = after
+        return True
+
+    monkeypatch.setattr(Claimant, "next", stubborn)
+    with pytest.raises(Found, match="run twice"):
+        explore(recalls=1)
+
+
+def test_outcomes_that_are_given_back_unflushed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Claimant, claim: Claim, disp: int, outcomes: bytes, ended: int) -> bool:
+        self.window.put(disp, outcomes)
+        word = protocol.give_back(claim.word, ended)
+        found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
+        given = found == claim.word
+        claim.word = word if given else claim.word
+        return given
+
+    monkeypatch.setattr(Claimant, "give_back", hasty)
+    with pytest.raises(Found, match=r"instead of|are cut|too far"):
+        explore((4,), strides=True, workers=1)
+
+
+def test_giving_back_what_is_run_all_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = Worker._give_back
+
+    def greedy(self: Worker, claim: Claim) -> None:
+        pending = self.pending
+        genuine(self, claim)
+        self.pending = pending
+
+    monkeypatch.setattr(Worker, "_give_back", greedy)
+    with pytest.raises(Found, match="run twice"):
+        explore(strides=True)
+
+
+def test_a_stride_that_is_taken_for_one_item_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "started_of", lambda word: layout.item_of(word) + 1)
+    with pytest.raises(Found, match="run twice"):
+        explore(strides=True, recalls=1)
+
+
+def test_a_recall_that_forgets_what_was_started_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = Publisher.recall
+
+    def forgetful(self: Publisher, row: Row) -> int | None:
+        return None if genuine(self, row) is None else row.word  # as it was seen
+
+    monkeypatch.setattr(Publisher, "recall", forgetful)
+    with pytest.raises(Found, match="twice"):
+        explore(recalls=1)
+
+
+def test_reading_after_the_row_was_taken_back_is_found() -> None:
+    with pytest.raises(Found, match="instead of"):
+        explore((2, 1), suspicions=1, workers=1, blind=True)
+
+
+def test_steps_of_items() -> None:
+    word = layout.pack_word(State.CLAIMED, 3, 1, 5)
+    second = protocol.advance(word, Step.NEXT)
+    assert (layout.item_of(word), layout.item_of(second)) == (0, 1)
+    assert (layout.started_of(word), layout.started_of(second)) == (1, 2)
+    recalled = protocol.recall(second)
+    assert layout.is_recalled(recalled)
+    assert layout.item_of(recalled) == 1
+    assert layout.state_of(protocol.advance(recalled, Step.COMPLETE)) == State.DONE
+    for step in (Step.NEXT, Step.RECALL):
+        with pytest.raises(protocol.ProtocolError, match="the last"):
+            protocol.advance(recalled, step)
+
+
+def test_steps_of_strides() -> None:
+    word = layout.pack_word(State.CLAIMED, 3, 1, 5)
+    stride = protocol.next_items(word, 1, stride=True)
+    assert (layout.item_of(stride), layout.started_of(stride)) == (1, 1 + layout.STRIDE)
+    assert "items 1 to 8," in protocol.describe(stride)
+    for before in (stride, protocol.recall(stride)):
+        after = protocol.give_back(before, 2)
+        assert (layout.item_of(after), layout.started_of(after)) == (3, 4)
+        assert layout.is_recalled(after)
+        with pytest.raises(protocol.ProtocolError, match="give back"):
+            protocol.give_back(after, 0)
+    beyond = protocol.next_items(stride, layout.STRIDE, stride=False)
+    assert (layout.item_of(beyond), layout.started_of(beyond)) == (9, 10)
+    assert (layout.owner_of(beyond), layout.generation_of(beyond)) == (3, 5)

@@ -1,0 +1,187 @@
+"""Which mpiexec is taken, and what it is given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workpool import mpiexec
+from workpool.errors import ResourceError
+from workpool.mpiexec import Kind, Library, Mpiexec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+HYDRA = "HYDRA build details:\n    Version:    5.0.2"
+PRTE = "mpiexec (Open MPI) 5.0.11"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("MPICH Version:      5.0.2", Kind.MPICH),
+        (HYDRA, Kind.MPICH),
+        ("MVAPICH2 Version      :\t2.3.7", Kind.MPICH),
+        ("MPI VERSION    : CRAY MPICH version 8.1.28", Kind.MPICH),
+        ("Open MPI v5.0.11, package: Open MPI user@host", Kind.OPENMPI),
+        (PRTE, Kind.OPENMPI),
+        ("mpirun (Open MPI) 4.1.4", Kind.OPENMPI),
+        ("mpiexec (OpenRTE) 4.0.3", Kind.OPENMPI),
+        ("Intel(R) MPI Library 2021.18 for Linux* OS", Kind.INTEL),
+        ("slurm 23.11.4", Kind.OTHER),
+        ("", Kind.OTHER),
+    ],
+)
+def test_kind(text: str, kind: Kind) -> None:
+    assert Kind.of(text) is kind
+
+
+def put(place: Path, version: str, name: str = "mpiexec") -> str:
+    """Put a program there that says it is of this version."""
+    place.mkdir(parents=True, exist_ok=True)
+    program = place / name
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{version}\nEND\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture
+def mpich(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have mpi4py load MPICH from a prefix, with nothing beside this Python or on the PATH."""
+    path = tmp_path / "prefix" / "lib" / "libmpi.so.12"
+    monkeypatch.setattr(mpiexec, "library", lambda: Library(Kind.MPICH, "MPICH 5.0.2", path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "get_exec_path", lambda: [str(tmp_path / "path")])
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", ["prefix/bin", "bin", "venv/bin", "path"])
+def test_found(mpich: Path, place: str) -> None:
+    own = put(mpich / place, HYDRA)
+    assert mpiexec.find() == Mpiexec(own, Kind.MPICH)
+
+
+def test_beside_the_library_first(mpich: Path) -> None:
+    for place in ("path", "venv/bin"):
+        put(mpich / place, HYDRA)
+    own = put(mpich / "prefix/bin", HYDRA)
+    assert mpiexec.find().path == own
+
+
+def test_another_kind_is_passed_over(mpich: Path) -> None:
+    put(mpich / "prefix/bin", PRTE)
+    put(mpich / "path", PRTE)
+    own = put(mpich / "path", HYDRA, "mpiexec.mpich")
+    assert mpiexec.find().path == own
+
+
+def test_none_found(mpich: Path) -> None:
+    other = put(mpich / "path", PRTE)
+    with pytest.raises(ResourceError) as caught:
+        mpiexec.find()
+    message = str(caught.value)
+    assert f"{other} is that of Open MPI" in message
+    assert "mpi4py loads MPICH 5.0.2 from" in message
+    assert "--mpiexec" in message
+
+
+@pytest.mark.parametrize("version", [HYDRA, "a script of the site's own"])
+def test_given(mpich: Path, version: str) -> None:
+    own = put(mpich / "anywhere", version)
+    assert mpiexec.find(own).path == own
+    by_path = put(mpich / "path", version)
+    assert mpiexec.find("mpiexec").path == by_path
+
+
+def test_given_of_another_kind(mpich: Path) -> None:
+    other = put(mpich / "anywhere", PRTE)
+    with pytest.raises(ResourceError, match=r"that of Open MPI, but mpi4py loads MPICH"):
+        mpiexec.find(other)
+
+
+def test_given_but_not_there(mpich: Path) -> None:
+    with pytest.raises(ResourceError, match=r"--mpiexec nowhere: no such program"):
+        mpiexec.find("nowhere")
+
+
+def test_library_does_not_start_mpi() -> None:
+    code = """
+import os, sys
+from workpool import cli, mpiexec
+assert "mpi4py" not in sys.modules
+assert mpiexec.library().kind is not mpiexec.Kind.OTHER
+from mpi4py import MPI
+assert not MPI.Is_initialized()
+assert "MPI4PY_RC_INITIALIZE" not in os.environ
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_real_one_belongs_to_the_library() -> None:
+    assert mpiexec.find().kind is mpiexec.library().kind
+
+
+HYDRA_HERE = Mpiexec("/x/mpiexec", Kind.MPICH)
+PRTE_HERE = Mpiexec("/x/mpiexec", Kind.OPENMPI)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be on no batch system."""
+    for name in mpiexec._ALLOCATED:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("alone")
+def test_command_line() -> None:
+    assert mpiexec.command_line(HYDRA_HERE, 3, ["a", "b"], ["-x"]) == (
+        ["/x/mpiexec", "-x", "-n", "3", "a", "b"]
+    )
+    assert mpiexec.command_line(PRTE_HERE, 3, ["a"]) == (
+        ["/x/mpiexec", "--oversubscribe", "--bind-to", "none", "-n", "3", "a"]
+    )
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "words",
+    [["-H", "a:4"], ["--host", "a"], ["--hostfile", "f"], ["--map-by", "node"], ["-f", "f"]],
+)
+def test_the_users_placement_stands(words: list[str]) -> None:
+    assert mpiexec.placed(words)
+    assert "--oversubscribe" not in mpiexec.command_line(PRTE_HERE, 3, ["a"], words)
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_users_binding_stands() -> None:
+    command = mpiexec.command_line(PRTE_HERE, 3, ["a"], ["--bind-to", "core"])
+    assert command.count("--bind-to") == 1
+    assert not mpiexec.placed(["--bind-to", "core"])
+
+
+def test_a_batch_system_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert mpiexec.placed([])
+
+
+def test_environment() -> None:
+    given = {"HOME": "/", "OMPI_MCA_osc": "rdma"}
+    assert mpiexec.environment(Kind.MPICH, given) == given
+    made = mpiexec.environment(Kind.OPENMPI, given)
+    assert (made["HOME"], made["OMPI_MCA_osc"]) == ("/", "rdma")
+    assert mpiexec.environment(Kind.OPENMPI, {})["HOME"]
+    assert "/place" in mpiexec.environment(Kind.OPENMPI, given, "/place").values()
+    assert ("OMPI_ALLOW_RUN_AS_ROOT" in made) == (os.geteuid() == 0)
+
+
+def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in mpiexec._RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert mpiexec.rank_here() is None
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "2")
+    assert mpiexec.rank_here() == "OMPI_COMM_WORLD_RANK=2"

@@ -1,0 +1,172 @@
+"""A program runs as python runs it: python itself is the oracle."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from workpool.errors import UsageError
+from workpool.program import Program, parse, split
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SHOW = """\
+import inspect, json, sys
+def here(): pass
+shown = {
+    "argv": sys.argv, "path": sys.path[0], "name": __name__, "file": globals().get("__file__"),
+    "package": __package__, "spec": getattr(__spec__, "name", None),
+    "is main": sys.modules["__main__"].__dict__ is globals(), "module": here.__module__,
+    "doc": __doc__, "builtins": __builtins__.__name__, "cached": globals().get("__cached__"),
+}
+if globals().get("__file__", "").endswith(".py") and ".zip" not in __file__:
+    shown["source"] = inspect.getsource(here)
+print(json.dumps(shown))
+"""
+
+RUN = """\
+import sys
+from workpool.program import parse
+found = parse(sys.argv[1:])
+found.check()
+found.enter()
+found.run()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Give a directory with one program of every kind."""
+    (tmp_path / "script.py").write_text(SHOW)
+    (tmp_path / "no suffix").write_text(SHOW)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "link.py").symlink_to(tmp_path / "script.py")
+    for package in ("package", "directory"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__main__.py").write_text(SHOW)
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "inner.py").write_text(SHOW)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("__main__.py", SHOW)
+    return tmp_path
+
+
+def python(place: Path, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run python with these words."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=place,
+        env=environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["script.py"],
+        ["./script.py", "-x", "--", "a b", ""],
+        ["no suffix", "1"],
+        ["elsewhere/link.py"],
+        ["directory", "1"],
+        ["archive.zip", "1"],
+        ["-m", "script", "-m", "2"],
+        ["-mscript"],
+        ["-m", "package", "1"],
+        ["-m", "package.inner"],
+        ["-c", SHOW, "-c", "3"],
+        ["-", "4"],
+    ],
+    ids=lambda words: " ".join(words).replace(SHOW, "SHOW"),
+)
+def test_as_python(place: Path, words: list[str]) -> None:
+    text = SHOW if words[0] == "-" else ""
+    (place / "run.py").write_text(RUN)
+    expected = python(place, *words, text=text)
+    assert expected.returncode == 0, expected.stderr
+    found = python(place, "-c", RUN, *words, text=text)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == json.loads(expected.stdout)
+
+
+def test_main_stays(place: Path) -> None:
+    script = "import atexit, sys\nx = 5\natexit.register(lambda: print(sys.modules['__main__'].x))"
+    (place / "script.py").write_text(script)
+    assert python(place, "-c", RUN, "script.py").stdout == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["missing.py"], "cannot open 'missing.py'"),
+        (["elsewhere"], "'elsewhere'.*without __main__"),
+        (["-m", "missing_module"], "no module named 'missing_module'"),
+        (["-m", ""], "no module named ''"),
+    ],
+)
+def test_there_is_no_such_program(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], complaint: str
+) -> None:
+    monkeypatch.chdir(place)
+    with pytest.raises(UsageError, match=complaint):
+        parse(words).check()
+
+
+def test_check_imports_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "package" / "__init__.py").write_text("1 / 0")
+    monkeypatch.chdir(place)
+    parse(["-m", "package.inner"]).check()
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (["a.py", "-m", "x"], Program("file", "a.py", ("-m", "x"))),
+        (["-m", "a.b", "-c"], Program("module", "a.b", ("-c",))),
+        (["-ma.b"], Program("module", "a.b")),
+        (["-c", "pass", "x"], Program("command", "pass", ("x",))),
+        (["-", "x"], Program("stdin", "-", ("x",))),
+    ],
+)
+def test_parse(words: list[str], program: Program) -> None:
+    assert parse(words) == program
+    assert parse(program.words()) == program
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "no program"),
+        (["-m"], "-m needs a module"),
+        (["-c"], "-c needs a command"),
+        (["--frob"], "unknown option '--frob'"),
+    ],
+)
+def test_parse_refuses(words: list[str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "rest"),
+    [
+        ("-w 3 a.py -w 4", "-w 3", "a.py -w 4"),
+        ("-w 3 -m a -w 4", "-w 3", "-m a -w 4"),
+        ("--w=3 - x", "--w=3", "- x"),
+        ("-w 3 -- a.py -- b", "-w 3", "a.py -- b"),
+        ("-x", "-x", ""),
+        ("", "", ""),
+    ],
+)
+def test_split(words: str, options: str, rest: str) -> None:
+    assert split(words.split(), ["-w"]) == (options.split(), rest.split())

@@ -1,0 +1,340 @@
+"""What the runtime promises beyond an Executor's contract: bulk, pieces, tables, rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_a_hundred_thousand_tasks_are_all_accounted_for(workers: int, claim: str) -> None:
+    script = """
+        from collections import Counter
+        from workpool import WorkPool
+
+        N = 100_000
+
+        def task(n):
+            return n
+
+        with WorkPool() as pool:
+            before = sum(stats.tasks for stats in pool.stats())
+            futures = [pool.submit(task, n) for n in range(N)]
+            counts = Counter(future.result() for future in futures)
+            after = sum(stats.tasks for stats in pool.stats())
+        assert len(counts) == N, "lost"
+        assert set(counts.values()) == {1}, "twice"
+        assert sorted(counts) == list(range(N)), "foreign"
+        assert after - before == N, "run more often than asked"
+        print("accounted for", after - before)
+    """
+    result = run_ranks(workers + 1, script, claim=claim, timeout=120)
+    assert "accounted for 100000" in result.stdout
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("rows", [1, 2, 16])
+def test_more_tasks_than_rows(rows: int, claim: str) -> None:
+    script = f"""
+        from workpool import WorkPool
+
+        with WorkPool(rows={rows}) as pool:
+            assert list(pool.map(lambda n: n + 1, range(3000))) == list(range(1, 3001))
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_a_long_task_holds_up_nobody(tmp_path: Path, claim: str) -> None:
+    """Far more short tasks than rows pass a task that waits for all of them to end."""
+    script = """
+        import os, sys, time
+        from workpool import WorkPool
+
+        flag = sys.argv[1]
+
+        def wait():
+            limit = time.monotonic() + 60
+            while not os.path.exists(flag):
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            return "seen"
+
+        with WorkPool(rows=8) as pool:
+            long = pool.submit(wait)
+            assert sum(pool.map(lambda n: 1, range(2000))) == 2000
+            assert not long.done()
+            open(flag, "w").close()
+            assert long.result() == "seen"
+    """
+    run_ranks(3, script, str(tmp_path / "flag"), claim=claim)
+
+
+def test_tasks_that_wait_for_each_other_all_get_a_worker(tmp_path: Path, claim: str) -> None:
+    """After many short tasks, when tickets are taken by the dozen, four tasks must meet."""
+    script = """
+        import os, sys, time
+        from workpool import WorkPool
+
+        place = sys.argv[1]
+
+        def meet(n):
+            open(os.path.join(place, str(n)), "w").close()
+            limit = time.monotonic() + 60
+            while len(os.listdir(place)) < 4:
+                assert time.monotonic() < limit, "the others never came"
+                time.sleep(0.01)
+            return n
+
+        with WorkPool() as pool:
+            list(pool.map(abs, range(3000)))
+            futures = [pool.submit(meet, n) for n in range(4)]
+            assert [future.result() for future in futures] == [0, 1, 2, 3]
+    """
+    run_ranks(5, script, str(tmp_path), claim=claim)
+
+
+PIECES = """
+    import numpy as np
+    from workpool import WorkPool
+
+    def double(array):
+        return array * 2
+
+    with WorkPool(arena_nbytes=4 << 20{more}) as pool:
+        large = np.arange(3_000_000.0)                    # 24 MB through an arena of 4 MiB
+        futures = [pool.submit(double, large + n) for n in range(4)]
+        small = [pool.submit(double, n) for n in range(200)]
+        middle = [pool.submit(double, np.full(40_000, n)) for n in range(60)]
+        for n, future in enumerate(futures):
+            assert np.array_equal(future.result(), (large + n) * 2)
+        assert [future.result() for future in small] == [2 * n for n in range(200)]
+        for n, future in enumerate(middle):
+            assert np.array_equal(future.result(), np.full(40_000, 2 * n))
+
+    def grown(array=large):                               # code larger than the arena
+        return float(array[-1])
+
+    with WorkPool(arena_nbytes=4 << 20, initializer=len, initargs=(large,){more}) as pool:
+        assert pool.submit(grown).result() == large[-1]   # and a context larger than the arena
+        assert pool.submit(grown).result() == large[-1]
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 5])
+def test_larger_than_the_arena_goes_in_pieces(ranks: int, claim: str) -> None:
+    run_ranks(ranks, PIECES.format(more=""), claim=claim, timeout=120)
+
+
+def test_arguments_are_taken_as_they_are_when_submitted(claim: str) -> None:
+    script = """
+        import numpy as np
+        from workpool import WorkPool
+
+        with WorkPool(arena_nbytes=4 << 20) as pool:
+            for count in (10, 5_000, 100_000, 2_000_000):
+                array = np.zeros(count)
+                futures = []
+                for n in range(12):
+                    array[:] = n
+                    futures.append(pool.submit(lambda a: (a.min(), a.max()), array))
+                array[:] = -1
+                assert [f.result() for f in futures] == [(n, n) for n in range(12)], count
+    """
+    run_ranks(3, script, claim=claim)
+
+
+@pytest.mark.parametrize("repository", [1, 2])
+def test_the_repository_on_a_workers_rank(repository: int, claim: str) -> None:
+    script = f"""
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            assert pool._core.choice.repository == {repository}
+            total = pool.accumulator((), "int64")
+            futures = [pool.submit(total.add, n) for n in range(500)]
+            assert [future.result() for future in futures] == [None] * 500
+            assert total.value() == sum(range(500))
+    """
+    env = {"WORKPOOL_REPOSITORY": str(repository)}
+    run_ranks(3, script, claim=claim, env=env)
+    run_ranks(3, PIECES.format(more=f", repository={repository}"), claim=claim, timeout=120)
+
+
+def test_pools_with_different_tables_at_the_same_time() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def square(n):
+            return n * n
+
+        with WorkPool(claim="pointer") as one, WorkPool(claim="counter", rows=32) as two:
+            with WorkPool(max_workers=1) as three:
+                pools = [one, two, three]
+                futures = [pool.submit(square, n) for n in range(300) for pool in pools]
+                wanted = [n * n for n in range(300) for pool in pools]
+                assert [future.result() for future in futures] == wanted
+                assert [s.rank for s in three.stats()] == [1]
+            assert one.submit(square, 3).result() == two.submit(square, 3).result() == 9
+        for rows in range(8, 16):
+            with WorkPool(rows=rows) as pool:
+                assert pool.submit(square, rows).result() == rows * rows
+    """
+    run_ranks(4, script)
+
+
+def test_a_new_table_waits_for_busy_workers_and_stops_nobody(claim: str) -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+
+        with WorkPool() as one:
+            slow = [one.submit(time.sleep, 0.5) for _ in range(2)]
+            quick = [one.submit(abs, n) for n in range(50)]
+            with WorkPool(rows=64) as two:
+                assert two.submit(pow, 2, 5).result() == 32
+            assert [f.result() for f in quick] == list(range(50))
+            assert [f.result() for f in slow] == [None, None]
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_max_pending_bounds_what_waits(claim: str) -> None:
+    script = """
+        from workpool import WorkPool
+
+        with WorkPool(max_pending=20) as pool:
+            futures = []
+            for n in range(500):
+                futures.append(pool.submit(abs, n))
+                assert sum(not f.done() for f in futures) <= 20
+            assert [f.result() for f in futures] == list(range(500))
+    """
+    run_ranks(3, script, claim=claim)
+
+
+def test_options_from_the_environment() -> None:
+    script = """
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            assert pool._core.choice[1:] == (77, 5_000_000, "counter", 1, 10.0), pool._core.choice
+            assert sum(pool.map(abs, range(500))) == sum(range(500))
+    """
+    env = {
+        "WORKPOOL_ROWS": "77",
+        "WORKPOOL_ARENA_NBYTES": "5000000",
+        "WORKPOOL_CLAIM": "counter",
+        "WORKPOOL_REPOSITORY": "1",
+    }
+    run_ranks(3, script, env=env)
+
+
+def test_options_that_cannot_be_honoured() -> None:
+    script = """
+        import pytest
+        from workpool import WorkPool
+        from workpool.errors import ResourceError, UsageError
+
+        for options, word in [
+            ({"max_workers": 0}, "max_workers=0"),
+            ({"rows": 0}, "rows=0"),
+            ({"rows": 10**9}, "rows=1000000000"),
+            ({"arena_nbytes": 100}, "arena_nbytes=100"),
+            ({"claim": "lottery"}, "lottery"),
+            ({"repository": 3}, "repository=3"),
+            ({"max_pending": 0}, "max_pending=0"),
+        ]:
+            with pytest.raises(UsageError, match=word):
+                WorkPool(**options)
+        with pytest.raises(ResourceError, match="/dev/shm"):
+            WorkPool(arena_nbytes=10**14)
+        with WorkPool() as pool:
+            assert pool.submit(pow, 2, 3).result() == 8
+    """
+    run_ranks(3, script)
+
+
+def test_ranks_that_are_nobodys_workers_say_so() -> None:
+    script = """
+        import pytest
+        from workpool import WorkPool
+        from workpool.errors import UsageError
+
+        with pytest.raises(UsageError, match="-m workpool"):
+            WorkPool()
+    """
+    run_ranks(2, script, spmd=True)
+
+
+@pytest.mark.parametrize("repository", [0, 1])
+def test_an_mpi_that_needs_the_host_of_the_window(repository: int) -> None:
+    """Then a thread there enters MPI, also while the script and its tasks do not."""
+    script = f"""
+        import sys, time
+        import workpool
+        from workpool.rma import Group
+
+        genuine = Group._advances
+        Group._advances = lambda self, *args: genuine(self, *args) and False
+
+        def slow(n):
+            time.sleep(0.01)
+            return -n
+
+        def main(pool):
+            futures = [pool.submit(slow, n) for n in range(20)]
+            time.sleep(0.2)
+            assert [future.result() for future in futures] == [-n for n in range(20)]
+            assert list(pool.map(abs, range(1000))) == list(range(1000))
+            return [len(pool.submit(bytes, 3_000_000).result()), pool.stats()[0].tasks > 0]
+
+        values = workpool.run(main, repository={repository})
+        sys.stdout.write(f"values {{values}}\\n")
+    """
+    stdout = run_ranks(3, script, spmd=True).stdout
+    assert "values [3000000, True]" in stdout
+
+
+def test_a_task_cannot_make_a_pool() -> None:
+    script = """
+        import pytest
+        from workpool import WorkPool
+        from workpool.errors import UsageError
+
+        with WorkPool() as pool:
+            with pytest.raises(UsageError, match="a task cannot make a pool"):
+                pool.submit(WorkPool).result()
+    """
+    run_ranks(2, script)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_idle_ranks_sleep(ranks: int, claim: str) -> None:
+    script = """
+        import os, sys, time
+        from workpool import WorkPool
+
+        def used_ns(pid):
+            place = f"/proc/{pid}/task"
+            return sum(
+                int(open(f"{place}/{thread}/schedstat").read().split()[0])
+                for thread in os.listdir(place)
+            )
+
+        with WorkPool() as pool:
+            pids = {os.getpid()}
+            while len(pids) < int(sys.argv[1]):
+                futures = [pool.submit(os.getpid) for _ in range(8)]
+                pids.update(future.result() for future in futures)
+            time.sleep(1)
+            before = {pid: used_ns(pid) for pid in pids}
+            time.sleep(5)
+            shares = {pid: (used_ns(pid) - before[pid]) / 5e9 for pid in pids}
+        print(*(f"{share:.2%}" for share in shares.values()))
+        assert max(shares.values()) <= 0.01, shares
+    """
+    run_ranks(ranks, script, str(ranks), claim=claim)

@@ -1,0 +1,43 @@
+"""Chunk sizes: every item once, in order, and each schedule as its paper has it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from workpool.errors import UsageError
+from workpool.schedule import Schedule, chunk, tickets
+
+
+def sizes(schedule: Schedule, items: int, workers: int) -> list[int]:
+    chunks = [chunk(schedule, items, workers, i) for i in range(tickets(schedule, items, workers))]
+    assert [item for one in chunks for item in one] == list(range(items))
+    assert all(chunks)
+    return [len(one) for one in chunks]
+
+
+@pytest.mark.parametrize("schedule", [one for one in Schedule if one is not Schedule.ADAPTIVE])
+@pytest.mark.parametrize("items", [0, 1, 2, 7, 100, 1001])
+@pytest.mark.parametrize("workers", [1, 2, 8, 2000])
+def test_every_item_is_in_one_chunk(schedule: Schedule, items: int, workers: int) -> None:
+    assert sum(sizes(schedule, items, workers)) == items
+
+
+def test_sizes() -> None:
+    assert sizes(Schedule.STATIC, 10, 4) == [3, 3, 2, 2]
+    assert sizes(Schedule.SELF, 3, 2) == [1, 1, 1]
+    assert sizes(Schedule.GUIDED, 100, 4)[:4] == [25, 19, 14, 11]
+    assert sizes(Schedule.GUIDED, 100, 4)[-3:] == [1, 1, 1]
+    assert sizes(Schedule.FACTORING, 100, 2) == [25, 25, 13, 13, 6, 6, 3, 3, 2, 2, 1, 1]
+    trapezoid = sizes(Schedule.TRAPEZOID, 1000, 4)
+    assert trapezoid[0] == 125
+    steps = {one - other for one, other in pairwise(trapezoid[:-1])}
+    assert steps <= {8, 9}
+
+
+def test_names() -> None:
+    assert Schedule.named("guided") is Schedule.GUIDED
+    for wrong in ("dynamic", "", None):
+        with pytest.raises(UsageError, match="adaptive"):
+            Schedule.named(wrong)  # type: ignore[arg-type]

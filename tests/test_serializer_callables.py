@@ -1,0 +1,309 @@
+"""Functions whose code crosses once: which may, and until what changes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import os.path
+import sys
+import types
+
+import cloudpickle
+import numpy as np
+import pytest
+from scripted import ALWAYS_THE_SAME, define, looked_up_again
+
+from workpool.serializer import Code, load_callable
+
+LIMIT = 10
+
+
+def module_level(x):
+    return x + LIMIT
+
+
+class ModuleLevel:
+    @staticmethod
+    def static(x):
+        return x
+
+    def method(self):
+        return 1
+
+
+# By name
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        module_level,
+        ModuleLevel,
+        ModuleLevel.static,
+        ModuleLevel.method,
+        math.sin,
+        len,
+        dict,
+        os.path.join,
+        operator.add,
+        np.linspace,
+        np.sin,
+        np.float64,
+    ],
+    ids=lambda fn: getattr(fn, "__qualname__", str(fn)),
+)
+def test_importable_callables_have_a_code_at_once(codes, fn):
+    if not hasattr(fn, "__qualname__"):
+        pytest.skip("this NumPy gives its ufuncs no qualified name")
+    code = codes.lookup(fn)
+    assert isinstance(code, Code)
+    assert len(code.data) < 100
+    assert codes.lookup(fn) is code
+    assert load_callable(code.data) is fn
+
+
+def test_a_changed_global_of_an_importable_function_does_not_matter(codes, monkeypatch):
+    code = codes.lookup(module_level)
+    monkeypatch.setattr(sys.modules[__name__], "LIMIT", [])
+    assert codes.lookup(module_level) is code
+
+
+def test_a_shadowed_function_is_not_importable(codes, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "module_level", None)
+    code = looked_up_again(codes, shadowed := globals_of_this_module()["original"])
+    assert len(code.data) > 100
+    assert load_callable(code.data)(1) == shadowed(1)
+
+
+def globals_of_this_module(original=module_level):
+    return {"original": original}
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        [].append,
+        ModuleLevel().method,
+        functools.partial(module_level, 1),
+        functools.partial(operator.add, 1),
+        operator.itemgetter(1),
+    ],
+    ids=["builtin method", "method", "partial", "partial of builtin", "callable object"],
+)
+def test_other_callables_go_in_the_payload(codes, fn):
+    assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
+
+
+def test_registering_a_module_by_value_takes_effect(codes):
+    module = sys.modules[__name__]
+    by_name = codes.lookup(module_level)
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        by_value = looked_up_again(codes, module_level)
+        assert by_value.code_id != by_name.code_id
+        assert len(by_value.data) > 200
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    assert codes.lookup(module_level).data == by_name.data
+
+
+# By value: which
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nothing", "reads_atoms", "reads_modules", "calls_importable", "calls_script", "even"),
+        *("factorial", "with_defaults", "unbound", "nested_reader", "adder", "closure"),
+        *("local_recursive", "anonymous", "annotated", "generator", "coroutine", "local_import"),
+    ],
+)
+def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
+    fn = getattr(define(ALWAYS_THE_SAME), name)
+    assert codes.lookup(fn) is None  # a function by value is first seen twice
+    code = codes.lookup(fn)
+    assert isinstance(code, Code)
+    assert all(codes.lookup(fn) is code for _ in range(3))
+
+
+MUTABLE = """
+import functools
+LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
+class Defined: pass
+INSTANCE = Defined()
+TUPLE = (1, [2])
+class Number(int): pass
+NUMBER = Number(3)
+def reads_list(): return LIST
+def reads_dict(): return TABLE
+def reads_set(): return SET
+def reads_array(): return ARRAY
+def reads_class(): return Defined
+def reads_instance(): return INSTANCE
+def reads_list_in_tuple(): return TUPLE
+def reads_subclass_of_int(): return NUMBER
+def reads_through_other(): return reads_list()
+def reads_nested(): return (lambda: [TABLE for _ in range(2)])()
+def in_class_body():
+    class Local:
+        value = LIST
+    return Local
+def default(x=[]): return x
+def keyword_default(*, x={}): return x
+def has_attribute(): pass
+has_attribute.seen = []
+@functools.lru_cache
+def cached(n): return n
+def calls_cached(n): return cached(n)
+def make(value):
+    def closure(): return value
+    return closure
+closure = make([])
+def decorate(fn):
+    @functools.wraps(fn)
+    def wrapper(*args): return fn(*args)
+    return wrapper
+@decorate
+def decorated(): return LIST
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reads_list", "reads_dict", "reads_set", "reads_array", "reads_class", "reads_instance"),
+        *("reads_list_in_tuple", "reads_subclass_of_int", "reads_through_other", "reads_nested"),
+        *("in_class_body", "default", "keyword_default", "has_attribute", "calls_cached"),
+        *("closure", "decorated", "cached", "Defined"),
+    ],
+)
+def test_functions_that_reach_something_mutable_go_in_the_payload(codes, name):
+    fn = getattr(define(MUTABLE), name)
+    assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
+
+
+def test_a_decorated_function_of_frozen_things_has_a_code(codes):
+    source = MUTABLE + "@decorate\ndef plain(): return 5\n"
+    assert load_callable(looked_up_again(codes, define(source).plain).data)() == 5
+
+
+# By value: for how long
+
+
+def changed_global(made):
+    made.script["FACTOR"] = 3
+
+
+def deleted_global(made):
+    del made.script["FACTOR"]
+
+
+def newly_bound_global(made):
+    made.script["abs"] = float
+
+
+def changed_other_function(made):
+    made.script["other"] = lambda x: x - 1
+
+
+def changed_global_of_other_function(made):
+    made.script["DEEPER"] = 2
+
+
+def changed_code(made):
+    made.fn.__code__ = (lambda x: x).__code__
+
+
+def changed_defaults(made):
+    made.fn.__defaults__ = (9,)
+
+
+def changed_keyword_default(made):
+    made.fn.__kwdefaults__["y"] = 9
+
+
+def changed_keyword_defaults(made):
+    made.fn.__kwdefaults__ = {"y": 9}
+
+
+def new_attribute(made):
+    made.fn.note = 1
+
+
+def replaced_attributes(made):
+    made.fn.__dict__ = {"note": 1}
+
+
+CHANGING = """
+FACTOR, DEEPER = 2, 1
+def other(x): return x + DEEPER
+def fn(x=1, *, y=1): return (other(x), FACTOR, abs(y))
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(changed_global, deleted_global, newly_bound_global, changed_other_function),
+        *(changed_global_of_other_function, changed_code, changed_defaults, new_attribute),
+        *(changed_keyword_default, changed_keyword_defaults, replaced_attributes),
+    ],
+)
+def test_a_change_ends_the_code(codes, change):
+    made = define(CHANGING)
+    before = looked_up_again(codes, made.fn)
+    change(made)
+    assert codes.lookup(made.fn) is None
+    after = codes.lookup(made.fn)
+    assert after.code_id > before.code_id
+    assert codes.lookup(made.fn) is after
+
+
+def test_what_follows_a_change_is_the_changed_function(codes):
+    made = define(CHANGING)
+    assert load_callable(looked_up_again(codes, made.fn).data)() == (2, 2, 1)
+    made.script["DEEPER"] = 5
+    assert load_callable(looked_up_again(codes, made.fn).data)() == (6, 2, 1)
+
+
+def test_a_changed_cell_ends_the_code(codes):
+    made = define("""
+def make():
+    n = 1
+    def get(): return n
+    def put(value):
+        nonlocal n
+        n = value
+    return get, put
+get, put = make()
+""")
+    before = looked_up_again(codes, made.get)
+    made.put(2)
+    assert codes.lookup(made.get) is None
+    assert load_callable(codes.lookup(made.get).data)() == 2
+    assert load_callable(before.data)() == 1
+    made.put([])
+    assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
+
+
+def test_a_function_that_changes_for_every_task_leaves_no_codes(codes):
+    made = define(CHANGING)
+    looked_up_again(codes, made.fn)
+    for i in range(100, 120):
+        made.script["FACTOR"] = i
+        assert codes.lookup(made.fn) is None
+
+
+def test_a_submodule_imported_later_crosses(codes, monkeypatch):
+    package, module = types.ModuleType("pkg_for_test"), types.ModuleType("pkg_for_test.sub")
+    package.__path__ = []
+    package.__package__ = "pkg_for_test"
+    monkeypatch.setitem(sys.modules, "pkg_for_test", package)
+    made = define("def fn(): return pkg_for_test.sub", pkg_for_test=package)
+    before = looked_up_again(codes, made.fn)
+    monkeypatch.setitem(sys.modules, "pkg_for_test.sub", module)
+    package.sub = module
+    after = looked_up_again(codes, made.fn)
+    assert b"pkg_for_test.sub" in after.data
+    assert b"pkg_for_test.sub" not in before.data

@@ -1,0 +1,203 @@
+"""Calls as payloads: every shape, and errors that name what cannot travel."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import socket
+import threading
+
+import numpy as np
+import pytest
+
+from workpool.errors import SerializationError
+from workpool.serializer import CodeCache, Packed, pack_call, task_name, unpack_call
+
+LOCK = threading.Lock()
+
+
+def add(x, y=1, *args, **kwargs):
+    return x + y
+
+
+@pytest.fixture
+def code():
+    return CodeCache().lookup(add)
+
+
+@pytest.mark.parametrize("args", [(), (1,), (1.0, 2.0, 3.0), ((1, 2),), ([1], {}), (None, None)])
+@pytest.mark.parametrize("kwargs", [{}, {"y": 2}, {"args": (), "kwargs": {}}])
+def test_calls_come_back(code, args, kwargs):
+    assert unpack_call(pack_call(add, args, kwargs, code)) == (None, args, kwargs)
+    assert unpack_call(pack_call(add, args, kwargs)) == (add, args, kwargs)
+
+
+def test_common_calls_are_compact(code):
+    assert len(pack_call(add, (), {}, code)) < 8
+    assert len(pack_call(add, (1.0, 2.0, 3.0), {}, code)) < 50
+
+
+def test_each_call_has_its_own_keywords(code):
+    payload = pack_call(add, (), {}, code)
+    unpack_call(payload)[2]["x"] = 1
+    assert unpack_call(payload)[2] == {}
+
+
+def test_a_function_by_value_shares_globals_with_its_arguments():
+    script = {"__name__": "__main__"}
+    exec("class Thing: pass\ndef is_thing(x): return isinstance(x, Thing)", script)
+    fn, args, kwargs = unpack_call(pack_call(script["is_thing"], (script["Thing"](),), {}))
+    assert fn(*args, **kwargs)
+
+
+def test_large_arrays_are_not_copied(code):
+    array = np.arange(10_000.0)
+    payload = pack_call(add, (array,), {"y": array[:600]}, code)
+    assert isinstance(payload, Packed)
+    memory = np.frombuffer(bytearray(payload.tobytes()), np.uint8)
+    _, (x,), kwargs = unpack_call(memory)
+    assert np.array_equal(x, array)
+    assert np.shares_memory(x, memory)
+    assert np.shares_memory(kwargs["y"], memory)
+
+
+# What cannot be pickled
+
+
+def failure(fn, *args, **kwargs):
+    with pytest.raises(SerializationError) as caught:
+        pack_call(fn, args, kwargs)
+    return caught.value
+
+
+def test_a_positional_argument_is_named():
+    with socket.socket() as connection:
+        error = failure(add, 1, connection, 3)
+    message = str(error)
+    assert "argument 2 of 3" in message
+    assert "type socket.socket" in message
+    assert "task add" in message
+    assert "__reduce__" in message
+    assert isinstance(error.__cause__, TypeError)
+
+
+def test_a_keyword_argument_is_named():
+    assert "keyword argument 'y' of type _thread.lock" in str(failure(add, 1, y=LOCK))
+
+
+@pytest.mark.parametrize("where", ["global", "closure"])
+def test_what_the_function_reads_is_named(where):
+    if where == "global":
+        script = {"__name__": "__main__", "guard": LOCK, "other": 1}
+        exec("def fn(): return other, guard", script)
+        fn = script["fn"]
+    else:
+        guard = LOCK
+
+        def fn():
+            return guard
+
+    message = str(failure(fn, 1))
+    assert "'guard', which the function reads, of type _thread.lock" in message
+    assert "pass it as an argument" in message
+
+
+def test_a_callable_object_is_named():
+    class Caller:
+        lock = LOCK
+
+        def __call__(self):
+            pass
+
+    instance = Caller()
+    assert "the function of type" in str(failure(instance))
+    assert "Caller" in str(failure(instance))
+
+
+def test_an_unpicklable_global_of_an_importable_function_is_not_blamed():
+    with socket.socket() as connection:
+        assert "argument 1 of 1" in str(failure(add, connection))
+
+
+class Reduces:
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        raise self.error
+
+
+class GetsState:
+    def __init__(self, error):
+        self.error = error
+
+    def __getstate__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [Reduces, GetsState])
+@pytest.mark.parametrize(
+    "error", [ValueError("odd"), RecursionError("deep"), SystemExit(1), AttributeError("none")]
+)
+def test_errors_of_the_users_methods_are_reported(kind, error):
+    reported = failure(add, 0, kind(error))
+    assert f"argument 2 of 2 of type {__name__}.{kind.__name__}" in str(reported)
+    assert type(error).__name__ in str(reported)
+    assert reported.__cause__ is error
+
+
+def test_deep_recursion_is_reported():
+    deep = []
+    for _ in range(200_000):
+        deep = [deep]
+    assert "argument 2 of 2 of type list" in str(failure(add, 0, deep))
+
+
+def test_an_error_that_happens_only_once_is_reported():
+    class Once:
+        failed = False
+
+        def __reduce__(self):
+            if not Once.failed:
+                Once.failed = True
+                raise ValueError("first")
+            return int, ()
+
+    assert "the call of task add: ValueError: first" in str(failure(add, Once()))
+
+
+# What cannot be unpickled
+
+
+class Unpicklable:
+    def __setstate__(self, state):
+        raise SystemExit(3)
+
+    def __getstate__(self):
+        return {"some": "state"}
+
+
+def test_errors_while_unpickling_are_reported():
+    with pytest.raises(SerializationError, match=r"arguments of a task: SystemExit: 3") as caught:
+        unpack_call(pack_call(add, (Unpicklable(),), {}))
+    assert isinstance(caught.value.__cause__, SystemExit)
+
+
+@pytest.mark.parametrize("other", [1, [], [1], [1, 2, 3, 4], {"a": 1}])
+def test_a_payload_that_is_not_a_call_is_refused(other):
+    with pytest.raises(SerializationError, match="not a task's call"):
+        unpack_call(pickle.dumps(other, 5))
+
+
+def test_names_of_tasks():
+    class Caller:
+        def __call__(self):
+            pass
+
+    assert task_name(add) == "add"
+    assert task_name(len) == "len"
+    assert task_name("initializer") == "initializer"
+    assert task_name(functools.partial(add, 1)) == "partial(add)"
+    assert task_name([].append) == "list.append"
+    assert task_name(Caller()).endswith("Caller")
+    assert task_name(lambda: None).endswith("<lambda>")

@@ -1,0 +1,392 @@
+"""Two real processes: a script run as ``__main__``, and a worker whose ``__main__`` is another.
+
+Each test writes a script that ends with status 0 if its assertions hold. ``peer`` is both the
+script's stand-in for the driver and the program of the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import workpool.serializer
+
+PRELUDE = """
+from peer import Worker
+worker = Worker()
+run = worker.run
+
+def failure(fn, *args):
+    try:
+        run(fn, *args)
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing raised")
+"""
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Return a function that runs a script next to ``peer`` and checks that it succeeds."""
+    shutil.copy(Path(__file__).with_name("peer.py"), tmp_path)
+    root = Path(workpool.serializer.__file__).parents[2]
+    paths = [str(root), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def run_script(body, **modules):
+        for name, source in modules.items():
+            (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        script = tmp_path / "script.py"
+        script.write_text(PRELUDE + textwrap.dedent(body))
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", str(script)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended
+
+    return run_script
+
+
+def test_functions_of_the_script_run(run_script):
+    run_script("""
+        import math
+        SCALE = 3
+        def helper(x): return x * SCALE
+        def task(x, y=1): return helper(x) + math.floor(y)
+        for _ in range(5):
+            assert run(task, 2, y=1.5) == 7
+        assert run(lambda x: x + SCALE, 1) == 4
+        assert run(math.hypot, 3, 4) == 5.0
+        assert len(set(worker.code_ids_used[1:5])) == 1 and worker.code_ids_used[1]
+    """)
+
+
+def test_changes_are_seen_by_later_tasks(run_script):
+    run_script("""
+        SCALE, TABLE = 1, {"a": 1}
+        def scaled(x): return x * SCALE
+        def looked_up(): return TABLE["a"]
+        def defaulted(x=1, *, y=1, z=[]): return x, y, len(z)
+        def plain(x=1, *, y=1): return x, y
+        def make():
+            n = 1
+            def get(): return n
+            def put(value):
+                nonlocal n
+                n = value
+            return get, put
+        get, put = make()
+        def other(): return 1
+        def calls_other(): return other()
+        class Model:
+            weight = 1
+            def apply(self, x): return self.weight * x * SCALE
+        def with_model(x): return Model().apply(x)
+        model = Model()
+        for i in range(1, 9):
+            changed = i // 3 + 1   # unchanged for three tasks, so that codes are made and used
+            SCALE = TABLE["a"] = Model.weight = changed
+            put(changed)
+            plain.__defaults__ = (changed,)
+            plain.__kwdefaults__["y"] = changed
+            defaulted.__kwdefaults__["z"].append(i)
+            if changed == 2:
+                def other(): return 2
+            elif changed == 3:
+                other.__code__ = (lambda: 3).__code__
+            assert run(scaled, 10) == 10 * changed
+            assert run(looked_up) == changed
+            assert run(defaulted) == (1, 1, i)
+            assert run(plain) == (changed, changed)
+            assert run(get) == changed
+            assert run(calls_other) == changed
+            assert run(with_model, 1) == changed ** 2
+            assert run(model.apply, 1) == changed ** 2
+        assert len(set(worker.code_ids_used)) > 3
+    """)
+
+
+def test_what_tasks_leave_behind_is_not_seen(run_script):
+    run_script("""
+        count = 0
+        def counts():
+            global count
+            count += 1
+            return count
+        def remembers():
+            remembers.calls = getattr(remembers, "calls", 0) + 1
+            return remembers.calls
+        assert [run(counts) for _ in range(4)] == [1] * 4
+        assert [run(remembers) for _ in range(4)] == [1] * 4
+        assert None not in worker.code_ids_used[1:4]
+        count = 5
+        assert [run(counts) for _ in range(4)] == [6] * 4
+    """)
+
+
+def test_recursion_and_caches(run_script):
+    run_script("""
+        import functools
+        def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+        def even(n): return n == 0 or odd(n - 1)
+        def odd(n): return n != 0 and even(n - 1)
+        @functools.lru_cache(maxsize=50)
+        def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+        def calls_fibonacci(n): return fibonacci(n), fibonacci.cache_parameters()["maxsize"]
+        class Cached:
+            @functools.cache
+            def twice(self, n): return 2 * n
+        for _ in range(3):
+            assert run(factorial, 10) == 3628800
+            assert run(even, 10) is True
+            assert run(fibonacci, 60) == 1548008755920
+            assert run(calls_fibonacci, 30) == (832040, 50)
+            assert run(Cached().twice, 4) == 8
+        assert fibonacci.cache_info().currsize == 0
+    """)
+
+
+def test_annotations_by_names_of_the_script(run_script):
+    run_script("""
+        from typing import Callable, NamedTuple, NewType, ParamSpec, TypeVar
+        Identity, P, T = NewType("Identity", int), ParamSpec("P"), TypeVar("T")
+        class Pair(NamedTuple):
+            first: int
+        def task(x: Identity, y: T, z: "Callable[P, T] | None" = None) -> Identity: return x
+        def decorate(fn: Callable[P, T]) -> Callable[P, T]:
+            def call(*args: P.args, **kwargs: P.kwargs) -> T: return fn(*args, **kwargs)
+            return call
+        for _ in range(3):
+            assert run(task, Identity(5), 1) == 5
+            assert run(decorate(task), 6, 1) == 6
+            assert run(Pair, 1) == Pair(1)
+    """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases are Python 3.12")
+def test_type_aliases_of_the_script(run_script):
+    run_script("""
+        type Vector[T] = list[T]
+        def task(x: Vector[int]) -> Vector[int]: return x
+        assert run(task, [1]) == [1]
+    """)
+
+
+def test_instances_of_classes_of_the_script(run_script):
+    run_script("""
+        import dataclasses, enum
+        import numpy as np
+        @dataclasses.dataclass
+        class Point:
+            x: float
+            y: np.ndarray
+        class Color(enum.Enum):
+            RED = 1
+        class Text(str): pass
+        def task(point, color): return Point(point.x + 1, point.y * 2), color, Color.RED, Text("t")
+        for _ in range(3):
+            point, *rest = run(task, Point(1.0, np.ones(100_000)), Color.RED)
+            assert type(point) is Point and point.x == 2.0 and (point.y == 2).all()
+            point.y[0] = 3
+            assert rest == [Color.RED, Color.RED, "t"] and rest[0] is rest[1] is Color.RED
+            assert type(rest[-1]) is Text
+        assert run(lambda: Point) is Point
+    """)
+
+
+def test_a_class_that_comes_home_is_left_as_it_is(run_script):
+    run_script("""
+        made = []
+        class Base:
+            def __init_subclass__(cls): made.append(cls)
+        class Counted(Base):
+            created = 0
+            def __init__(self): Counted.created += 1
+            def reads_global(self): return made
+        method = Counted.__dict__["reads_global"]
+        def task(x): return x
+        for i in range(1, 4):
+            back = run(task, Counted())
+            assert type(back) is Counted
+            assert Counted.created == i
+        assert Counted.__dict__["reads_global"] is method
+        assert back.reads_global() is made
+        assert made == [Counted]
+    """)
+
+
+def test_a_class_made_in_a_task_comes_back_whole(run_script):
+    run_script("""
+        def task():
+            class Local:
+                def answer(self): return 42
+            return Local()
+        first, second = run(task), run(task)
+        assert first.answer() == second.answer() == 42
+    """)
+
+
+def test_exceptions_of_the_script_are_the_same_class(run_script):
+    run_script("""
+        class MyError(Exception):
+            def __init__(self, code, *, detail):
+                super().__init__(f"code {code}")
+                self.code, self.detail = code, detail
+        class Derived(MyError): pass
+        class Quit(BaseException): pass
+        def fails(kind, *args, **kwargs): raise kind(*args, **kwargs)
+        def task(code):
+            raise MyError(code, detail={"x": 1})
+        for _ in range(3):
+            try:
+                run(task, 7)
+            except MyError as error:
+                assert (error.code, error.detail, str(error)) == (7, {"x": 1}, "code 7")
+                text = error.__cause__.text
+                assert text.endswith("### task task, worker rank 1 on here"), text
+                assert "script.py" in text and "raise MyError(code" in text, text
+            else:
+                raise AssertionError
+        assert type(failure(lambda: fails(Derived, 1, detail=2))) is Derived
+        assert isinstance(failure(lambda: fails(Derived, 1, detail=2)), MyError)
+        assert type(failure(lambda: fails(Quit))) is Quit
+        assert MyError.__init__.__globals__ is globals()
+    """)
+
+
+def test_packing_an_exception_leaves_its_class_as_it_is(run_script):
+    run_script("""
+        class MyError(Exception):
+            def method(self): pass
+        def task():
+            from workpool import serializer
+            method = vars(MyError)["method"]
+            serializer.pack_exception(MyError(), task="task", rank=1, host="here")
+            return vars(MyError)["method"] is method
+        assert run(task) and task()
+    """)
+
+
+def test_every_kind_of_exit_arrives(run_script):
+    run_script("""
+        import sys
+        def exits(): sys.exit(3)
+        def interrupts(): raise KeyboardInterrupt
+        def closes(): raise GeneratorExit
+        for _ in range(3):
+            error = failure(exits)
+            assert type(error) is SystemExit and error.code == 3
+            assert type(failure(interrupts)) is KeyboardInterrupt
+            assert type(failure(closes)) is GeneratorExit
+        assert run(len, "still serving") == 13
+    """)
+
+
+def test_each_side_reports_what_cannot_travel(run_script):
+    run_script(
+        """
+        import sys, threading
+        from workpool.errors import SerializationError, TaskError
+        import only_here
+
+        class LocksUp(Exception):
+            def __init__(self): self.lock = threading.Lock()
+        def returns_lock(): return threading.Lock()
+        def raises_lock(): raise LocksUp()
+        def hides(name):
+            sys.modules[name] = None     # so that this worker cannot import it
+
+        error = failure(len, threading.Lock())
+        assert type(error) is SerializationError and "argument 1 of 1" in str(error)
+
+        error = failure(returns_lock)
+        assert type(error) is SerializationError and "result of task returns_lock" in str(error)
+        assert "worker rank 1 on here" in error.__cause__.text
+
+        error = failure(raises_lock)
+        assert type(error) is TaskError and "LocksUp" in str(error)
+        assert "raise LocksUp()" in error.__cause__.text
+
+        run(hides, "only_here")
+        error = failure(len, [only_here.Thing()])
+        assert type(error) is SerializationError and "only_here" in str(error)
+        assert "worker must be able to import" in str(error)
+        error = failure(only_here.function)
+        assert type(error) is SerializationError and "only_here" in str(error)
+        """,
+        only_here="""
+            class Thing: pass
+            def function(): pass
+        """,
+    )
+
+
+def test_outcomes_that_only_the_worker_can_import(run_script):
+    run_script(
+        """
+        import sys
+        from workpool.errors import SerializationError, TaskError
+        def returns():
+            import only_there
+            return only_there.Thing()
+        def raises():
+            import only_there
+            raise only_there.Trouble("what happened")
+        sys.modules["only_there"] = None
+        error = failure(returns)
+        assert type(error) is SerializationError and "task returns" in str(error)
+        error = failure(raises)
+        assert type(error) is TaskError and "only_there.Trouble: what happened" in str(error)
+        assert "raise only_there.Trouble" in error.__cause__.text
+        """,
+        only_there="""
+            class Thing: pass
+            class Trouble(Exception): pass
+        """,
+    )
+
+
+def test_large_arrays_cross(run_script):
+    run_script("""
+        import numpy as np
+        def task(a, b): return a * 2, b.sum(), a.flags.writeable
+        a = np.asfortranarray(np.arange(1_000_000.0).reshape(1000, 1000))
+        for _ in range(3):
+            doubled, total, writeable = run(task, a, a[::2])
+            assert (doubled == 2 * a).all() and total == a[::2].sum() and writeable
+            assert doubled.flags.f_contiguous
+            doubled[0] = 1
+    """)
+
+
+def test_a_module_registered_by_value(run_script):
+    run_script(
+        """
+        import cloudpickle, sys
+        import private
+        def hides(): sys.modules["private"] = None
+        def task(x): return private.Thing, private.triple(x)
+        run(hides)
+        cloudpickle.register_pickle_by_value(private)
+        for _ in range(3):
+            assert run(private.triple, 2) == 6
+            assert type(run(private.identity, private.Thing())) is private.Thing
+        """,
+        private="""
+            FACTOR = 3
+            class Thing: pass
+            def triple(x): return FACTOR * x
+            def identity(x): return x
+        """,
+    )

@@ -1,0 +1,243 @@
+"""Workers die, and the job goes on: nothing is lost, nothing counted twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+from launching import ROOT, Ended, run
+from surviving import deaths, end, survive
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.smoke
+def test_nobody_dies() -> None:
+    text = """
+import atexit
+atexit.register(print, "driver's exit")
+with WorkPool() as pool, WorkPool(rows=50) as other:
+    print(sum(pool.map(abs, range(20_000))), other.submit(pow, 2, 5).result())
+    each(pool, lambda: atexit.register(print, "worker's exit") and None)
+    files()
+sys.exit(7)
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, ended.err) == (7, "")
+    assert "199990000 32\n" in ended.out
+    assert ended.out.count("driver's exit") == 1
+    assert ended.out.count("worker's exit") >= 3
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+def test_an_idle_worker_dies(signum: int) -> None:
+    text = f"""
+with WorkPool() as pool:
+    strike(pool, {signum}, 2)
+    until_dead(2)
+    assert entry.current().liveness.news() == [2]
+    print(sum(pool.map(abs, range(50_000))))
+    assert each(pool, os.getpid, 2).keys() == {{1, 3}}
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "1249975000\n" in ended.out) == (0, True), ended
+    assert deaths(ended) == [f"workpool: worker rank 2 died, signal {signum}"]
+
+
+def test_half_of_the_workers_die() -> None:
+    text = """
+with WorkPool() as pool:
+    strike(pool, signal.SIGKILL, 1, 3, workers=4)
+    until_dead(1, 3)
+    futures = [pool.submit(abs, -n) for n in range(5_000)]
+    print(sum(future.result() for future in futures))
+    files()
+"""
+    with survive(text, 4) as started:
+        ended = end(started)
+    assert (ended.status, "12497500\n" in ended.out) == (0, True), ended
+    assert sorted(deaths(ended)) == [f"workpool: worker rank {n} died, signal 9" for n in (1, 3)]
+
+
+def test_a_worker_dies_in_a_task() -> None:
+    """Its task is run by another one."""
+    text = """
+def die(first):
+    if not os.path.exists(first):
+        open(first, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+with WorkPool() as pool:
+    before = each(pool, os.getpid)
+    total = pool.accumulator((), int)
+    fatal = pool.submit(die, "first")
+    futures = [pool.submit(total.add, n) for n in range(5_000)]
+    print(fatal.result(), len([future.result() for future in futures]), total.value())
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "done 5000 12497500\n" in ended.out) == (0, True), ended
+    (line,) = deaths(ended)
+    assert line.endswith("died, signal 9, while it ran task die")
+
+
+def test_workers_die_one_after_another_and_nothing_is_lost() -> None:
+    text = """
+with WorkPool() as pool:
+    each(pool, os.getpid, 4)
+    total = pool.accumulator((), int)
+
+    def task(n):
+        time.sleep(0.001 * (n % 3))
+        total.add(n)
+        return n
+
+    futures = [pool.submit(task, n) for n in range(3_000)]
+    for n, turn in enumerate((500, 1_000, 1_500), 1):
+        futures[turn].result()
+        os.kill(member(n), signal.SIGKILL)
+    assert [future.result() for future in futures] == list(range(3_000))
+    print(total.value(), sum(pool.map(abs, range(10_000))))
+    files()
+"""
+    with survive(text, 4) as started:
+        ended = end(started, 90)
+    assert (ended.status, f"{sum(range(3_000))} 49995000\n" in ended.out) == (0, True), ended
+    assert len(deaths(ended)) == 3
+
+
+def test_a_task_that_leaves_is_a_death() -> None:
+    text = """
+from workpool.errors import WorkerCrashed
+
+def leave():
+    os._exit(3)
+
+with WorkPool() as pool:
+    each(pool, os.getpid, 4)
+    try:
+        pool.submit(leave).result()
+    except WorkerCrashed as error:
+        print("crashed")
+    print(pool.submit(abs, -1).result())
+"""
+    with survive(text, 4) as started:
+        ended = end(started)
+    assert (ended.status, ended.out) == (0, "crashed\n1\n"), ended
+    assert 1 <= len(deaths(ended)) < 4
+    assert all("died, exit status 3, while it ran task leave" in line for line in deaths(ended))
+
+
+def test_tables_after_a_death() -> None:
+    text = """
+from workpool.errors import ResourceError
+
+with WorkPool() as pool:
+    strike(pool, signal.SIGKILL, 1)
+    for rows in (33, 34):  # the death is noticed on the way, and before
+        try:
+            WorkPool(rows=rows)
+        except ResourceError as error:
+            print(error)
+    with WorkPool() as other:
+        print(other.submit(abs, -2).result(), pool.submit(abs, -3).result())
+with WorkPool() as pool:
+    print(pool.submit(abs, -4).result())
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "\n2 3\n4\n" in ended.out) == (0, True), ended
+    assert ended.out.count("no table can be opened any more") == 2
+    assert "same options" in ended.out
+
+
+def test_a_worker_dies_while_a_table_is_opened() -> None:
+    text = """
+def plant():
+    import workpool.service
+
+    if rank() == 2:  # it comes, and dies before the collective call
+        workpool.service.open_table = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
+
+with WorkPool() as pool:
+    each(pool, plant)
+    files()
+    WorkPool(rows=33)
+"""
+    begun = time.monotonic()
+    with survive(text) as started:
+        ended = end(started)
+    assert ended.status == 1
+    assert "a call into MPI does not end after worker rank 2 on" in ended.err
+    assert "start the job again" in ended.err
+    assert time.monotonic() - begun < 20
+
+
+def test_a_stopped_worker_does_not_hold_up_the_end() -> None:
+    text = """
+with WorkPool() as pool:
+    strike(pool, signal.SIGSTOP, 3)
+    assert entry.current().liveness.dead() == []
+    print(len(each(pool, os.getpid, 2)))
+"""
+    with survive(text) as started:
+        ended = end(started, 30)
+    assert (ended.status, ended.out) == (0, "2\n")
+
+
+def test_accumulators_are_exact_and_use_no_accumulate() -> None:
+    """The clauses of the contract hold, and no worker calls what could hang the others."""
+    text = """
+import numpy as np
+from workpool import rma
+
+def forbid():
+    def accumulate(*rest):
+        raise AssertionError("accumulate")
+    rma.Window.accumulate = accumulate
+
+def add(total, histogram, n):
+    total.add(n)
+    histogram.add(np.full(5, n))
+    return np.full(n % 3, n)
+
+with WorkPool() as pool:
+    each(pool, forbid)
+    total, histogram = pool.accumulator((), "int64"), pool.accumulator((5,), float)
+    large = pool.accumulator((1_000_000,), float)
+    futures = [pool.submit(add, total, histogram, n) for n in range(3_000)]
+    values = [future.result() for future in futures]
+    values[1][:] = 0  # it can be written to
+    assert total.value() == sum(range(3_000)), total.value()
+    assert list(pool.map(lambda n: total.add(n), range(3_000))) == [None] * 3_000
+    total.add(7)
+    assert total.value() == 2 * sum(range(3_000)) + 7, total.value()
+    for future in [pool.submit(large.add, np.ones(1_000_000)) for _ in range(10)]:
+        future.result()
+    assert (large.value() == 10).all()
+assert (histogram.value() == sum(range(3_000))).all()
+print("exact")
+"""
+    with survive(text) as started:
+        assert end(started) == Ended(0, "exact\n", "")
+
+
+@pytest.mark.parametrize("module", ["accumulate"])
+def test_the_contract(module: str) -> None:
+    words = [str(ROOT / "tests" / "cases" / f"{module}.py"), "--workers", "2"]
+    with run("--survive", "-w", "2", *words) as started:
+        ended = started.wait(120)
+    events = [json.loads(line) for line in ended.out.splitlines() if line.startswith("{")]
+    failed = {event["case"]: event["text"] for event in events if event.get("outcome") == "failed"}
+    assert ended.status == 0, ended
+    assert not failed
+    assert any(event.get("outcome") == "passed" for event in events)

@@ -1,0 +1,107 @@
+"""How a job that outlives its workers ends: who must not die, who is told, what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launching import ROOT, job
+from surviving import BUSY, HEAD, deaths, end, survive
+
+from workpool import supervisor
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+def test_the_driver_dies(signum: int) -> None:
+    with survive(BUSY.format(options="")) as started:
+        started.until("busy")
+        os.kill(started.ranks()[0], signum)
+        ended = end(started, 10)
+    assert ended.status == 128 + signum
+    assert f"was killed by signal {signum}" in ended.err
+    assert "no job outlives its driver" in ended.err
+
+
+def test_the_driver_leaves_the_hard_way() -> None:
+    with survive("os._exit(0)") as started:
+        ended = end(started, 10)
+    assert ended.status == 1
+    assert "the driver (rank 0, process" in ended.err
+
+
+def test_the_repository_dies() -> None:
+    with survive(BUSY.format(options="repository=2")) as started:
+        started.until("busy")
+        os.kill(started.ranks()[2], signal.SIGKILL)
+        ended = end(started, 10)
+    assert ended.status == 1
+    assert "it held the repository of a pool" in ended.err
+    assert "repository=0" in ended.err
+
+
+def test_every_worker_dies() -> None:
+    with survive(BUSY.format(options="")) as started:
+        started.until("busy")
+        for pid in started.ranks()[1:]:
+            os.kill(pid, signal.SIGKILL)
+        ended = end(started, 10)
+    assert ended.status == 1
+    assert "BrokenPool: " in ended.err
+    assert len([line for line in deaths(ended) if "signal 9" in line]) == 3
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_the_drivers(signum: int) -> None:
+    with survive(BUSY.format(options="")) as started:
+        started.until("busy")
+        os.kill(started.ranks()[1], signal.SIGKILL)
+        time.sleep(0.5)
+        started.signal(signum)
+        ended = end(started, 15)
+    assert ended.status == 128 + signum
+    told = ["workpool: worker rank 1 died, signal 9, while it ran task sleep"]
+    assert deaths(ended) == (told if signum == signal.SIGINT else [])  # it waits for its tasks
+
+
+def test_an_error_in_the_script() -> None:
+    with survive(BUSY.replace("futures[0].result()", "1 / 0").format(options="")) as started:
+        ended = end(started, 15)
+    assert ended.status == 1
+    assert ended.err.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_dies_before_the_job_has_begun(tmp_path: Path, victim: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""\
+import os, signal
+if "{victim}" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = ["-m", "workpool.cli", "run", "--survive", "-w", "3", "-c", "pass"]
+    with job([sys.executable, *words], environment) as started:
+        ended = started.wait(10)
+    assert ended.status == 137
+    assert "killed by signal 9, before the job had begun" in ended.err
+
+
+def test_by_hand() -> None:
+    """Without a launcher, the workers notice themselves that the driver is dead."""
+    from workpool.mpiexec import command_line, environment, find
+
+    program = find()
+    words = [sys.executable, "-m", "workpool", "-c", HEAD + BUSY.format(options="")]
+    command = command_line(program, 4, words, survive=True)
+    variables = {**environment(program.kind, os.environ), supervisor.VARIABLE: "1"}
+    with job(command, {**variables, "PYTHONPATH": str(ROOT)}) as started:
+        started.until("busy")
+        os.kill(started.ranks()[0], signal.SIGKILL)
+        ended = end(started, 10)
+    assert ended.err.count("leaves: the driver has died") == 3

@@ -1,0 +1,427 @@
+"""The bottom layers by themselves: layout, protocol, arena, and both halves in plain memory."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from workpool import accumulator, layout, protocol
+from workpool.accumulator import Accumulator, Contributions
+from workpool.arena import Region
+from workpool.errors import LayoutError, ProtocolError, UsageError, WindowError
+from workpool.layout import (
+    NO_BLOB,
+    Blob,
+    Descriptor,
+    Extent,
+    Geometry,
+    Items,
+    OutcomeRecord,
+    Piece,
+)
+from workpool.protocol import TRANSITIONS, State, Step
+from workpool.repository import Claim, Claimant, Counter, Miss, Pointer, Publisher
+from workpool.testing import MemoryWindow
+
+# --- layout -------------------------------------------------------------------------------------
+
+EXTREMES = [
+    (0, 0, 0, 0),
+    (8, 1, 1, 1),
+    (15, layout.MAX_MEMBERS, layout.MAX_ATTEMPT, layout.MAX_GENERATION),
+]
+
+
+@pytest.mark.parametrize(("state", "owner", "attempt", "generation"), EXTREMES)
+def test_word_round_trip(state: int, owner: int, attempt: int, generation: int) -> None:
+    word = layout.pack_word(state, owner, attempt, generation)
+    assert 0 <= word < 2**63, "a control word is never negative: NEVER must not be stored"
+    assert layout.state_of(word) == state
+    assert layout.owner_of(word) == owner
+    assert layout.attempt_of(word) == attempt
+    assert layout.generation_of(word) == generation
+    assert layout.states_of(np.array([word]))[0] == state
+    assert layout.generations_of(np.array([word]))[0] == generation
+    changed = layout.rewrite_word(word, 3, 7)
+    assert changed == layout.pack_word(3, 7, attempt, generation)
+
+
+def test_records_round_trip() -> None:
+    blob = Blob(2**63, Extent(layout.STREAMED, 2**63))
+    descriptor = Descriptor(2**63, 1, blob, NO_BLOB, Extent(2**62, 5), 99, Items(3, 2**40, 7))
+    inline = bytes(range(layout.INLINE_PAYLOAD_NBYTES))
+    record = layout.write_descriptor(descriptor, inline)
+    assert len(record) == layout.DESCRIPTOR_NBYTES
+    found, rest = layout.read_descriptor(memoryview(record))
+    assert (found, bytes(rest)) == (descriptor, inline)
+    outcome = OutcomeRecord(2, 10**18, Extent(layout.INLINE, layout.INLINE_OUTCOME_NBYTES))
+    inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
+    buffer = bytearray(layout.OUTCOME_NBYTES)
+    assert layout.write_outcome(buffer, 0, outcome, inline) == layout.OUTCOME_NBYTES
+    result, rest = layout.read_outcome(memoryview(buffer))
+    assert (result, bytes(rest)) == (outcome, inline)
+    piece = Piece(3, 2**40, 2**41, Extent(-1, 7))
+    assert layout.read_piece(memoryview(layout.write_piece(piece))) == piece
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1024, layout.MAX_ROWS])
+@pytest.mark.parametrize("members", [2, 3, 100])
+def test_nothing_overlaps_in_a_geometry(rows: int, members: int) -> None:
+    geometry = Geometry(rows, members, 2 * members * layout.PAGE_NBYTES + 12345)
+    last = rows - 1
+    stretches = [
+        (0, layout.IDENTITY_NBYTES),
+        *[(w, 8) for w in (layout.HEAD, layout.TAIL, layout.TICKET, layout.CLOSED)],
+        (geometry.word(0), 8 * rows),
+        (geometry.counter(0), 8 * rows),
+        (geometry.descriptor(0), layout.DESCRIPTOR_NBYTES * rows),
+        (geometry.outcome(0), layout.OUTCOME_NBYTES * rows),
+        *[geometry.region(member) for member in range(members)],
+    ]
+    end = 0
+    for start, nbytes in sorted(stretches):
+        assert start >= end
+        assert nbytes > 0
+        end = start + nbytes
+    assert end <= geometry.nbytes
+    assert geometry.word(last) % 8 == geometry.descriptor(last) % 64 == geometry.outcome(last) % 64
+    for ticket in (0, 1, rows - 1, rows, 10 * rows + 3):
+        row, generation = geometry.row(ticket), geometry.generation(ticket)
+        assert geometry.ticket(row, layout.pack_word(1, 2, 3, generation)) == ticket
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(0, 2, 1 << 20), (layout.MAX_ROWS + 1, 2, 1 << 20), (8, 1, 1 << 20), (8, 2, 100)],
+)
+def test_a_geometry_outside_its_limits(sizes: tuple[int, int, int]) -> None:
+    with pytest.raises(UsageError):
+        Geometry(*sizes)
+
+
+def test_identity() -> None:
+    geometry = Geometry(8, 3, 1 << 20)
+    geometry.check_identity(geometry.identity())
+    with pytest.raises(LayoutError, match="same version"):
+        Geometry(9, 3, 1 << 20).check_identity(geometry.identity())
+    with pytest.raises(LayoutError):
+        geometry.check_identity(bytes(layout.IDENTITY_NBYTES))
+
+
+# --- protocol -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("step", [step for step in Step if step not in (Step.RESERVE, Step.CLAIM)])
+def test_steps_are_those_of_the_table(state: State, step: Step) -> None:
+    word = layout.pack_word(state, 5, 2, 9)
+    if step is Step.GIVE_BACK:
+        word = layout.next_items(word, 0, stride=True)
+    if (state, step) in TRANSITIONS:
+        after = protocol.advance(word, step)
+        assert layout.state_of(after) == TRANSITIONS[state, step]
+        assert (layout.owner_of(after), layout.attempt_of(after)) == (5, 2)
+        assert layout.generation_of(after) == 9
+        assert layout.item_of(after) == (step is Step.NEXT)
+        assert layout.is_recalled(after) == (step in (Step.RECALL, Step.GIVE_BACK))
+    else:
+        with pytest.raises(ProtocolError, match=state.name):
+            protocol.advance(word, step)
+
+
+@pytest.mark.parametrize("state", State)
+def test_claim_and_reserve_name_the_new_owner(state: State) -> None:
+    word = layout.pack_word(state, 5, 2, 9)
+    if state is State.READY:
+        assert protocol.claim(word, 7) == layout.pack_word(State.CLAIMED, 7, 2, 9)
+    else:
+        with pytest.raises(ProtocolError):
+            protocol.claim(word, 7)
+    if state is State.FREE:
+        assert protocol.reserve(word, 7, 10) == layout.pack_word(State.RESERVED, 7, 0, 10)
+    if state is State.RESERVED:
+        assert protocol.publish(word, 3) == layout.pack_word(State.READY, 5, 3, 9)
+        assert layout.attempt_of(protocol.publish(word, 1000)) == layout.MAX_ATTEMPT
+    else:
+        with pytest.raises(ProtocolError):
+            protocol.publish(word, 3)
+    for generation in (8, 9, layout.MAX_GENERATION + 1):
+        with pytest.raises(ProtocolError):
+            protocol.reserve(word, 7, generation)
+
+
+def test_every_state_can_be_left_and_reached() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(State)
+    assert set(TRANSITIONS.values()) == set(State)
+    assert {step for _, step in TRANSITIONS} == set(Step)
+
+
+# --- arena --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_region_against_a_map_of_bytes(seed: int) -> None:
+    chance = random.Random(seed)
+    stretch = Extent(4096, 64 * 200)
+    region, used, held = Region(stretch), bytearray(stretch.nbytes), []
+    for _ in range(600):
+        if held and chance.random() < 0.5:
+            extent = held.pop(chance.randrange(len(held)))
+            region.release(extent)
+            start = extent.offset - stretch.offset
+            used[start : start + extent.nbytes] = bytes(extent.nbytes)
+            with pytest.raises(ProtocolError):
+                region.release(extent)
+            continue
+        nbytes = chance.choice([0, 1, 63, 64, 65, 500, 3000])
+        extent = region.reserve(nbytes)
+        needed = bytes(-(-max(1, nbytes) // 64) * 64)
+        lines = b"".join(b"x" if any(used[i : i + 64]) else b"." for i in range(0, len(used), 64))
+        assert (extent is None) == (b"." * (len(needed) // 64) not in lines)
+        if extent is not None:
+            start = extent.offset - stretch.offset
+            assert extent.offset % 64 == 0
+            assert extent.nbytes == nbytes
+            assert 0 <= start <= stretch.nbytes - len(needed)
+            assert not any(used[start : start + len(needed)]), "given twice"
+            used[start : start + max(1, nbytes)] = b"\1" * max(1, nbytes)
+            held.append(extent._replace(nbytes=max(1, nbytes)))
+    for extent in held:
+        region.release(extent)
+    assert region.reserve(stretch.nbytes) == stretch
+
+
+def test_region_takes_back_only_what_it_gave() -> None:
+    region = Region(Extent(4096, 4096))
+    for foreign in (Extent(0, 64), Extent(4096, 64), Extent(8192, 64)):
+        with pytest.raises(ProtocolError, match="not reserved"):
+            region.release(foreign)
+
+
+# --- publisher and claimant ---------------------------------------------------------------------
+
+TAKERS = {"pointer": Pointer, "counter": Counter}
+
+
+class Scene:
+    """One publisher and some claimants on a window in plain memory."""
+
+    def __init__(self, rows: int, method: str, workers: int = 2) -> None:
+        self.geometry = Geometry(rows, workers + 1, 1 << 20)
+        self.window = MemoryWindow(self.geometry.nbytes)
+        self.publisher = Publisher(self.window, self.geometry, 0)
+        self.claimants = [
+            Claimant(self.window, self.geometry, member, TAKERS[method](self.window, workers))
+            for member in range(1, workers + 1)
+        ]
+
+    def publish(self, *tasks: int) -> list[bool]:
+        records = []
+        for task in tasks:
+            none = Extent(layout.INLINE, 0)
+            records.append(layout.write_descriptor(Descriptor(task, 0, NO_BLOB, NO_BLOB, none)))
+        self.rows = self.publisher.publish(records)
+        return [row is not None for row in self.rows]
+
+    def run(self, claimant: Claimant, limit: int = 4) -> list[int]:
+        """Take, claim and complete what there is; return the tasks."""
+        found = claimant.take(limit)
+        done = []
+        for offer in found if not isinstance(found, Miss) else []:
+            claim = claimant.claim(offer)
+            if isinstance(claim, Claim):
+                record = bytearray(layout.OUTCOME_NBYTES)
+                assert claimant.complete(claim, record)[0]
+                done.append(claim.descriptor[0].task_id)
+        return done
+
+    def collect(self) -> int:
+        words = self.publisher.look().tolist()
+        done = [(i, w) for i, w in enumerate(words) if layout.state_of(w) == State.DONE]
+        from workpool.repository import Row
+
+        self.publisher.retire([Row(*row) for row in done])
+        return len(done)
+
+
+@pytest.fixture(params=TAKERS)
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_publish_until_there_is_no_room(method: str) -> None:
+    scene = Scene(4, method)
+    assert scene.publish(*range(6)) == [True] * 4 + [False] * 2
+    assert scene.publish(9) == [False]
+    assert scene.run(scene.claimants[0], limit=1) == [0]
+    assert scene.publish(9) == [False], "done is not free"
+    assert scene.collect() == 1
+    assert scene.publish(9) == [True]
+
+
+def test_many_generations_in_order(method: str) -> None:
+    scene = Scene(3, method, workers=1)
+    seen = []
+    for task in range(500):
+        assert scene.publish(task) == [True]
+        seen += scene.run(scene.claimants[0])
+        if task % 2:
+            scene.collect()
+    assert seen == list(range(500))
+
+
+def test_a_row_that_stays_claimed_is_passed_over(method: str) -> None:
+    scene = Scene(3, method)
+    long, quick = scene.claimants
+    assert scene.publish(100) == [True]
+    offers = long.take(1)
+    assert not isinstance(offers, Miss)
+    assert isinstance(long.claim(offers[0]), Claim)
+    seen = []
+    for task in range(200):
+        assert scene.publish(task) == [True]
+        for _ in range(4):  # some tickets are those of the long row
+            seen += scene.run(quick)
+        scene.collect()
+    assert seen == list(range(200))
+
+
+def test_cancel_before_claim_only(method: str) -> None:
+    scene = Scene(4, method)
+    scene.publish(1, 2)
+    first, second = scene.rows
+    assert first is not None
+    assert second is not None
+    assert scene.publisher.cancel(first)
+    assert not scene.publisher.cancel(first)
+    assert scene.run(scene.claimants[0]) + scene.run(scene.claimants[0]) == [2]
+    assert not scene.publisher.cancel(second)
+
+
+def test_sweep_finds_what_a_lost_ticket_left(method: str) -> None:
+    scene = Scene(8, method)
+    lost, other = scene.claimants
+    scene.publish(1, 2, 3, 4)
+    taken = 0
+    while not isinstance(offers := lost.take(4), Miss):  # and never claims any of it
+        taken += len(offers)
+    assert taken == 4
+    assert isinstance(other.take(4), Miss)
+    found = [other.sweep(1) for _ in range(4)]
+    tasks = []
+    for offers in (other.sweep(4), *found):
+        for offer in offers if not isinstance(offers, Miss) else []:
+            claim = other.claim(offer)
+            if isinstance(claim, Claim):
+                tasks.append(claim.descriptor[0].task_id)
+    assert sorted(tasks) == [1, 2, 3, 4]
+    assert other.sweep(1) is Miss.EMPTY
+
+
+def test_sweep_starts_with_the_oldest_even_of_rows_that_are_just_published(method: str) -> None:
+    scene = Scene(8, method)
+    claimant = scene.claimants[0]
+    scene.publish(1, 2, 3)
+    whole = claimant.look
+
+    def torn(rows: range | None = None) -> NDArray[np.int64]:
+        claimant.look = whole  # type: ignore[method-assign]
+        words = whole(rows)
+        words[:2] = 0  # read before they were published, and the third one after it
+        return words
+
+    claimant.look = torn  # type: ignore[method-assign]
+    offers = claimant.sweep(2)
+    assert not isinstance(offers, Miss)
+    assert [layout.read_descriptor(offer.record)[0].task_id for offer in offers] == [1, 2]
+
+
+def test_the_end_of_the_loop(method: str) -> None:
+    scene = Scene(4, method)
+    claimant = scene.claimants[0]
+    assert claimant.take(4) is Miss.EMPTY
+    assert claimant.quiet()
+    scene.publish(1)
+    assert not claimant.quiet()
+    scene.publisher.close()
+    assert scene.run(claimant) == [1]
+    assert claimant.take(4) is Miss.CLOSED
+
+
+def test_a_late_outcome_is_rejected_and_the_row_let_go(method: str) -> None:
+    scene = Scene(4, method)
+    scene.publish(1)
+    late = scene.claimants[0]
+    offers = late.take(1)
+    assert not isinstance(offers, Miss)
+    claim = late.claim(offers[0])
+    assert isinstance(claim, Claim)
+    from workpool.repository import Row
+
+    assert scene.publisher.reclaim(Row(claim.number, claim.word))
+    assert not late.holds(claim)
+    committed, _ = late.complete(claim, bytearray(layout.OUTCOME_NBYTES))
+    assert not committed
+    assert layout.state_of(scene.publisher.load(claim.number)) == State.FREE
+
+
+def test_numbers_are_read_atomically_while_others_add() -> None:
+    window = MemoryWindow(256)
+    spec = accumulator.check((4,), "int64", "sum")._replace(offset=64)
+    numbers = Accumulator(spec, window)
+    numbers.start()
+    numbers.add([1, 2, 3, 4])
+    window.accumulate(64, np.ones(4, np.int64), "sum")  # under way: there is no flush
+    assert numbers.value().tolist() == [2, 3, 4, 5]
+    window.accumulate(64, np.ones(4, np.int64), "sum")
+    with pytest.raises(WindowError, match="overlaps"):
+        window.get(64, bytearray(8))
+
+
+def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
+    class Lent(MemoryWindow):
+        def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
+            lent.append(weakref.ref(values))
+            super().accumulate(disp, values.copy(), op)  # which keeps what it gets
+
+        def flush(self) -> None:
+            assert all(reference() is not None for reference in lent)
+            super().flush()
+
+    lent: list[weakref.ref[NDArray[Any]]] = []
+    window = Lent(256)
+    contributions = Contributions()
+    for shape, offset in (((), 0), ((2, 3), 64)):
+        spec = accumulator.check(shape, "int64", "sum")._replace(offset=offset)
+        for _ in range(3):
+            contributions.add(spec, np.ones(shape, "int64"))
+    contributions.keep()
+    contributions.make(window)
+    assert len(lent) == 2
+    assert window.memory.word(0) == window.memory.word(64) == 3
+
+
+def test_memory_window_takes_the_freedoms_of_mpi() -> None:
+    window = MemoryWindow(256)
+    source, target = bytearray(b"abcdefgh"), bytearray(8)
+    window.put(64, source)
+    assert window.memory.read(64, 8) == bytes(8), "a put is not visible before its flush"
+    window.flush()
+    window.get(64, target)
+    assert target != b"abcdefgh", "a get has read nothing before its flush"
+    window.flush()
+    assert target == b"abcdefgh"
+    window.put(64, source)
+    source[0] = 0
+    with pytest.raises(WindowError, match="changed"):
+        window.flush()
+    for disp in (-8, 4, 256):
+        with pytest.raises(WindowError):
+            window.load(disp)
+    with pytest.raises(WindowError):
+        window.put(250, bytes(8))

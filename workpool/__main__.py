@@ -1,0 +1,96 @@
+"""``mpiexec -n 5 python -m workpool driver.py``: rank 0 runs the program, the others serve it."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import time
+from typing import NoReturn, TextIO
+
+from . import entry, mpiexec, program, survival
+from .drain import leave
+from .errors import UsageError
+from .program import Program
+from .status import Reporter
+
+#: How long the other ranks leave rank 0 to say what is wrong.
+_PATIENCE_S = 1.0
+
+_HELP = f"""\
+usage: mpiexec -n N python -m workpool {program.USAGE}
+
+Run a Python program on rank 0 as its __main__; the other N - 1 ranks are its workers.
+
+  pyfile      a script, or a directory or a zip file with a __main__.py
+  -m module   a module, found as python finds it
+  -c command  a program as text
+  -           a program from standard input
+  -h, --help  show this and exit
+
+Easier: `workpool run -w N {program.USAGE}` finds mpiexec by itself.
+"""
+
+
+def main() -> int:
+    """Run this rank's part of the program, and return the rank's exit status."""
+    reporter = Reporter()
+    words = sys.argv[1:]
+    if words[:1] in (["-h"], ["--help"]):
+        return _say_once(_HELP, sys.stdout, 0)
+    if not words:
+        return _say_once(_HELP, sys.stderr, 2)
+    try:
+        found = program.parse(words)
+        found.check()
+    except UsageError as error:
+        return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
+    found.enter()
+    status = entry.launch(
+        functools.partial(_drive, found, reporter),
+        lambda status: reporter.failed(status) if reporter.heard else None,
+    )
+    reporter.ended(status)
+    return 0 if reporter.heard else status  # MPI remarks upon every status but 0
+
+
+def _drive(found: Program, reporter: Reporter) -> None:
+    """Run the program on rank 0."""
+    reporter.begin()
+    entry.current().reporter = reporter
+    if reporter.heard:
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(signum) is signal.SIG_DFL:
+                signal.signal(signum, leave)
+    try:
+        found.run()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        error.__traceback__ = program.trimmed(error.__traceback__)
+        raise
+
+
+def _say_once(text: str, stream: TextIO, status: int) -> int:
+    """Write `text` if this is rank 0, as far as one can know before MPI is started."""
+    here = mpiexec.rank_here()
+    if here is None or here.endswith("=0"):
+        print(text, end="", file=stream, flush=True)
+    elif status:  # the first rank to fail ends the job under Open MPI: let rank 0 say why
+        time.sleep(_PATIENCE_S)
+    return status
+
+
+def _run() -> NoReturn:
+    if not survival.survives():
+        sys.exit(main())
+    try:
+        status = main()
+    except BaseException as error:  # told by _give_up if there is a launcher: then it has ended us
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    survival.depart(status)
+
+
+if __name__ == "__main__":
+    _run()

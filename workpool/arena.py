@@ -1,0 +1,122 @@
+"""Room for what does not fit into a record: extents inside the window, by plain first fit.
+
+Each member hands out one *region* of the arena by itself, so reserving and releasing touch no
+remote memory, two members can never be given the same bytes, and a dead member takes nothing with
+it but its own region.  An extent is in use as long as the row that names it; what is larger than a
+region travels in pieces.
+
+Prior art: first fit with coalescing of holes, D. E. Knuth, The Art of Computer Programming,
+volume 1, section 2.5.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+
+import numpy as np
+
+from . import verbs
+from .errors import ProtocolError
+from .layout import LINE_NBYTES, Extent
+from .serializer import Encoded, Packed
+
+
+class Region:
+    """Hands out extents of one stretch of the window.
+
+    Knows bytes, not tasks, and does no RMA.
+
+    Parameters
+    ----------
+    stretch : Extent
+        What there is to hand out; begins on a cache line.
+    """
+
+    def __init__(self, stretch: Extent) -> None:
+        self.stretch = stretch
+        self._holes = [stretch]  # ordered by offset, never adjacent
+        self._free_nbytes = stretch.nbytes
+
+    @property
+    def free_nbytes(self) -> int:
+        """Bytes in all holes together."""
+        return self._free_nbytes
+
+    def reserve(self, nbytes: int) -> Extent | None:
+        """Return an extent of at least `nbytes`, or None while there is no hole so large.
+
+        Notes
+        -----
+        Cost: linear in the number of holes.
+        """
+        needed = max(1, -(-nbytes // LINE_NBYTES)) * LINE_NBYTES
+        if needed > self._free_nbytes:
+            return None
+        for i, hole in enumerate(self._holes):
+            if hole.nbytes >= needed:
+                if hole.nbytes == needed:
+                    del self._holes[i]
+                else:
+                    self._holes[i] = Extent(hole.offset + needed, hole.nbytes - needed)
+                self._free_nbytes -= needed
+                return Extent(hole.offset, nbytes)
+        return None
+
+    def release(self, extent: Extent) -> None:
+        """Take an extent back.
+
+        Raises
+        ------
+        ProtocolError
+            If any of it was not handed out.
+        """
+        start = extent.offset
+        nbytes = max(1, -(-extent.nbytes // LINE_NBYTES)) * LINE_NBYTES
+        end = start + nbytes
+        i = bisect_right(self._holes, Extent(start, 0))
+        before = self._holes[i - 1] if i else None
+        after = self._holes[i] if i < len(self._holes) else None
+        inside = self.stretch.offset <= start and end <= sum(self.stretch)
+        if not inside or (before and sum(before) > start) or (after and end > after.offset):
+            raise ProtocolError(f"release of {extent}, which is not reserved in {self.stretch}")
+        if after and end == after.offset:
+            end = sum(after)
+            del self._holes[i]
+        if before and sum(before) == start:
+            start = before.offset
+            del self._holes[i - 1]
+        insort(self._holes, Extent(start, end - start))
+        self._free_nbytes += nbytes
+
+
+def write(
+    window: verbs.Window,
+    offset: int,
+    encoded: Encoded,
+    position: int = 0,
+    nbytes: int | None = None,
+) -> None:
+    """Put a stretch of an encoding into a window; complete when this returns.
+
+    Notes
+    -----
+    RMA cost: 1 put for each segment that the stretch touches, 1 flush.
+    """
+    end = len(encoded) if nbytes is None else position + nbytes
+    start = 0
+    segments = encoded.segments() if isinstance(encoded, Packed) else [encoded]
+    for segment in segments:
+        view = memoryview(segment).cast("B")
+        first, last = max(position, start), min(end, start + view.nbytes)
+        if first < last:
+            window.put(offset + first - position, view[first - start : last - start])
+        start += view.nbytes
+    window.flush()  # the buffers belong to MPI until now; and whoever is told must see them
+
+
+def empty(nbytes: int) -> memoryview:
+    """Return memory to receive bytes in, on a cache line; its content is whatever stood there."""
+    memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
+    start = -memory.ctypes.data % LINE_NBYTES
+    view: memoryview = memory[start : start + nbytes].data
+    return view

@@ -1,0 +1,117 @@
+"""What waits on the driver to be published, in order, and how it is cut into rows.
+
+Tasks that are known to be short share a row, so that what a row costs is divided among them.  How
+many depends on how long the function's tasks take, as measured, and on how many wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from . import layout
+from .serializer import join
+from .tasks import Batch, Segment, Task
+
+#: A batch: so much work by the measure of its function, so many tasks, and payloads of so many
+#: bytes at the most.
+BATCH_S = 0.5e-3
+BATCH_TASKS = layout.MAX_ITEMS
+BATCH_NBYTES = 16 << 10
+
+#: A function one of whose last tasks took so long runs alone: others must not wait for it.
+SLOW_S = 2e-3
+
+
+class Backlog:
+    """Tasks that wait.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    lend : callable
+        ``lend(segment)``: whether a range has a counter, lent now if there is one.
+    """
+
+    def __init__(self, lend: Callable[[Segment], bool]) -> None:
+        self._lend = lend
+        self._tasks: deque[Task] = deque()
+        self._withdrawn = 0  # of them, cancelled
+        self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        yield from self._tasks
+        yield from (task for _, _, task in self._later)
+
+    @property
+    def outstanding(self) -> int:
+        """How many tasks wait, those that wait for their time included."""
+        return len(self._tasks) - self._withdrawn + len(self._later)
+
+    def append(self, task: Task) -> None:
+        """Add a task at the end."""
+        self._tasks.append(task)
+
+    def put_back(self, tasks: Iterable[Task]) -> None:
+        """Put tasks before all others: they have waited for longest."""
+        self._tasks.extendleft(reversed(list(tasks)))
+
+    def put_off(self, task: Task, delay_s: float) -> None:
+        """Add a task when some time has passed."""
+        heappush(self._later, (time.monotonic() + delay_s, next(self._numbers), task))
+
+    def wake(self) -> None:
+        """Add the tasks whose time has come."""
+        while self._later and self._later[0][0] <= time.monotonic():
+            task = heappop(self._later)[2]
+            if not task.over:
+                self._tasks.append(task)
+
+    def withdraw(self, task: Task) -> None:
+        """Say that a task is over: it leaves when its turn comes."""
+        self._withdrawn += not any(task is late for _, _, late in self._later)
+
+    def next_batch(self, share: int) -> Batch | None:
+        """Take what goes into one row, at most `share` tasks."""
+        tasks = self._tasks
+        passed = 0
+        while passed < len(tasks):
+            first = tasks[0]
+            if first.over:
+                tasks.popleft()
+                self._withdrawn -= 1
+            elif first.segment is None or self._lend(first.segment):
+                break
+            else:  # a range that waits for a counter lets those pass that have one
+                tasks.rotate(-1)
+                passed += 1
+        else:
+            return None
+        first = tasks.popleft()
+        found = [first]
+        most = min(share, self._most(first))
+        nbytes = len(first.payload)
+        while len(found) < most and tasks:
+            task = tasks[0]
+            nbytes += len(task.payload)
+            if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
+                break
+            found.append(tasks.popleft())
+        if len(found) == 1:
+            return Batch(found, first.payload)
+        return Batch(found, join([task.payload for task in found]))
+
+    def _most(self, task: Task) -> int:
+        """Return how many tasks may share a row with this one, itself included."""
+        code = task.code
+        if code is None or code.mean_s is None or code.slowest_s > SLOW_S:
+            return 1
+        if len(task.payload) > BATCH_NBYTES or not task.goes_with(task):
+            return 1
+        return min(BATCH_TASKS, 1 + int(BATCH_S / max(code.mean_s, 1e-6)))

@@ -1,0 +1,46 @@
+"""How to wait: look again at once a few times, then sleep, each time longer."""
+
+from __future__ import annotations
+
+import os
+import time
+
+#: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
+SPINS = 40
+
+FIRST_S = 50e-6
+
+
+class Backoff:
+    """One wait: ``pause`` between two looks, ``reset`` whenever something was found.
+
+    Parameters
+    ----------
+    longest_s : float
+        No sleep is longer: it bounds how late a change is noticed.
+    spins : int
+        Looks before the first sleep.
+    growth : float
+        By how much each sleep is longer than the one before.
+    """
+
+    def __init__(self, longest_s: float, spins: int = SPINS, growth: float = 2) -> None:
+        self._longest_s = longest_s
+        self._growth = growth
+        self._most_spins = spins
+        self._spins = 0
+        self._sleep_s = FIRST_S
+
+    def reset(self) -> None:
+        """Look at once again."""
+        self._spins = 0
+        self._sleep_s = FIRST_S
+
+    def pause(self, at_most_s: float | None = None) -> None:
+        """Let others run for a while that grows from call to call."""
+        if self._spins < self._most_spins:
+            self._spins += 1
+            os.sched_yield()
+            return
+        time.sleep(self._sleep_s if at_most_s is None else max(0.0, min(self._sleep_s, at_most_s)))
+        self._sleep_s = min(self._growth * self._sleep_s, self._longest_s)

@@ -1,0 +1,115 @@
+"""Messages between two processes, either of which may stop reading, or end, at any moment.
+
+No call waits for longer than it is told to: what the other end does not take at once is sent later,
+while we wait for its answer, and what has not come is waited for in pieces.
+
+    length, an unsigned integer of 8 bytes | so many bytes, at least one
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Channel:
+    """One end of a connection.
+
+    Parameters
+    ----------
+    end : socket.socket
+        A stream, ours alone from now on.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+        self._unsent: list[memoryview] = []
+        self._expect(_LENGTH.size, head=True)
+
+    def send(self, message: bytes) -> None:
+        """Send a message as far as the other end takes it now; `ready` sends the rest.
+
+        Raises
+        ------
+        OSError
+            The other end is closed.
+        """
+        self._unsent += [memoryview(_LENGTH.pack(len(message))), memoryview(message)]
+        self._push()
+
+    def ready(self, within_s: float | None = None) -> bool:
+        """Wait until a message is there, and send what is left to send; whether it is there.
+
+        Parameters
+        ----------
+        within_s : float, optional
+            The longest wait; default: no limit.
+
+        Raises
+        ------
+        EOFError, OSError
+            The other end is closed.
+        """
+        give_up = None if within_s is None else time.monotonic() + within_s
+        left_ms = None
+        while self._head or self._missing:
+            if left_ms == 0:
+                return False
+            if give_up is not None:
+                left_ms = max(0.0, give_up - time.monotonic()) * 1e3
+            wanted = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
+            self._poll.modify(self._socket, wanted)
+            for _, event in self._poll.poll(left_ms):
+                if event & select.POLLOUT:
+                    self._push()
+                if event & ~select.POLLOUT:  # the end of it, too
+                    self._pull()
+        return True
+
+    def receive(self) -> bytearray:
+        """Wait for a message, and return it.
+
+        Raises
+        ------
+        EOFError, OSError
+            The other end is closed.
+        """
+        self.ready()
+        message = self._message
+        self._expect(_LENGTH.size, head=True)
+        return message
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _expect(self, nbytes: int, head: bool) -> None:
+        self._message = bytearray(nbytes)
+        self._missing = memoryview(self._message)
+        self._head = head  # it is the length of a message
+
+    def _pull(self) -> None:
+        nbytes = self._socket.recv_into(self._missing)
+        if not nbytes:
+            raise EOFError("the other end is closed")
+        self._missing = self._missing[nbytes:]
+        if self._head and not self._missing:
+            (length,) = _LENGTH.unpack(self._message)
+            self._expect(length, head=False)
+
+    def _push(self) -> None:
+        try:
+            nbytes = self._socket.sendmsg(self._unsent)
+        except BlockingIOError:
+            return
+        while self._unsent and nbytes >= len(self._unsent[0]):
+            nbytes -= len(self._unsent.pop(0))
+        if self._unsent:
+            self._unsent[0] = self._unsent[0][nbytes:]

@@ -1,0 +1,149 @@
+"""The child process of a worker, which runs tasks that may be killed: see ``isolation``.
+
+It knows nothing of MPI, answers one request at a time, and ends when its worker does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import io
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from .accumulator import Parts
+from .channel import Channel
+from .runner import Runner
+from .serializer import Kind, Packed, join, split
+
+#: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
+STACK_SIGNAL = signal.SIGRTMAX - 3
+
+#: Messages that are no answers: it can begin; it lacks the setup of the task's pool; it lacks the
+#: code of the task's function.
+READY = b"ready"
+SETUP = b"setup"
+CODE = b"code"
+
+_PDEATHSIG = 1  # prctl(2)
+
+
+class Request(NamedTuple):
+    """One task."""
+
+    pool_id: int
+    code_id: int
+    kind: int
+    payload: object  # a buffer
+    memory_nbytes: int | None
+
+
+class Answer(NamedTuple):
+    """What became of it."""
+
+    kind: int
+    encoded: bytes
+    contributions: Parts | None  # what the task has added to accumulators
+
+
+def main(fd: int, stack_fd: int, parent: int, rank: int, host: str) -> None:
+    """Answer requests until the worker closes the connection.
+
+    Parameters
+    ----------
+    fd : int
+        Of a socket to the worker.
+    stack_fd : int
+        Of the file for stacks.
+    parent : int
+        Process id of the worker.
+    rank : int
+        Its MPI rank, for messages.
+    host : str
+        The name of its host, for messages.
+    """
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return  # ended meanwhile
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker's matter, or its driver's
+    signal.signal(signal.SIGTERM, lambda signum, frame: None)  # so is this; the worker ends us
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
+    sys.meta_path.insert(0, _NoMPI())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    runner = Runner(rank, host)
+    runner.begin()
+    channel = Channel(socket.socket(fileno=fd))
+    channel.send(READY)
+    with suppress(EOFError):
+        while True:
+            request = Request(*split(channel.receive()))
+            channel.send(join(tuple(_run(runner, request, channel))))
+
+
+def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
+    def ask(what: bytes) -> bytearray:
+        channel.send(what)
+        return channel.receive()
+
+    code_id = request.code_id
+    pool = runner.find(request.pool_id)
+    # Before the limit holds: what is received is not the task's.
+    setup = ask(SETUP) if pool is None else b""
+    lacks_code = code_id and (pool is None or code_id not in pool.callables)
+    code = ask(CODE) if lacks_code else None
+    with _memory(request.memory_nbytes):
+        try:
+            pool = pool or runner.prepare(request.pool_id, request.pool_id, setup)
+            if pool.failure is not None:
+                return Answer(Kind.BROKEN, pool.failure, None)
+            if code is not None:
+                pool.callables.add(code_id, code)
+        except BaseException as error:  # restoring a function may run anything
+            return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
+        kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
+    if isinstance(encoded, Packed):
+        encoded = encoded.tobytes()
+    return Answer(kind, encoded, runner.contributions.take())
+
+
+@contextmanager
+def _memory(nbytes: int | None) -> Iterator[None]:
+    """Bound what may be allocated besides what there is; beyond it comes MemoryError."""
+    if nbytes is None:
+        yield
+        return
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = held + nbytes if hard == resource.RLIM_INFINITY else min(held + nbytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+class _NoMPI:
+    """Finds no mpi4py, and says why."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] == "mpi4py":
+            raise ImportError(
+                "no MPI here: a task with isolate=True, a time limit or a memory limit runs in a "
+                "child process of its worker; without them it runs in the rank itself",
+                name=name,
+            )
+        return None

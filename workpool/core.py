@@ -1,0 +1,408 @@
+"""What is behind a pool: its tasks on their way to their futures, its counts, its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import DTypeLike
+
+from . import accumulator, runtime
+from .accumulator import Accumulator, Spec
+from .control import Choice
+from .driver import Driver
+from .errors import BrokenPool, RemoteTraceback, SerializationError, UsageError
+from .future import PoolFuture
+from .layout import Extent
+from .loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
+from .mapping import Seat
+from .ranges import read_turn
+from .resume import Ledger, Ledgers, Noted, name_of
+from .serializer import Code, Kind, pack_call, pack_exception, unpack_outcome
+from .tasks import Context, Finished, Limits, PoolContext, Retry, Task, TaskKind
+from .whole import whole, within
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_CRASHES = (Why.CRASHED.value, Why.DEAD.value)
+
+
+class WorkerStats(NamedTuple):
+    """What one worker has done for a pool."""
+
+    rank: int
+    tasks: int
+    busy_s: float
+    evicted: int = 0  #: attempts that were taken back from it, because it was gone
+
+
+class Core:
+    """One pool, seen by its views, its futures and its maps.
+
+    Parameters
+    ----------
+    job : runtime.Runtime
+    choice : Choice
+        Of a table; it is opened if it is new.
+    setup : bytes
+        Encoded ``Setup``.
+    max_pending : int, optional
+    ledgers : Ledgers
+        Its journals, closed with it.
+
+    Attributes
+    ----------
+    watched : int
+        Futures that somebody has a condition of.
+    """
+
+    def __init__(
+        self,
+        job: runtime.Runtime,
+        choice: Choice,
+        setup: bytes,
+        max_pending: int | None,
+        ledgers: Ledgers,
+    ) -> None:
+        self.choice = choice
+        self.lock = threading.Lock()
+        self.watched = 0
+        self.ledgers = ledgers
+        self._runtime = job
+        self._setup = setup
+        self._max_pending = max_pending
+        self._number = next(job.numbers)
+        self._pending = 0
+        self._tally: dict[int, list[int]] = {}  # by worker: tasks, and their nanoseconds
+        self._shut = False
+        self._broken: BrokenPool | None = None
+        self._accumulators: list[tuple[Spec, Extent]] = []
+        self._contexts: dict[Limits | None, PoolContext] = {}
+        job.pools.append(self)
+        try:
+            self._table = job.table(choice)
+        except BaseException:
+            job.pools.remove(self)
+            ledgers.close()
+            raise
+        self.driver: Driver = self._table.driver
+
+    @property
+    def workers(self) -> int:
+        """How many workers serve the pool."""
+        return self.choice.workers
+
+    @property
+    def open(self) -> bool:
+        """Whether tasks can be submitted."""
+        return not self._shut and self._broken is None
+
+    def check_open(self) -> None:
+        """Raise unless tasks can be submitted."""
+        if self._broken is not None:
+            raise self._broken
+        if self._shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    @whole
+    def context(self, limits: Limits | None) -> PoolContext:
+        """Return what tasks of these limits have in common."""
+        with self.lock:
+            if limits not in self._contexts:
+                context = Context(self._number, limits, self._setup)
+                self._contexts[limits] = PoolContext(
+                    self.number(), context, self._resolve, self._commit
+                )
+            return self._contexts[limits]
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def code(self, fn: Callable[..., Any]) -> Code | None:
+        """Return what of a function crosses once for all of its tasks, from the first one on."""
+        return self._runtime.codes.lookup(fn) or self._runtime.codes.lookup(fn)
+
+    def send(
+        self,
+        kind: TaskKind,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: dict[str, Any],
+        context: PoolContext,
+        retry: Retry | None,
+        ledger: Ledger | None,
+    ) -> Future[Any]:
+        """Submit one task, unless a journal has its result."""
+        self.check_open()
+        future: PoolFuture[Any] = PoolFuture(self)
+        noted = None
+        try:
+            code = self._runtime.codes.lookup(fn)
+            if ledger is not None:
+                key = ledger.keys.of_call(fn, code, args, kwargs, kind)
+                outcome = ledger.result(key, fn)
+                if outcome is not None:
+                    future.resolve(*outcome)
+                    return future
+                noted = Noted(ledger, name_of(fn), key)
+            payload = pack_call(fn, args, kwargs, code)
+        except SerializationError as error:
+            future.resolve(None, error)
+            return future
+        if self._max_pending is not None and self._pending >= self._max_pending:
+            most = self._max_pending
+            self.driver.wait(lambda: self._pending < most)
+        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
+        future._task = task
+        self._submit(task, code)
+        if noted is not None and self.ledgers.due:
+            self.driver.progress()  # who goes on submitting makes none otherwise
+        return future
+
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task:
+        """Submit a turn in a range, whose outcome is told to `seat`."""
+        segment = seat.segment
+        noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
+        task = Task(
+            self.number(), TaskKind.RANGE, fn, self.context(None), b"", seat, segment, noted=noted
+        )
+        self._submit(task, code)
+        return task
+
+    @whole
+    def _submit(self, task: Task, code: Code | None) -> None:
+        with self.lock:
+            if self._shut and not self._pending:  # it has let go of the table, or is about to
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._pending += 1
+        self.driver.submit(task, code)
+        self._runtime.attend()
+
+    def number(self) -> int:
+        """Return a number that nothing else in the job has."""
+        return next(self._runtime.numbers)
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def _commit(self, several: Iterable[Finished]) -> None:
+        """Add and write down what outcomes bring, before anybody can see them."""
+        several = tuple(several)
+        for finished in several:
+            if finished.carried:
+                self._collect(finished)
+        self.ledgers.commit(several)
+        for finished in several:
+            finished.written = True
+
+    @whole
+    def _collect(self, finished: Finished) -> None:
+        """Add what is carried to the accumulators; a task fails whose part cannot be added."""
+        from . import rma
+
+        with self.lock:
+            if not finished.carried:
+                return  # another thread was quicker
+            refused = self._runtime.accumulators.collect(finished.carried)
+            outcomes: deque[tuple[Task, int, memoryview | bytes]] = deque()
+            for task, kind, content in finished.outcomes:
+                assert task.batch is not None
+                error = refused.get(task.batch.tasks.index(task)) if refused else None
+                if error is not None:
+                    host = rma.processor_name()
+                    kind = Kind.EXCEPTION
+                    content = pack_exception(error, task=task.function, rank=0, host=host)
+                outcomes.append((task, kind, content))
+            finished.outcomes = outcomes
+            finished.carried = b""
+
+    @whole
+    def _resolve(self, finished: Finished) -> None:
+        """Give futures their outcomes; another thread may help."""
+        if not finished.written:
+            self._commit((finished,))
+        with self.lock:
+            tally = self._tally.setdefault(finished.owner, [0, 0])
+            tally[0] += finished.uncounted
+            tally[1] += finished.elapsed_ns
+            finished.uncounted = finished.elapsed_ns = 0
+        while finished.outcomes:
+            try:
+                self._resolve_one(finished, *finished.outcomes.popleft())
+            except IndexError:
+                return
+
+    def _resolve_one(
+        self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
+    ) -> None:
+        future: PoolFuture[Any] = task.future
+        stored = kind in (Kind.VALUE, Kind.TURN) and task.noted is not None
+        if stored and finished.failure is not None:
+            future._task = None
+            future.resolve(None, finished.failure)
+            self.ended()
+            return
+        if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
+            self._resolve_turn(task.future, kind, content, finished.owner)
+            return
+        value: Any = None
+        interrupt = loss = None
+        error: BaseException | None
+        try:
+            if kind == Kind.LOST:
+                loss = Loss.decode(content)
+                error = loss.error(task.function)
+            else:
+                value, error = unpack_outcome(kind, content, task.function)
+        except BaseException as caught:  # Ctrl-C while a result is restored
+            value, error = None, caught
+            interrupt = caught
+        if isinstance(error, BrokenPool) and loss is not None:
+            self._broken = error
+        elif kind == Kind.BROKEN and error is not None:
+            error = self._break(error)
+        elif error is not None and self._again(task, error, loss):
+            return
+        future._task = task.batch = None  # which refers to its tasks
+        try:
+            future.resolve(value, error)
+        finally:
+            self.ended()
+        if interrupt is not None:
+            raise interrupt
+
+    def _again(self, task: Task, error: BaseException, loss: Loss | None) -> bool:
+        """Return whether a task that has failed is tried again; it is on its way then."""
+        if isinstance(error.__cause__, RemoteTraceback):
+            error.__cause__.attempts = task.attempt + 1
+        task.crashes += loss is not None and loss.why in _CRASHES
+        retry, delay_s = task.retry, 0.0
+        if loss is None or loss.why not in OF_THE_WORKER:
+            if retry is None or task.failures >= retry.retries or not isinstance(error, retry.on):
+                return False
+            task.failures += 1
+            delay_s = retry.delay_s
+        if task.crashes >= MOST_CRASHES:
+            error.args = (f"{error}; it has brought down {task.crashes} processes: no more tries",)
+            return False
+        self.driver.retry(task, delay_s)
+        return True
+
+    def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
+        try:
+            turn = read_turn(content) if kind == Kind.TURN else None
+            if turn is not None:  # counted before anybody can see the results
+                with self.lock:
+                    self._tally[owner][0] += sum(part.total for part in turn.parts)
+            seat.ended(kind, turn or content)
+        finally:
+            self.ended()
+
+    @whole
+    def _break(self, error: BaseException) -> BrokenPool:
+        """Fail what is queued, because the initializer has failed; return with what."""
+        if self._broken is None:
+            self._broken = BrokenPool(f"initializer failed: {error!r}")
+            self._broken.__cause__ = error
+            for task in self.driver.tasks(tuple(self._contexts.values())):
+                if self.driver.cancel(task):
+                    task.future._task = None
+                    task.future.resolve(None, self._broken)
+                    self.ended()
+        return self._broken
+
+    def apart(self, action: Callable[[], object]) -> None:
+        """Do something that takes locks: at once, or by the thread that attends to the pools.
+
+        A generator that nobody has any more is closed by the garbage collector, which may come
+        while this very thread holds the lock.
+        """
+        if within(sys._getframe(1)):
+            self._runtime.call_back(action)
+        else:
+            action()
+
+    def watch(self) -> None:
+        """Somebody waits for a future without making progress."""
+        self._runtime.attend_closely()
+
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Have callbacks called by the thread that attends to the pools."""
+        self._runtime.call_back(callbacks)
+
+    @whole
+    def ended(self) -> None:
+        """Count a task that has ended, whatever became of it."""
+        with self.lock:
+            self._pending -= 1
+            last = self._shut and not self._pending
+        if last:
+            self._detach()
+
+    # --- numbers ------------------------------------------------------------------------------
+
+    @whole
+    def accumulator(
+        self,
+        shape: int | tuple[int, ...] = (),
+        dtype: DTypeLike = float,
+        op: str | MPI.Op = "sum",
+    ) -> Accumulator:
+        """Return numbers in the repository's window; see ``View.accumulator``."""
+        from . import rma
+
+        spec = accumulator.check(shape, dtype, rma.op_name(op))
+        with self.lock:  # a shutdown by another thread comes before, or finds it in the list
+            self.check_open()
+            extent = self.driver.reserve(spec.nbytes)
+            if extent is None:
+                raise UsageError(
+                    f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half "
+                    f"of the arena of {self.choice.arena_nbytes:,}: raise arena_nbytes="
+                )
+            spec = spec._replace(pool=self._number, offset=extent.offset)
+            self._accumulators.append((spec, extent))
+            window = None if self._runtime.survive else self._table.window
+            return self._runtime.accumulators.add(spec, window)
+
+    def stats(self) -> list[WorkerStats]:
+        """Return what each worker has done so far, by rank."""
+        found = []
+        for member in range(1, self.choice.workers + 1):
+            tasks, elapsed_ns = self._tally.get(member, (0, 0))
+            rank, evicted = self._runtime.rank_of(member), self.driver.evicted[member]
+            found.append(WorkerStats(rank, tasks, elapsed_ns * 1e-9, evicted))
+        return found
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more tasks; see ``Executor.shutdown``."""
+        with self.lock:
+            self._shut = True
+            last = not self._pending
+        if cancel_futures:
+            for task in self.driver.tasks(tuple(self._contexts.values())):
+                task.future.cancel()
+        if wait:
+            self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
+        if wait or last:
+            self._detach()
+
+    @whole
+    def _detach(self) -> None:
+        """Let go of the table: nothing of this pool is in it any more."""
+        with self.lock:
+            accumulators, self._accumulators = self._accumulators, []
+            if self in self._runtime.pools:
+                self._runtime.pools.remove(self)
+        for spec, extent in accumulators:
+            self._runtime.accumulators.close(spec)
+            if not self._pending:  # else a task was cut off, and what it adds may be on its way
+                self.driver.release(extent)
+        for context in tuple(self._contexts.values()):
+            self.driver.drop(context)
+        self.ledgers.close()

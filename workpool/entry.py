@@ -1,0 +1,164 @@
+"""What this process is in its job: the driver, a worker, or all there is.
+
+::
+
+    python -m workpool script.py    launch     rank 0 runs the script, the others serve it
+    workpool.run(main)              drive      one rank of an SPMD program runs main
+    python script.py                current    the first pool makes a job of one process
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from .drain import interrupted
+from .errors import UsageError
+from .litter import litter_of, remove
+from .runtime import Runtime
+from .service import serve
+from .status import exit_status
+from .survival import abort, flush, survives
+from .threads import report_failure
+
+if TYPE_CHECKING:
+    from . import rma
+
+# One process has one MPI, hence at most one runtime.
+_current: Runtime | None = None
+_lock = threading.Lock()
+_home = os.getpid()
+
+
+def current() -> Runtime:
+    """Return the runtime of this process, started if this is a process by itself.
+
+    Raises
+    ------
+    UsageError
+        If the process is one of several ranks, and not their driver.
+    """
+    global _current
+    with _lock:
+        if _current is None:
+            from . import rma
+
+            size = rma.world_size()  # no collective call: the other ranks may be elsewhere
+            if size > 1:
+                raise UsageError(
+                    f"a pool on one of {size} ranks that is not their driver: start the script as "
+                    f"`mpiexec -n {size} python -m workpool script.py`, or call "
+                    "workpool.run(main) on every rank; a task cannot make a pool"
+                )
+            _current = Runtime(rma.Group())
+            atexit.register(_close_current)
+        elif _current.serves:
+            raise UsageError(
+                "a task cannot make a pool: submit from the script, or return the work"
+            )
+        return _current
+
+
+def _close_current() -> None:
+    global _current
+    if _current is not None and not _forked():
+        alone = _current.group.size == 1
+        _current.close()
+        _current = None
+        if alone:  # a process by itself: nobody else has its files, and Open MPI forgets them
+            remove(litter_of(os.getpid()))
+
+
+def _forked() -> bool:
+    """Return whether the program has forked this process: MPI and the job are its parent's."""
+    return os.getpid() != _home
+
+
+def driving() -> bool:
+    """Return whether this process is the driver of a job by now."""
+    return _current is not None
+
+
+def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
+    """Run `program` as the driver of a job; return its value after everything has ended."""
+    global _current
+    outer, _current = _current, Runtime(group)
+    try:
+        return program()
+    finally:
+        runtime, _current = _current, outer
+        runtime.close()
+
+
+def launch(program: Callable[[], object], fail: Callable[[int], object] = bool) -> int:
+    """Run `program` on rank 0 of ``MPI.COMM_WORLD`` and serve its pools on the others.
+
+    Parameters
+    ----------
+    program : callable
+    fail : callable
+        ``fail(status)``: ends the job if somebody listens, else returns.
+
+    Returns
+    -------
+    int
+        The exit status: that of ``sys.exit`` in the program, 130 after Ctrl-C, 0 otherwise.
+
+    Notes
+    -----
+    An exception that the program does not catch, and any failure of a worker's own loop, ends the
+    whole job with status 1 and its traceback.
+    """
+    global _current
+    from . import rma
+
+    group = rma.Group()
+    if group.rank > 0:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                # A task's print is seen at once, and whole lines of it.
+                stream.reconfigure(line_buffering=True, write_through=False)
+        signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
+        try:
+            serve(group, survives())
+        except BaseException:
+            report_failure(f"worker rank {group.rank} failed")
+            abort(group, 1)
+        return 0
+    status = 0
+    _current = Runtime(group, survives(), fail)
+    step: Callable[[], object] = program
+    while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
+        try:
+            step()
+        except SystemExit as end:
+            status = exit_status(end)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                _finish_running()
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # from the program's first frame
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 130 if isinstance(error, KeyboardInterrupt) else 1
+            if not _forked():
+                _current.tell_deaths()
+                fail(status)
+                abort(group, status)
+        if _forked():
+            flush()
+            os._exit(status)
+        step = _close_current
+    return status
+
+
+def _finish_running() -> None:
+    """Leave the tasks that run a while to end, after Ctrl-C; a second one ends the wait."""
+    if _current is not None:
+        with suppress(KeyboardInterrupt):
+            interrupted(_current.drivers)

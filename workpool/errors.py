@@ -1,0 +1,144 @@
+"""Every exception that workpool raises on purpose: the type says whose fault it was.
+
+``UsageError``
+    The caller asked for something that cannot be: a bad option, a closed pool.
+``ResourceError``
+    The machine lacks something: shared memory, ranks, an ``mpiexec``.
+``SerializationError``
+    A function, an argument or a result cannot travel between processes.
+``TaskError``
+    The task failed, and its own exception could not travel.
+``TaskTimeout``, ``TaskKilled``, ``WorkerCrashed``
+    The task was ended before it came to an outcome, with the process that ran it.
+``BrokenPool``
+    The pool can run nothing more: its initializer failed.
+``WindowError``, ``LayoutError``, ``ProtocolError``
+    The outside broke (MPI), or this package did; never the caller's mistake.
+
+Each message says what was attempted, where, the value against its limit, and what to do.
+"""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import BrokenExecutor
+
+__all__ = [
+    "BrokenPool",
+    "LayoutError",
+    "ProtocolError",
+    "RemoteTraceback",
+    "ResourceError",
+    "SerializationError",
+    "TaskError",
+    "TaskKilled",
+    "TaskTimeout",
+    "UsageError",
+    "WindowError",
+    "WorkPoolError",
+    "WorkerCrashed",
+]
+
+
+class WorkPoolError(Exception):
+    """Base of every exception raised on purpose by workpool."""
+
+
+class UsageError(WorkPoolError, ValueError):
+    """An option or a call that cannot be honoured."""
+
+
+class ResourceError(WorkPoolError, RuntimeError):
+    """The machine or the job lacks what was asked for."""
+
+
+class SerializationError(WorkPoolError, pickle.PicklingError):
+    """A function, an argument or a result cannot be pickled or unpickled."""
+
+
+class TaskError(WorkPoolError):
+    """Stands in for a task's exception that could not be carried to the driver."""
+
+
+class TaskTimeout(WorkPoolError, TimeoutError):
+    """The task ran for longer than its ``timeout_s``, and its process was killed.
+
+    Attributes
+    ----------
+    stack : str
+        Where it was: the Python stack of its main thread.
+    """
+
+    stack: str = ""
+
+
+class TaskKilled(WorkPoolError):
+    """The task was killed while it ran, by ``WorkPool.kill``."""
+
+
+class WorkerCrashed(WorkPoolError):
+    """The process that ran the task has ended under it, or none could be started to run it.
+
+    Attributes
+    ----------
+    signum : int or None
+        The signal that ended the process.
+    exitcode : int or None
+        Its exit code, if it left by itself.
+    stderr : str
+        The last that it wrote to standard error.
+    """
+
+    signum: int | None = None
+    exitcode: int | None = None
+    stderr: str = ""
+
+
+class BrokenPool(WorkPoolError, BrokenExecutor):
+    """The pool's initializer failed, so none of its tasks can run."""
+
+
+class WindowError(WorkPoolError, RuntimeError):
+    """MPI refused a one-sided call, or the call would leave the window."""
+
+
+class LayoutError(WorkPoolError, RuntimeError):
+    """The window does not hold the table that this version of workpool writes."""
+
+
+class ProtocolError(WorkPoolError, RuntimeError):
+    """A control word made a step that the state machine does not have."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of a task as text; the ``__cause__`` of the exception on its future.
+
+    Parameters
+    ----------
+    text : str
+        The formatted traceback, followed by the line that names task, rank and host.
+    task : str
+        Name of the task's function.
+    rank : int
+        The rank that ran it.
+    host : str
+        Where that is.
+
+    Attributes
+    ----------
+    attempts : int
+        How often the task was tried, this attempt included.
+    """
+
+    attempts = 1
+
+    def __init__(self, text: str, task: str, rank: int, host: str) -> None:
+        super().__init__(text, task, rank, host)
+        self.text = text
+        self.task = task
+        self.rank = rank
+        self.host = host
+
+    def __str__(self) -> str:
+        tries = f", attempt {self.attempts}" if self.attempts > 1 else ""
+        return f"\n{self.text}{tries}"

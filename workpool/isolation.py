@@ -1,0 +1,231 @@
+"""The worker's side of a child process that runs its tasks: as ``runner``, but they may be killed.
+
+One child belongs to each worker and is kept between tasks.  A task that crashes, leaves or outlasts
+its limit costs that child and nothing else: the worker's own process stays as it was, and starts
+another child for the next task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pickle import PickleBuffer
+from typing import Any, NamedTuple
+
+from . import channel, child, runner
+from .loss import Loss, Why
+from .process import ChildProcess
+from .runner import Evicted
+from .serializer import Encoded, Kind, join, split
+from .serializer.recent import Recent
+from .tasks import Context, Limits
+
+#: Functions whose code is kept for the next child, and their bytes.
+CODES = 256
+CODES_NBYTES = 64 << 20
+
+#: Contexts that are remembered, each with the setup of its pool; others are fetched again.
+CONTEXTS = 32
+
+#: How long a child may take to start, and how often that is tried.
+START_S = 60.0
+STARTS = 3
+
+#: How often a worker looks whether its task was taken back: soon, then less and less often.
+FIRST_LOOK_S = 5e-3
+LONGEST_LOOK_S = 50e-3
+
+#: Lines of a stack that are not the task's.
+_OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
+
+
+class Codes(Recent[bytes]):
+    """The code of functions, as the child needs it."""
+
+    def add(self, code_id: int, data: bytes) -> None:
+        """Keep the code of a function."""
+        self.keep(code_id, data, len(data))
+
+
+class IsolatedPool(NamedTuple):
+    """What a worker keeps for those tasks of a pool that share their limits."""
+
+    failure: None  # of the initializer, which the child runs
+    callables: Codes
+    pool_id: int
+    setup: bytes
+    limits: Limits
+
+
+class Unstarted(Exception):
+    """There is no child, and none can be started: the message says why."""
+
+
+class IsolatedRunner:
+    """Has the functions of tasks called by a child process.
+
+    Parameters
+    ----------
+    own : Runner
+        The worker's own, which gets what tasks add to accumulators.
+    rank : int
+        The worker's MPI rank.
+    host : str
+        The name of its host.
+
+    Attributes
+    ----------
+    holds : callable
+        Asked while a task runs: whether the attempt is still ours.
+    """
+
+    def __init__(self, own: runner.Runner, rank: int, host: str) -> None:
+        self.contributions = own.contributions
+        self.failure = own.failure
+        self.holds: Callable[[], bool] = lambda: True
+        self._rank = rank
+        self._host = host
+        self._codes = Codes(CODES, CODES_NBYTES)
+        self._entered: Recent[IsolatedPool] = Recent(CONTEXTS, 0)  # by the number of a context
+        self._child: ChildProcess | None = None
+        self._tasks = 0  # that the child has been given
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
+        """Return what there is to know of a pool; `content` fetches it the first time."""
+        pool = self._entered.get(context_id)
+        if pool is None:
+            pool_id, limits, setup = Context.decode(content())
+            assert limits is not None
+            pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
+            self._entered.keep(context_id, pool, 0)
+        else:
+            self._entered.move_to_end(context_id)
+        self.contributions.pool = pool.pool_id
+        return pool
+
+    def call(
+        self, pool: IsolatedPool, kind: int, code_id: int, payload: Any
+    ) -> tuple[Kind, Encoded]:
+        """Have one task run, and return what became of it; see ``Runner.call``.
+
+        Raises
+        ------
+        Evicted
+            If the attempt is not ours any more: the child is gone.
+        """
+        request = child.Request(
+            pool.pool_id,
+            code_id,
+            kind,
+            payload if isinstance(payload, bytes) else PickleBuffer(payload),
+            pool.limits.memory_nbytes,
+        )
+        try:
+            process = self._current(pool.limits)
+            message = self._ask(process, pool, code_id, join(tuple(request)))
+        except Unstarted as error:
+            return Kind.LOST, self._unstarted(str(error))
+        except (EOFError, OSError):  # the child is gone
+            return Kind.LOST, self._crashed()
+        if message is None:
+            return Kind.LOST, self._timed_out(pool.limits.timeout_s)
+        answer = child.Answer(*split(message))
+        if answer.contributions is not None:
+            self.contributions.give(answer.contributions)
+        return Kind(answer.kind), answer.encoded
+
+    def _current(self, limits: Limits) -> ChildProcess:
+        """Return the child; start one if there is none, or if it has run its number of tasks."""
+        most = limits.tasks_per_child
+        if self._child is not None and most is not None and self._tasks >= most:
+            self.leave()
+        return self._child or self._start()
+
+    def _start(self) -> ChildProcess:
+        """Start a child, and wait until it can begin; try again if it cannot."""
+        for left in reversed(range(STARTS)):
+            try:
+                process = self._child = ChildProcess(child.__name__, self._rank, self._host)
+            except (OSError, RuntimeError) as error:  # no processes, descriptors or memory left
+                raise Unstarted(str(error)) from error
+            self._tasks = 0
+            try:
+                if self._wait(process, time.monotonic(), START_S):
+                    assert process.channel.receive() == child.READY
+                    return process
+            except (EOFError, OSError):
+                if not left:  # the last one is the task's to complain of
+                    raise
+            self._forget().kill()
+        raise Unstarted(f"it did not begin within {START_S:g} s")
+
+    def _ask(
+        self, process: ChildProcess, pool: IsolatedPool, code_id: int, request: bytes
+    ) -> bytearray | None:
+        """Send the child a task, and what it lacks for it; return its answer, if it is in time."""
+        start = time.monotonic()
+        self._tasks += 1
+        process.channel.send(request)
+        while self._wait(process, start, pool.limits.timeout_s):
+            message = process.channel.receive()
+            if message == child.SETUP:
+                process.channel.send(pool.setup)
+            elif message == child.CODE:
+                process.channel.send(pool.callables[code_id])
+            else:
+                return message
+        return None
+
+    def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
+        """Wait for a message, and have sent what is left to send; False if it is not in time.
+
+        Raises
+        ------
+        Evicted
+            If the attempt is not ours any more: the child is gone.
+
+        Notes
+        -----
+        RMA cost: 1 load for each look.
+        """
+        look_s = FIRST_LOOK_S
+        while True:
+            wait_s = look_s
+            if limit_s is not None:
+                wait_s = min(wait_s, start + limit_s - time.monotonic())
+            if process.channel.ready(wait_s):
+                return True
+            if limit_s is not None and time.monotonic() - start >= limit_s:
+                return False
+            if not self.holds():
+                self._forget().kill()
+                raise Evicted
+            look_s = min(2 * look_s, LONGEST_LOOK_S)
+
+    def _forget(self) -> ChildProcess:
+        """Return the child's process, which is the child no more."""
+        assert self._child is not None
+        process, self._child = self._child, None
+        return process
+
+    def _timed_out(self, limit_s: float | None) -> bytes:
+        process = self._forget()
+        lines = process.stack(child.STACK_SIGNAL).splitlines()
+        process.kill()
+        stack = "\n".join(line for line in lines if not any(file in line for file in _OURS))
+        loss = Loss(Why.TIMEOUT.value, limit_s, 0, stack, process.pid, self._rank, self._host)
+        return loss.encoded()
+
+    def _crashed(self) -> bytes:
+        process = self._forget()
+        returncode, text = process.died()
+        loss = Loss(Why.CRASHED.value, None, returncode, text, process.pid, self._rank, self._host)
+        return loss.encoded()
+
+    def _unstarted(self, why: str) -> bytes:
+        return Loss(Why.UNSTARTED.value, None, 0, why, 0, self._rank, self._host).encoded()
+
+    def leave(self) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            self._forget().leave()

@@ -1,0 +1,199 @@
+"""How a worker runs the tasks of one row: in strides, so that what a row costs is shared by many.
+
+The claim starts the first task alone.  From then on the worker says by one step that the outcomes
+so far are in the window and that it starts the next task, or a stride of them if they are as short
+as they were expected to be.  Within a stride it says nothing.  A task that takes long all the same
+must not hold those behind it, which may even be what it waits for: so the worker's heart looks
+after the stride from a thread of its own, puts the outcomes that there are, and gives back what is
+not started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from . import layout, verbs
+from .accumulator import Contributions
+from .layout import STRIDE, Extent, OutcomeRecord
+from .repository import Claim, Claimant, Miss
+from .runner import Evicted
+from .serializer import CONTRIBUTES, Encoded, Kind, Packed
+
+#: Tasks that take longer are started one by one.
+SHORT_NS = 50_000
+
+#: Room for the outcomes: so much, and so much more for each.
+OUTCOMES_NBYTES = 8 << 10
+OUTCOME_NBYTES = 64
+
+
+@dataclass
+class Outcomes:
+    """What became of the first tasks of a row.
+
+    Attributes
+    ----------
+    place : Extent
+        Where they are in the window, as far as they fit.
+    entries : list of bytes
+    nbytes : int
+        Of all entries.
+    """
+
+    place: Extent
+    entries: list[bytes] = field(default_factory=list)
+    nbytes: int = 0
+
+
+class ItemRun:
+    """One row's tasks, from its claim until none is left, or those that are have gone elsewhere.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    claimant : Claimant
+    claim : Claim
+    payloads : sequence of bytes
+        Of the tasks.
+    place : Extent
+        For the outcomes; if it is empty, the first task will be the only one.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        claimant: Claimant,
+        claim: Claim,
+        payloads: Sequence[bytes],
+        place: Extent,
+    ) -> None:
+        self.outcomes = Outcomes(place)
+        self._payloads = payloads
+        self._window = window
+        self._claimant = claimant
+        self._claim = claim
+        self._lock = Lock()  # on what is in the window: one of worker and heart changes it at once
+        self._pending: deque[bytes] = deque()  # started, as far as the word says
+        self._said = 0  # outcomes that are in the window, in so many bytes
+        self._said_nbytes = 0
+        self._over = False
+        self._seen = -1  # outcomes, when the heart looked last
+
+    def run(
+        self,
+        call: Callable[[bytes], tuple[Kind, Encoded]],
+        contributions: Contributions,
+        several: bool,
+    ) -> Outcomes:
+        """Run the tasks; return what became of those that were not given back.
+
+        Parameters
+        ----------
+        call : callable
+            ``call(payload)``: runs one task.
+        contributions : Contributions
+            Of the tasks, noted by their positions.
+        several : bool
+            Whether several tasks may be started at once.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back.
+        """
+        outcomes, pending = self.outcomes, self._pending
+        entries = outcomes.entries
+        end = time.perf_counter_ns()
+        pending.append(self._payloads[0])
+        try:
+            while True:
+                begun, done = end, len(entries)
+                while pending and outcomes.nbytes <= outcomes.place.nbytes:
+                    try:
+                        payload = pending.popleft()
+                    except IndexError:  # the heart was quicker
+                        break
+                    contributions.task = len(entries)
+                    kind, encoded = call(payload)
+                    start, end = end, time.perf_counter_ns()
+                    entry = layout.write_item(
+                        kind | CONTRIBUTES if contributions else kind,
+                        end - start,
+                        encoded.tobytes() if isinstance(encoded, Packed) else encoded,
+                    )
+                    outcomes.nbytes += len(entry)
+                    entries.append(entry)
+                short = end - begun < SHORT_NS * (len(entries) - done)
+                if not self._next(several and short):
+                    return outcomes
+        finally:
+            with self._lock:
+                self._over = True
+
+    def _next(self, stride: bool) -> bool:
+        """Start the next tasks; return whether there are any."""
+        payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
+        with self._lock:
+            done = len(outcomes.entries)
+            if outcomes.nbytes > place.nbytes:
+                return False  # no room: all go elsewhere, and what is left goes back
+            disp, entries = self._unsaid(done)
+            if done == len(payloads):
+                self._window.put(disp, entries)  # complete when the row is
+                return False
+            if not self._said:
+                record = bytearray(layout.OUTCOME_NBYTES)
+                used = layout.write_outcome(record, 0, OutcomeRecord(Kind.BATCH, 0, place))
+                self._claimant.announce(self._claim, memoryview(record)[:used])
+            ended = done - self._said
+            following = self._claimant.next(self._claim, disp, entries, ended, stride)
+            if following is Miss.CONTENDED:
+                raise Evicted
+            self._note(ended, entries)
+            if following:
+                self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
+            return bool(following)
+
+    def watch(self) -> None:
+        """Give back what waits behind a task that runs for longer than from one call to the next.
+
+        Notes
+        -----
+        RMA cost: none, or that of ``Claimant.give_back``.
+        """
+        seen, self._seen = self._seen, len(self.outcomes.entries)
+        if seen == self._seen:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give back what is not started of a stride, and say what has ended; for the heart.
+
+        Notes
+        -----
+        RMA cost: that of ``Claimant.give_back``.
+        """
+        with self._lock:
+            if self._over or not layout.is_stride(self._claim.word):
+                return
+            self._pending.clear()  # first: what we count below has ended, or is the one that runs
+            done = len(self.outcomes.entries)
+            disp, entries = self._unsaid(done)
+            room = self.outcomes.place.nbytes - self._said_nbytes
+            if done == len(self._payloads) or len(entries) > room:
+                return  # the worker is about to leave, with what it has
+            ended = done - self._said
+            if self._claimant.give_back(self._claim, disp, entries, ended):
+                self._note(ended, entries)
+
+    def _unsaid(self, done: int) -> tuple[int, bytes]:
+        """Return the outcomes that are not in the window, and where they belong."""
+        entries = b"".join(self.outcomes.entries[self._said : done])
+        return self.outcomes.place.offset + self._said_nbytes, entries
+
+    def _note(self, ended: int, entries: bytes) -> None:
+        self._said += ended
+        self._said_nbytes += len(entries)

@@ -1,0 +1,334 @@
+"""Runs a job under mpiexec, and answers for its end.
+
+What a caller may rely on, whatever the MPI:
+
+* The exit status is the driver's, told by the driver itself (see ``status``).
+* A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
+  A driver that is still there after a grace, or at a second Ctrl-C, is ended with all its ranks.
+* No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
+  their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
+  outlive an mpiexec that was killed.
+* The terminal shows what the program writes.  MPI has nothing to add, because the ranks always
+  leave with 0, and because a job that must be ended is ended in the way that its mpiexec does not
+  comment on, after what was written has been passed on.  A rank that dies by itself is commented
+  on by MPI, as it should be.
+* A job that is to outlive the death of workers does not outlive its driver's, nor one that comes
+  before it has begun.
+* The driver has the launcher's own standard streams; those of the workers go through mpiexec.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from . import supervisor
+from .errors import UsageError
+from .litter import litter_of, remove
+from .mpiexec import Kind, command_line, environment, find, placed, rank_here
+from .status import VARIABLE, Watch
+
+__all__ = ["GRACE_S", "run"]
+
+#: How long a driver may take to end after a signal, and its ranks after the driver.
+GRACE_S = 5.0
+
+#: How often the launcher looks; what it costs is invisible.
+_LOOK_S = 0.02
+
+#: Between the driver's last words and the end of the job: mpiexec passes them on.
+_DRAIN_S = 0.2
+
+#: What to do about a rank that has died.
+_ADVICE = (
+    "; if a task has ended its rank, run such tasks by with_options(isolate=True), "
+    "or the job with --survive"
+)
+
+#: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
+_TIDY_S = 3.0
+
+#: Put before mpiexec on Linux: if the launcher itself is killed, mpiexec gets a signal; others it
+#: does not get.
+_LEASH = """\
+import ctypes, os, signal, sys
+parent, signum, *blocked = map(int, sys.argv[1].split())
+ctypes.CDLL(None).prctl(1, signum)  # PR_SET_PDEATHSIG
+signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+if os.getppid() == parent:
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(
+    command: Sequence[str],
+    ranks: int,
+    *,
+    mpiexec: str | None = None,
+    mpi_args: Sequence[str] = (),
+    grace_s: float = GRACE_S,
+    survive: bool = False,
+) -> int:
+    """Run a command as the ranks of one job, and return the driver's exit status.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Whose rank 0 reports to ``status.Reporter``: ``python -m workpool ...``.
+    ranks : int
+        Number of processes: one driver, the rest workers.
+    mpiexec : str, optional
+        Default: the one that `find_mpiexec` finds.
+    mpi_args : sequence of str
+        More options for mpiexec.
+    grace_s : float
+        How long the driver may take to end after a signal.
+    survive : bool
+        Whether the job goes on when a worker dies.
+
+    Returns
+    -------
+    int
+        128 + n where signal n ended the driver.
+
+    Raises
+    ------
+    UsageError
+        If this process is a rank itself.
+    ResourceError
+        If there is no mpiexec for it.
+    """
+    here = rank_here()
+    if here is not None:
+        raise UsageError(
+            f"this process is a rank already ({here}), and cannot start ranks of its own: "
+            "under mpiexec, use `mpiexec -n N python -m workpool ...`"
+        )
+    _open_streams()
+    program = find(mpiexec)
+    words = _leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
+    long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
+    with (
+        tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
+        Watch(Path(place)) as watch,
+        _caught() as received,
+    ):
+        process = subprocess.Popen(
+            words,
+            env={
+                **environment(program.kind, os.environ, place),
+                VARIABLE: place,
+                supervisor.VARIABLE: str(int(survive)),
+            },
+            stdin=subprocess.DEVNULL,  # the driver gets ours
+            start_new_session=True,  # a terminal's Ctrl-C is for us alone
+        )
+        local = not placed(mpi_args)
+        return _Job(process, program.kind, watch, received, grace_s, local, survive).wait()
+
+
+@dataclass
+class _Job:
+    """One mpiexec under way, and every process below it."""
+
+    process: subprocess.Popen[bytes]
+    kind: Kind
+    watch: Watch
+    #: Signals that have arrived, in order.
+    received: list[int]
+    grace_s: float
+    #: Whether the driver surely runs on this host, where its word can be heard.
+    local: bool
+    #: Whether it is none of our business that a worker dies.
+    survive: bool
+    #: Files that MPI forgets when its ranks are killed.
+    litter: set[str] = field(default_factory=set)
+    #: How ranks ended before the job was lost.
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def wait(self) -> int:
+        """Wait for the end of the job, or bring it about; return the driver's exit status."""
+        give_up = math.inf  # when the job is ended, if it has not ended
+        signalled = begun = False
+        while self.process.poll() is None and time.monotonic() < give_up:
+            self.watch.look(_LOOK_S)
+            now = time.monotonic()
+            if self.watch.driver is not None and not begun:
+                begun = True
+                self._note_litter()  # MPI has started: every rank has its files
+            if self.watch.ending is not None:
+                limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
+                give_up = min(give_up, now + limit_s)
+            if self.survive and self._lost():
+                give_up = min(give_up, now + _DRAIN_S)
+            if self.received and not signalled:
+                signalled = True
+                heard = self._signal_driver(self.received[0])
+                patience_s = self.grace_s
+                if self.received[0] == signal.SIGTERM:
+                    patience_s += self.watch.patience_s
+                give_up = min(give_up, now + patience_s if heard else now)
+            if len(self.received) > 1:
+                give_up = now  # asked twice
+        status = self.process.poll()  # None: it must be ended
+        self.watch.look(0)  # the last words may have come with the end
+        if status == 0 and self.watch.ending is not None:
+            self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
+        else:
+            self._end()
+        return self._verdict(status)
+
+    def _end(self) -> None:
+        """End every process of the job on this host, and remove what MPI leaves behind."""
+        self._note_litter()
+        if self.survive and self.watch.driver in self._members():
+            os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
+        if self.kind is Kind.OPENMPI and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # tidies up, and is silent
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_TIDY_S)
+        # MPICH's is silent only if it is killed; its proxies then end the ranks of other hosts.
+        if self.process.poll() is None:
+            self.process.kill()
+        self._kill()
+        self.process.wait()
+        remove(self.litter)
+
+    def _kill(self, after_s: float = 0) -> None:
+        """Kill every process that is left, unless it ends by itself before."""
+        begun = time.monotonic()
+        while left := self._members():
+            passed_s = time.monotonic() - begun
+            if passed_s > after_s + _TIDY_S:
+                _say(f"processes that cannot be killed: {left}")
+                return
+            if passed_s >= after_s:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(_LOOK_S)
+
+    def _lost(self) -> bool:
+        """Return whether mpiexec runs a job that has no driver any more, or gets none."""
+        if not self.ends:  # later there are those that we have ended
+            self.ends = supervisor.ends(self.watch.place)
+        if self.watch.driver is None:
+            return self.local and bool(self.ends)
+        return self.watch.silent and self.watch.ending is None
+
+    def _verdict(self, status: int | None) -> int:
+        """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
+        told = self.watch.ending
+        if told is not None and not told.failed and status is None and not self.received:
+            _say(f"ranks that had not ended {self.grace_s:g} s after the driver were killed")
+        # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
+        # leave by SIGTERM: not by us.
+        broken = bool(status) and not self.received and not self.survive
+        if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
+            return told.status
+        if self.received:
+            return 128 + self.received[0]
+        if self.survive and self._lost():
+            return self._lament()
+        status = status or 0
+        if self.watch.driver is None and not self.local:
+            return status if status >= 0 else 128 - status  # on another host: mpiexec must know
+        began = "the driver never told how it ended" if self.watch.driver else "no driver began"
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        died = status > 0 and self.watch.driver is not None and not self.survive
+        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{_ADVICE * died}")
+        return 128 - status if status < 0 else status or 1
+
+    def _lament(self) -> int:
+        """Tell of a death that the job cannot outlive; return the status for it."""
+        driver = self.watch.driver
+        if driver is None:
+            first, status = next(iter(self.ends.items()))
+            who = f"a rank (process {first})"
+            what = "before the job had begun, which takes all of its ranks: start it again"
+        else:
+            status = supervisor.ends(self.watch.place).get(driver, 1)
+            who = f"the driver (rank 0, process {driver})"
+            what = "and with it all that its program knew: no job outlives its driver"
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        _say(f"{who} {how}, {what}")
+        return 128 - status if status < 0 else status or 1
+
+    def _signal_driver(self, signum: int) -> bool:
+        driver = self.watch.driver
+        if driver is None:
+            return False  # MPI is still starting
+        try:
+            os.kill(driver, signum)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _note_litter(self) -> None:
+        self.litter.update(path for pid in self._members() for path in litter_of(pid))
+
+    def _members(self) -> list[int]:
+        """Return the process ids of the job, mpiexec's included, on this host."""
+        mark = self.watch.mark.encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone, or somebody else's
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+
+def _open_streams() -> None:
+    """See that 0, 1 and 2 are open, so that they are standard streams and nothing else."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest: fd
+
+
+def _say(text: str) -> None:
+    print(f"workpool: {text}", file=sys.stderr, flush=True)
+
+
+def _leash(kind: Kind) -> list[str]:
+    if platform.system() != "Linux":
+        return []
+    # Each in its way: Open MPI's ends its ranks at SIGINT, MPICH's proxies when it is gone.  At
+    # SIGTERM, which batch systems send to every process, Open MPI's would not let the driver end.
+    signals = [signal.SIGINT, signal.SIGTERM] if kind is Kind.OPENMPI else [signal.SIGKILL]
+    words = " ".join(str(int(number)) for number in (os.getpid(), *signals))
+    return [sys.executable, "-I", "-S", "-c", _LEASH, words]
+
+
+@contextmanager
+def _caught() -> Iterator[list[int]]:
+    """Collect the signals that end a program, in the order in which they arrive."""
+    received: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
+
+    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    if before[signal.SIGHUP] is signal.SIG_IGN:
+        del before[signal.SIGHUP]  # nohup
+    for signum in before:
+        signal.signal(signum, note)
+    try:
+        yield received
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,163 @@
+"""Where every byte of the window lies: the only package that knows byte positions.
+
+One window holds the table, at the repository rank, all displacements in bytes::
+
+    0        identity      magic, version, geometry; written once, before the epoch
+    64       HEAD          first ticket that no pointer claim has taken     (CAS word)
+    128      TAIL          first ticket that is not known to be published   (CAS word)
+    192      TICKET        next ticket that a counter claim hands out       (counter word)
+    256      CLOSED        0, then 1: nothing more will be published        (CAS word)
+    320      words         one control word for each row                    (CAS words)
+    ...      counters      as many as rows, lent to what is shared out     (counter words)
+    ...      beats         one for each member: its heart                   (CAS words)
+    ...      descriptors   one DESCRIPTOR_NBYTES record for each row        (Put, Get)
+    ...      outcomes      one OUTCOME_NBYTES record for each row           (Put, Get)
+    ...      arena         one region for each member                       (Put, Get, Accumulate)
+
+A *ticket* numbers a publication and only grows; it belongs to row ``ticket % rows`` in generation
+``ticket // rows + 1``.  A *member* is the driver (0) or a worker (1, 2, ...); beyond one rank the
+member is the rank.
+
+Each control word belongs to one kind of atomic for its whole life (see ``rma``), and the columns
+keep the words together so that one small Get shows the state of the whole table.
+
+``words`` has the fields of a control word, ``records`` what stands in the records of a row,
+``geometry`` the displacements, and ``control`` the other window, by which workers are called.
+"""
+
+from __future__ import annotations
+
+from .control import CALLS, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, present
+from .geometry import (
+    CLOSED,
+    HEAD,
+    IDENTITY_NBYTES,
+    LINE_NBYTES,
+    MAX_ROWS,
+    PAGE_NBYTES,
+    TAIL,
+    TICKET,
+    Geometry,
+)
+from .records import (
+    DESCRIPTOR_NBYTES,
+    INLINE,
+    INLINE_OUTCOME_NBYTES,
+    INLINE_PAYLOAD_NBYTES,
+    NO_BLOB,
+    NO_ITEMS,
+    NOTHING,
+    OUTCOME_NBYTES,
+    STREAMED,
+    Blob,
+    Descriptor,
+    Extent,
+    Item,
+    Items,
+    OutcomeRecord,
+    Piece,
+    Terms,
+    read_carried,
+    read_descriptor,
+    read_items,
+    read_outcome,
+    read_piece,
+    read_terms,
+    write_carried,
+    write_descriptor,
+    write_item,
+    write_outcome,
+    write_piece,
+    write_terms,
+)
+from .words import (
+    MAX_ATTEMPT,
+    MAX_GENERATION,
+    MAX_ITEMS,
+    MAX_MEMBERS,
+    STRIDE,
+    WORD_NBYTES,
+    attempt_of,
+    generation_of,
+    generations_of,
+    is_recalled,
+    is_stride,
+    item_of,
+    next_items,
+    owner_of,
+    pack_word,
+    recall_items,
+    rewrite_word,
+    start_attempt,
+    started_of,
+    state_of,
+    states_of,
+)
+
+__all__ = [
+    "CALLS",
+    "CLOSED",
+    "DESCRIPTOR_NBYTES",
+    "FAREWELL",
+    "HEAD",
+    "IDENTITY_NBYTES",
+    "INLINE",
+    "INLINE_OUTCOME_NBYTES",
+    "INLINE_PAYLOAD_NBYTES",
+    "LINE_NBYTES",
+    "MAX_ATTEMPT",
+    "MAX_GENERATION",
+    "MAX_ITEMS",
+    "MAX_MEMBERS",
+    "MAX_ROWS",
+    "NOTHING",
+    "NO_BLOB",
+    "NO_ITEMS",
+    "ORDER",
+    "ORDER_NBYTES",
+    "OUTCOME_NBYTES",
+    "PAGE_NBYTES",
+    "STREAMED",
+    "STRIDE",
+    "TAIL",
+    "TICKET",
+    "WORD_NBYTES",
+    "Blob",
+    "Descriptor",
+    "Extent",
+    "Geometry",
+    "Item",
+    "Items",
+    "OutcomeRecord",
+    "Piece",
+    "Terms",
+    "attempt_of",
+    "control_nbytes",
+    "generation_of",
+    "generations_of",
+    "is_recalled",
+    "is_stride",
+    "item_of",
+    "next_items",
+    "owner_of",
+    "pack_word",
+    "present",
+    "read_carried",
+    "read_descriptor",
+    "read_items",
+    "read_outcome",
+    "read_piece",
+    "read_terms",
+    "recall_items",
+    "rewrite_word",
+    "start_attempt",
+    "started_of",
+    "state_of",
+    "states_of",
+    "write_carried",
+    "write_descriptor",
+    "write_item",
+    "write_outcome",
+    "write_piece",
+    "write_terms",
+]

@@ -1,0 +1,205 @@
+"""The records of a row: what a descriptor, an outcome, a piece and a batch are as bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, TypeAlias
+
+from ..errors import LayoutError
+from .words import WORD_NBYTES
+
+
+class Extent(NamedTuple):
+    """Bytes that belong to a row: where they begin in the window, and how many they are."""
+
+    offset: int
+    nbytes: int
+
+
+INLINE = -1  # an offset: the bytes stand in the record itself
+STREAMED = -2  # an offset: the bytes come in pieces, on request
+NOTHING = Extent(INLINE, 0)
+
+
+class Blob(NamedTuple):
+    """Bytes that many rows share, fetched once by each worker: a function, a pool's context."""
+
+    blob_id: int  # 0 stands for no blob
+    extent: Extent
+
+
+NO_BLOB = Blob(0, NOTHING)
+
+
+class Items(NamedTuple):
+    """What many workers share out by a counter.
+
+    The counter is at ``base`` when the first item is handed out, at ``base + total`` or beyond when
+    none is left.
+    """
+
+    counter: int  # index of the counter
+    base: int
+    total: int
+
+
+NO_ITEMS = Items(0, 0, 0)
+
+
+class Descriptor(NamedTuple):
+    """What a worker must know to run one task, or several."""
+
+    task_id: int
+    kind: int
+    code: Blob
+    context: Blob
+    payload: Extent
+    tasks: int = 1  # more than one: a batch, whose payload is all of theirs joined
+    items: Items = NO_ITEMS  # of a range
+
+
+class Terms(NamedTuple):
+    """How a range is shared out; stands in the record of a row whose payload is the items."""
+
+    schedule: int
+    workers: int  # that share it
+    last: int  # whether nothing comes after it: the chunks get smaller towards its end
+    first: int  # which of the items are shared out: the first one,
+    total: int  # and how many
+
+
+class OutcomeRecord(NamedTuple):
+    """What a worker says of one attempt."""
+
+    kind: int
+    elapsed_ns: int
+    extent: Extent
+
+
+class Piece(NamedTuple):
+    """One piece of a stream, asked for or offered; it stands in the row's outcome record."""
+
+    stream: int  # which one: a ``repository.Stream``
+    position: int  # of its first byte in the stream
+    total_nbytes: int  # of the whole stream
+    extent: Extent  # where the piece lies; nothing yet in a request
+
+
+#: What became of one task of a batch: kind, nanoseconds, encoding.
+Item: TypeAlias = tuple[int, int, memoryview]
+
+DESCRIPTOR_NBYTES = 256
+OUTCOME_NBYTES = 128
+_DESCRIPTOR = struct.Struct("<QQQqQQqQqQQQqQ")
+_TERMS = struct.Struct("<QQQQQ")
+_OUTCOME = struct.Struct("<QQqQ")
+_PIECE = struct.Struct("<QQQqQ")
+_LENGTH = struct.Struct("<Q")
+_ITEM = struct.Struct("<QQQ")  # of an outcome: kind, nbytes, elapsed_ns
+INLINE_PAYLOAD_NBYTES = DESCRIPTOR_NBYTES - _DESCRIPTOR.size
+INLINE_OUTCOME_NBYTES = OUTCOME_NBYTES - _OUTCOME.size
+
+
+def write_descriptor(descriptor: Descriptor, inline: bytes = b"") -> bytes:
+    """Return the record of a descriptor, and of the payload that stands in it."""
+    task_id, kind, code, context, payload, tasks, items = descriptor
+    fields = _DESCRIPTOR.pack(
+        task_id, kind, code[0], *code[1], context[0], *context[1], *payload, tasks, *items
+    )
+    return (fields + inline).ljust(DESCRIPTOR_NBYTES, b"\0")
+
+
+def read_descriptor(record: memoryview) -> tuple[Descriptor, memoryview]:
+    """Return the descriptor in a record, and the part of the record that may hold its payload."""
+    fields = _DESCRIPTOR.unpack_from(record, 0)
+    task_id, kind, a, b, c, d, e, f, offset, nbytes, tasks, counter, base, total = fields
+    descriptor = Descriptor(
+        task_id,
+        kind,
+        Blob(a, Extent(b, c)),
+        Blob(d, Extent(e, f)),
+        Extent(offset, nbytes),
+        tasks,
+        Items(counter, base, total),
+    )
+    return descriptor, record[_DESCRIPTOR.size :]
+
+
+def write_terms(terms: Terms) -> bytes:
+    """Return the terms of a range as they stand in a row's record."""
+    return _TERMS.pack(*terms)
+
+
+def read_terms(inline: memoryview) -> Terms:
+    """Return the terms of a range."""
+    return Terms(*_TERMS.unpack_from(inline, 0))
+
+
+def write_outcome(
+    buffer: bytearray | memoryview, at: int, outcome: OutcomeRecord, inline: bytes = b""
+) -> int:
+    """Write an outcome record at position `at` of `buffer`; return how many bytes count."""
+    kind, elapsed_ns, (offset, nbytes) = outcome
+    _OUTCOME.pack_into(buffer, at, kind, elapsed_ns, offset, nbytes)
+    if inline:
+        start = at + _OUTCOME.size
+        buffer[start : start + len(inline)] = inline
+    return _OUTCOME.size + len(inline)
+
+
+def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:
+    """Return the outcome in a record, and the part of the record that may hold its bytes."""
+    kind, elapsed_ns, offset, nbytes = _OUTCOME.unpack_from(record, 0)
+    return OutcomeRecord(kind, elapsed_ns, Extent(offset, nbytes)), record[_OUTCOME.size :]
+
+
+def write_item(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:
+    """Return the outcome of one task of a batch, as it stands among those of the others."""
+    nbytes = len(encoded)
+    return _ITEM.pack(kind, nbytes, elapsed_ns) + encoded + bytes(-nbytes % WORD_NBYTES)
+
+
+def read_items(content: memoryview, count: int | None = None) -> list[Item]:
+    """Return the outcomes of a batch's tasks, in order: the first `count` of them, or all.
+
+    Raises
+    ------
+    LayoutError
+        If they reach beyond `content`.
+    """
+    found: list[Item] = []
+    at = 0
+    while at < len(content) if count is None else len(found) < count:
+        if at + _ITEM.size > len(content):
+            raise LayoutError(f"the outcomes of a batch are cut after {len(found)} of them")
+        kind, nbytes, elapsed_ns = _ITEM.unpack_from(content, at)
+        at += _ITEM.size
+        found.append((kind, elapsed_ns, content[at : at + nbytes]))
+        at += nbytes + -nbytes % WORD_NBYTES
+    if at > len(content):
+        raise LayoutError(f"the last outcome of a batch reaches {at - len(content)} bytes too far")
+    return found
+
+
+def write_carried(outcome: bytes, contributions: bytes) -> bytes:
+    """Return an outcome with the contributions to accumulators that it carries."""
+    return outcome + contributions + _LENGTH.pack(len(contributions))
+
+
+def read_carried(content: memoryview) -> tuple[memoryview, memoryview]:
+    """Return the outcome and the contributions that it carries."""
+    at = len(content) - _LENGTH.size
+    start = at - _LENGTH.unpack_from(content, at)[0]
+    return content[:start], content[start:at]
+
+
+def write_piece(piece: Piece) -> bytes:
+    """Return a piece as it stands in an outcome record."""
+    stream, position, total_nbytes, extent = piece
+    return _PIECE.pack(stream, position, total_nbytes, *extent)
+
+
+def read_piece(record: memoryview) -> Piece:
+    """Return the piece in an outcome record."""
+    stream, position, total_nbytes, offset, nbytes = _PIECE.unpack_from(record, 0)
+    return Piece(stream, position, total_nbytes, Extent(offset, nbytes))

@@ -1,0 +1,120 @@
+"""The control word of a row: one non-negative 64-bit integer.
+
+::
+
+    bit 63 | 62 ... 36  | 35 ... 32 | 31       | 30     | 29 ... 23 | 22 ... 4 | 3 ... 0
+    0      | generation | attempt   | recalled | stride | item      | owner    | state
+
+A row may stand for several tasks, its *items*: the word names the first item whose outcome is not
+in the window yet, whether its owner has started that one alone or a *stride* of ``STRIDE`` items,
+and whether those after them have been recalled.
+
+Prior art: the bounded queue with a sequence number in each cell (D. Vyukov, 2010), whose sequence
+number is our generation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+WORD_NBYTES = 8
+
+_STATE_BITS, _OWNER_BITS, _ITEM_BITS, _ATTEMPT_BITS, _GENERATION_BITS = 4, 19, 7, 4, 27
+_OWNER_SHIFT = _STATE_BITS
+_ITEM_SHIFT = _OWNER_SHIFT + _OWNER_BITS
+_STRIDE = 1 << (_ITEM_SHIFT + _ITEM_BITS)
+_RECALLED = _STRIDE << 1
+_ATTEMPT_SHIFT = _ITEM_SHIFT + _ITEM_BITS + 2
+_GENERATION_SHIFT = _ATTEMPT_SHIFT + _ATTEMPT_BITS
+_STATE_MASK = (1 << _STATE_BITS) - 1
+_OWNER_MASK = (1 << _OWNER_BITS) - 1
+_ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
+_ITEM_MASK = (1 << _ITEM_BITS) - 1
+_LOW_MASK = (1 << _ITEM_SHIFT) - 1  # state and owner
+_KEPT_MASK = ~_LOW_MASK  # generation, attempt, recalled, stride and item
+
+MAX_MEMBERS = _OWNER_MASK
+MAX_ATTEMPT = _ATTEMPT_MASK
+MAX_ITEMS = 1 << _ITEM_BITS
+MAX_GENERATION = (1 << _GENERATION_BITS) - 1
+
+#: Items that are started by one step, as far as there are so many.
+STRIDE = 8
+
+
+def pack_word(state: int, owner: int, attempt: int, generation: int) -> int:
+    """Return the control word with these fields, and no item started but the first."""
+    return (
+        state | owner << _OWNER_SHIFT | attempt << _ATTEMPT_SHIFT | generation << _GENERATION_SHIFT
+    )
+
+
+def rewrite_word(word: int, state: int, owner: int) -> int:
+    """Return `word` with another state and owner, everything else kept."""
+    return (word & _KEPT_MASK) | owner << _OWNER_SHIFT | state
+
+
+def start_attempt(word: int, state: int, attempt: int) -> int:
+    """Return `word` with another state, of a later attempt than 0."""
+    return (word & ~_STATE_MASK) | attempt << _ATTEMPT_SHIFT | state
+
+
+def next_items(word: int, ended: int, stride: bool) -> int:
+    """Return `word` with the next item started after `ended` more outcomes, or the next stride."""
+    return (word & ~_STRIDE) + (ended << _ITEM_SHIFT) | _STRIDE * stride
+
+
+def recall_items(word: int) -> int:
+    """Return `word` with the items that were not started recalled."""
+    return word | _RECALLED
+
+
+def is_recalled(word: int) -> bool:
+    """Return whether the items that were not started have been recalled."""
+    return bool(word & _RECALLED)
+
+
+def is_stride(word: int) -> bool:
+    """Return whether a stride of items was started, and not one alone."""
+    return bool(word & _STRIDE)
+
+
+def item_of(word: int) -> int:
+    """Return the first item whose outcome is not in the window yet, from 0."""
+    return (word >> _ITEM_SHIFT) & _ITEM_MASK
+
+
+def started_of(word: int) -> int:
+    """Return how many items have been started, as far as there are so many."""
+    return item_of(word) + (STRIDE if word & _STRIDE else 1)
+
+
+def state_of(word: int) -> int:
+    """Return the state field of a control word."""
+    return word & _STATE_MASK
+
+
+def owner_of(word: int) -> int:
+    """Return the member that a control word names."""
+    return (word >> _OWNER_SHIFT) & _OWNER_MASK
+
+
+def attempt_of(word: int) -> int:
+    """Return how many earlier attempts were taken back, at most ``MAX_ATTEMPT``."""
+    return (word >> _ATTEMPT_SHIFT) & _ATTEMPT_MASK
+
+
+def generation_of(word: int) -> int:
+    """Return the generation of a control word: 0 in a row that was never used."""
+    return word >> _GENERATION_SHIFT
+
+
+def states_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the state field of many control words at once."""
+    return words & _STATE_MASK
+
+
+def generations_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the generation fields of many control words at once."""
+    return words >> _GENERATION_SHIFT

@@ -1,0 +1,36 @@
+"""What MPI makes for its ranks in shared memory, and forgets when they leave without it."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["litter_of", "remove"]
+
+#: By the names that the MPIs give it.
+_LITTER = re.compile(
+    r"/dev/shm/(mpich_shm_|sm_segment\.|vader_segment\.)|/tmp/hydra_hwloc_xmlfile_"
+)
+
+
+def litter_of(pid: int) -> set[str]:
+    """Return the files that MPI made for a process and that nobody removes if it is killed."""
+    paths: set[str] = set()
+    with suppress(OSError):
+        paths |= {
+            line.split(maxsplit=5)[5].strip()
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
+            if _LITTER.search(line)
+        }
+    with suppress(OSError):
+        paths |= {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    return {path for path in paths if _LITTER.match(path)}
+
+
+def remove(paths: set[str]) -> None:
+    """Remove files; who has them mapped goes on using them."""
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)

@@ -1,0 +1,136 @@
+"""An attempt that was lost with the process that ran it, and the exception that it makes."""
+
+from __future__ import annotations
+
+import signal
+from enum import Enum
+from typing import NamedTuple
+
+from .errors import (
+    BrokenPool,
+    RemoteTraceback,
+    SerializationError,
+    TaskTimeout,
+    WorkerCrashed,
+    WorkPoolError,
+)
+from .serializer import join, split, task_name
+
+
+class Why(Enum):
+    """What ended the attempt."""
+
+    TIMEOUT = "timeout"  #: its process was killed, because the task had run for too long
+    CRASHED = "crashed"  #: its process ended by itself, or somebody killed it
+    UNSTARTED = "unstarted"  #: there was no process to run it: none could be started
+    DEAD = "dead"  #: the worker's own process is gone
+    STOPPED = "stopped"  #: the worker does not run
+    SILENT = "silent"  #: the worker's heart stands still
+    NOBODY = "nobody"  #: every worker is gone
+
+
+#: A task that has brought down so many processes is not tried again.
+MOST_CRASHES = 3
+
+#: Not the task's doing, as far as one can know: it is tried again.
+OF_THE_WORKER = frozenset({Why.DEAD.value, Why.STOPPED.value, Why.SILENT.value})
+
+
+_HOW = {
+    Why.DEAD.value: "its process is gone",
+    Why.STOPPED.value: "its process has been stopped for longer than the lease",
+    Why.SILENT.value: "nothing was heard of it for longer than the lease",
+}
+
+
+class Loss(NamedTuple):
+    """What is known of it.
+
+    Parameters
+    ----------
+    why : str
+        Value of a ``Why``.
+    limit_s : float or None
+        The task's limit of time.
+    returncode : int
+        Of the process: -n after signal n; 0 if it is not known.
+    text : str
+        The stack, the last lines on standard error, or why no process was started.
+    process : int
+        Its id.
+    rank : int
+        The worker's.
+    host : str
+        The name of its host.
+    """
+
+    why: str
+    limit_s: float | None
+    returncode: int
+    text: str
+    process: int
+    rank: int
+    host: str
+
+    def encoded(self) -> bytes:
+        """Return it as bytes, for an outcome of kind ``Kind.LOST``."""
+        return join(tuple(self))
+
+    @classmethod
+    def decode(cls, content: bytes | memoryview) -> Loss:
+        """Return what was encoded."""
+        try:
+            return cls(*split(content))
+        except TypeError as error:
+            raise SerializationError(f"not what is said of a lost attempt: {error}") from error
+
+    def error(self, task: object) -> BaseException:
+        """Return the exception for the task's future."""
+        name = task_name(task)
+        error = self._error(name)
+        process = f"process {self.process} of " if self.process else ""
+        where = f"### task {name}, {process}worker rank {self.rank} on {self.host}"
+        text = f"{self.text}\n{where}" if self.text else where
+        error.__cause__ = RemoteTraceback(text, name, self.rank, self.host)
+        return error
+
+    def _error(self, name: str) -> WorkPoolError:
+        if self.why == Why.TIMEOUT.value:
+            timeout = TaskTimeout(
+                f"task {name} had not ended after {self.limit_s:g} s, its limit, and was "
+                f"killed\n{self.text}".rstrip()
+            )
+            timeout.stack = self.text
+            return timeout
+        if self.why == Why.NOBODY.value:
+            return BrokenPool("every worker of the pool has died: start the job again")
+        if self.why in OF_THE_WORKER:
+            return WorkerCrashed(
+                f"task {name} lost its worker, rank {self.rank} on {self.host}: {_HOW[self.why]}"
+            )
+        if self.why == Why.UNSTARTED.value:
+            return WorkerCrashed(
+                f"task {name} was not run: worker rank {self.rank} on {self.host} could not start "
+                f"a child process for it: {self.text}; see what is short there, memory, processes "
+                "(ulimit -u) or open files (ulimit -n)"
+            )
+        crash = WorkerCrashed(f"task {name} {self._how()}")
+        crash.stderr = self.text
+        if self.returncode < 0:
+            crash.signum = -self.returncode
+        else:
+            crash.exitcode = self.returncode
+        return crash
+
+    def _how(self) -> str:
+        if self.returncode >= 0:
+            how = f"ended its process with exit code {self.returncode}"
+        else:
+            try:
+                name = signal.Signals(-self.returncode).name
+            except ValueError:
+                name = "no standard one"
+            how = f"lost its process to signal {-self.returncode} ({name})"
+            if -self.returncode == signal.SIGKILL:
+                how += ", which is how the kernel ends processes when memory is short"
+        return f"{how}; the last on its standard error:\n{self.text}" if self.text else how

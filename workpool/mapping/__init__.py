@@ -1,0 +1,19 @@
+"""``map`` without a chunk size: the items go into the window, and workers share them out.
+
+The items are cut into *segments*, each with a counter from which every worker takes chunks; when
+the items of one are taken, the next is shared out, so that the arena need not hold them all.  A
+worker has a row of the table for a *turn* of a few milliseconds; it reports the results of the
+chunks that it has taken, and the next turn is published as long as there are items.  So a million
+items cost a few hundred rows, results come back in the middle of the work, and whoever iterates
+restores them one chunk at a time.
+
+``Source`` gives the items to a ``Mapping``, which is one call of ``map``; a ``Seat`` stands for the
+future of a turn.
+"""
+
+from __future__ import annotations
+
+from .call import Mapping, Seat
+from .source import LEAST_BUFFERSIZE, Source
+
+__all__ = ["LEAST_BUFFERSIZE", "Mapping", "Seat", "Source"]

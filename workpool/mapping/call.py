@@ -1,0 +1,441 @@
+"""One call of ``map``: its segments, the turns in them, and its results in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from typing import Any, Protocol
+
+from ..driver import Driver
+from ..errors import SerializationError
+from ..layout import Terms
+from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
+from ..ranges import Part, Turn
+from ..reduction import Binary, Reduction
+from ..resume import Ledger, Plan
+from ..schedule import Schedule, tickets
+from ..serializer import Code, Encoded, encode_blocks, pack_call, unpack_outcome
+from ..serializer import Kind as OutcomeKind
+from ..tasks import Segment, Task
+from ..whole import whole
+
+#: Items of one segment at the most, and of those that are shared out at the same time.
+SEGMENT_ITEMS = 1 << 16
+
+#: Turns for each worker that are in the table at the same time.
+TURNS = 2
+
+
+class Pool(Protocol):
+    """What a map needs of its pool."""
+
+    driver: Driver
+    lock: threading.Lock
+
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task:
+        """Submit a turn in a range, whose outcome is told to `seat`."""
+
+    def check_open(self) -> None:
+        """Raise unless tasks can be submitted."""
+
+    def number(self) -> int:
+        """Return a number that nothing else in the job has."""
+
+    def ended(self) -> None:
+        """Count a task that has ended."""
+
+    def apart(self, action: Callable[[], object]) -> None:
+        """Do something now, or later where a lock may be held."""
+
+
+class _Stretch:
+    """The results of one segment as they come."""
+
+    def __init__(self, segment: Segment, items: int, plan: Plan | None) -> None:
+        self.segments = [segment]  # what is shared out of it now
+        self.items = items
+        self.plan = plan  # if others are done already
+        self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
+        self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
+        self.seats = 0  # turns under way
+        self.tasks: set[Task] = set()  # that were turns
+        self.taken = False  # all of it, by workers
+
+    def missing(self) -> list[range]:
+        """Return the items that nobody has reported, though they were taken and are of use."""
+        found, end = [], 0
+        for start, stop in [*sorted(self.covered), (self.items, self.items)]:
+            if start > end:
+                found.append(range(end, start))
+            end = max(end, stop)
+        return found
+
+
+class Seat:
+    """Stands for the future of a turn."""
+
+    def __init__(self, mapping: Mapping, stretch: _Stretch, segment: Segment) -> None:
+        self._mapping = mapping
+        self.stretch = stretch
+        self.segment = segment
+        self._task: Task | None = None
+
+    def ended(self, kind: int, outcome: Any) -> None:
+        """Take in what became of the turn: a ``Turn``, or the encoding of an exception."""
+        self._mapping.turn_over(self, kind, outcome)
+
+    def resolve(self, value: Any, error: BaseException | None) -> None:
+        """Fail the whole map, because its pool is broken."""
+        self.set_exception(error or CancelledError())
+
+    def cancel(self) -> bool:
+        """Cancel the whole map: who iterates gets CancelledError."""
+        self._mapping.fail(CancelledError())
+        self._mapping.stop()
+        return True
+
+    def set_exception(self, error: BaseException) -> None:
+        """Fail the whole map; the turn has been withdrawn."""
+        self._mapping.fail(error)
+        self._mapping.leave(self)
+
+
+class Mapping:
+    """One call of ``map``.
+
+    Parameters
+    ----------
+    pool : Pool
+    workers : int
+        That share the items.
+    fn : callable
+    code : Code or None
+        Of `fn`; without, it is sent with the items.
+    schedule : Schedule
+    several : bool
+        Whether each item is a tuple of arguments.
+    operation : callable, optional
+        That folds the results, for `fold`.
+    ledger : Ledger, optional
+        Says which items are done.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        workers: int,
+        fn: Callable[..., Any],
+        code: Code | None,
+        schedule: Schedule,
+        several: bool,
+        operation: Binary | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._pool = pool
+        self._workers = workers
+        self._fn = fn
+        self._code = code
+        self._schedule = schedule
+        self._several = several
+        self._operation = operation
+        self._ledger = ledger
+        self._stretches: list[_Stretch] = []
+        self._waiting: deque[_Stretch] = deque()  # of them, not shared out yet
+        self._untaken = 0  # items in those that are
+        self._failure: BaseException | None = None
+        self._refusal: Exception | None = None  # of the items after all stretches
+        self._crashes = 0
+        self._stopped = False
+
+    def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
+        """Take on more items; False if they are better sent one by one, unless `large` ones may be.
+
+        Raises
+        ------
+        Exception
+            Whatever pickle raises.
+        """
+        if self._ledger is None:
+            found = self._cut(items, last, large)
+        else:
+            with self._ledger.keys.planning() as forget:
+                found = None
+                try:
+                    found = self._cut(items, last, large)
+                finally:
+                    if found is None:
+                        forget()
+        if found is None:
+            return False
+        self._stretches += found
+        self._waiting += found
+        self._share_next()
+        return True
+
+    def add_next(self, items: Sequence[Any]) -> bool:
+        """Take on more items; False if they are refused, with what is raised in their place.
+
+        Whoever iterates gets the results before them first.
+        """
+        try:
+            self._pool.check_open()
+        except Exception as error:
+            self._refusal = error
+            return False
+        try:
+            self.add(items, last=True, large=True)
+        except Exception as error:
+            good, self._refusal = self._blame(items, error)
+            if good:
+                self.add(items[:good], last=True, large=True)
+            return False
+        return True
+
+    def _blame(self, items: Sequence[Any], error: Exception) -> tuple[int, Exception]:
+        """Return how many items can be sent before one that cannot, and the error that names it."""
+        for at, item in enumerate(items):
+            try:
+                pack_call(self._fn, item if self._several else (item,), {}, self._code)
+            except SerializationError as named:
+                return at, named
+        return 0, error
+
+    def _cut(self, items: Sequence[Any], last: bool, large: bool) -> list[_Stretch] | None:
+        """Cut items into segments; None if they are better sent one by one."""
+        function: object = None if self._code else self._fn
+        if self._operation is not None:
+            function = Reduction(None if self._code else self._fn, self._operation)
+        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
+        if isinstance(items, range) and self._ledger is None:
+            size = len(items)
+        found: list[_Stretch] = []
+        for at in range(0, len(items), max(1, size)):
+            part = items[at : at + size]
+            plan = None
+            if self._ledger is not None:
+                plan = self._ledger.plan(self._fn, self._code, part, self._several)
+                part = plan.missing(part)
+            content = encode_blocks(part, self._several, function, large)
+            if content is None:
+                return None
+            ends = last and at + size >= len(items)
+            segment = self._segment(content, range(len(part)), ends)
+            found.append(_Stretch(segment, len(part), plan))
+        return found
+
+    def _segment(self, content: Encoded, items: range, ends: bool) -> Segment:
+        """Return some of the encoded items, to be shared out."""
+        terms = Terms(self._schedule, self._workers, ends, items.start, len(items))
+        most = tickets(self._schedule, len(items), self._workers)
+        return Segment(self._pool.number(), content, most, terms)
+
+    def results(self, more: Callable[[], object], deadline: float | None) -> Iterator[Any]:
+        """Yield the results in order.
+
+        Parameters
+        ----------
+        more : callable
+            Called whenever a segment has been consumed: to add items.
+        deadline : float, optional
+            By the monotonic clock.
+        """
+        try:
+            while self._stretches:
+                stretch = self._stretches[0]
+                found = self._computed(stretch, deadline)
+                for values in found if stretch.plan is None else stretch.plan.merged(found):
+                    yield from values
+                self._stretches.pop(0)
+                more()
+            if self._refusal is not None:
+                raise self._refusal
+        finally:
+            self._pool.apart(self.stop)
+
+    def _computed(self, stretch: _Stretch, deadline: float | None) -> Iterator[list[Any]]:
+        """Yield the results of a stretch in order, in lists."""
+        at = 0
+        while at < stretch.items:
+            part, failed = self._wait(stretch, at, deadline)
+            at += part.total
+            if part.total:
+                values, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
+                if error is not None:
+                    raise error
+                yield values
+            if failed is not None:
+                raise self._error(OutcomeKind.EXCEPTION, failed)
+
+    def fold(self, deadline: float | None) -> list[Any]:
+        """Return a list of the one value that all results are folded to, or of none."""
+        assert self._operation is not None
+        values: list[Any] = []
+        try:
+            for stretch in self._stretches:
+                left = stretch.items
+                while left:
+                    self._wait_for(partial(bool, stretch.parts), deadline)
+                    part, failed = stretch.parts.pop(next(iter(stretch.parts)))
+                    left -= part.total
+                    if failed is not None:
+                        raise self._error(OutcomeKind.EXCEPTION, failed)
+                    found, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
+                    if error is not None:
+                        raise error
+                    values = Reduction(None, self._operation).fold([*values, *found])
+        finally:
+            self._pool.apart(self.stop)
+        return values
+
+    def _wait(
+        self, stretch: _Stretch, at: int, deadline: float | None
+    ) -> tuple[Part, bytes | None]:
+        """Return the part that begins at an item."""
+        self._wait_for(lambda: at in stretch.parts, deadline)
+        return stretch.parts.pop(at)
+
+    def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
+        if not came():
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._pool.driver.wait(lambda: came() or self._over(), left):
+                raise FutureTimeout
+        if not came():
+            raise self._failure or CancelledError
+
+    def _error(self, kind: int, content: Any) -> BaseException:
+        _, error = unpack_outcome(kind, content, self._fn)
+        assert error is not None
+        return error
+
+    def _over(self) -> bool:
+        return self._stopped or self._failure is not None
+
+    @whole
+    def stop(self) -> None:
+        """Let no more items be taken."""
+        self._stopped = True
+        for stretch in self._stretches:
+            for segment in stretch.segments if stretch.seats else ():
+                self._pool.driver.withdraw(segment)
+            for task in tuple(stretch.tasks):
+                if self._pool.driver.cancel(task):
+                    self.leave(task.future)
+                    self._pool.ended()
+
+    def fail(self, error: BaseException) -> None:
+        """Have whoever iterates get an exception when the results so far are used up."""
+        if self._failure is None:
+            self._failure = error
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    @whole
+    def _share_next(self) -> None:
+        """Share out what is next, unless workers have enough to take.
+
+        Each segment that is shared out wants room in the arena, and the first ones are waited for
+        first.
+        """
+        found = []
+        with self._pool.lock:
+            while self._waiting and not self._over():
+                untaken = self._untaken + self._waiting[0].items
+                if self._untaken and untaken > SEGMENT_ITEMS:
+                    break
+                self._untaken = untaken
+                found.append(self._waiting.popleft())
+        for stretch in found:
+            self._share(stretch, stretch.segments)
+
+    @whole
+    def _all_taken(self, stretch: _Stretch) -> None:
+        """Share out what comes after a stretch."""
+        with self._pool.lock:
+            self._untaken -= 0 if stretch.taken else stretch.items
+            stretch.taken = True
+        self._share_next()
+
+    @whole
+    def _share(self, stretch: _Stretch, segments: Sequence[Segment]) -> None:
+        """Publish the first turns."""
+        seats = [
+            Seat(self, stretch, segment)
+            for segment in segments
+            for _ in range(min(TURNS * self._workers, segment.terms.total))
+        ]
+        with self._pool.lock:
+            stretch.seats += len(seats)  # all of them, before the first one can be over
+        for seat in seats:
+            self._take_turn(seat)
+
+    def _take_turn(self, seat: Seat) -> None:
+        task = self._pool.take_turn(seat, self._fn, self._code)
+        seat.stretch.tasks.add(task)
+
+    @whole
+    def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
+        """Take in the report of a turn, and publish the next one."""
+        stretch = seat.stretch
+        if kind == OutcomeKind.TURN:
+            for part in outcome.parts:
+                last = part is outcome.parts[-1]
+                stretch.parts[part.start] = part, outcome.failed if last else None
+            covered = outcome.covered or [(part.start, part.total) for part in outcome.parts]
+            stretch.covered += [(start, start + total) for start, total in covered]
+            if outcome.failed is not None:
+                self._item_failed(stretch, outcome)
+            if not outcome.exhausted and not self._over():
+                with self._pool.lock:
+                    stretch.seats += 1
+                self._take_turn(Seat(self, stretch, seat.segment))
+            if outcome.exhausted:
+                self._all_taken(stretch)
+        elif kind == OutcomeKind.LOST:
+            self._lose(Loss.decode(outcome))
+        else:
+            self.fail(self._error(kind, outcome))
+        self.leave(seat)
+
+    def _item_failed(self, stretch: _Stretch, turn: Turn) -> None:
+        """Take in that an item has raised: what comes after it in a stretch is not missed."""
+        if self._operation is not None:
+            self.fail(self._error(OutcomeKind.EXCEPTION, turn.failed))
+            return
+        # Whoever iterates comes as far as the first item that raises, so the rest of its chunk is
+        # for nobody; shared out again, it would raise again, for as long as nobody comes there.
+        last = turn.parts[-1]
+        stretch.covered.append((last.start + last.total, stretch.items))
+
+    def _lose(self, loss: Loss) -> None:
+        """Go on without a worker, unless the items seem to be what it died of."""
+        self._crashes += loss.why == Why.DEAD.value
+        if loss.why not in OF_THE_WORKER or self._crashes >= MOST_CRASHES:
+            self.fail(loss.error(self._fn))
+
+    @whole
+    def leave(self, seat: Seat) -> None:
+        """Count a turn that is over; with the last one all items are reported, or shared again."""
+        stretch = seat.stretch
+        with self._pool.lock:
+            stretch.seats -= 1
+            last = not stretch.seats
+        if not last:
+            return
+        stretch.tasks.clear()
+        ended, stretch.segments = stretch.segments, []
+        if not self._over():
+            # A worker that is gone has taken them with it; one that was only taken for gone may
+            # have taken them later still, and what it reports is refused.
+            content, ends = ended[0].content, bool(ended[0].terms.last)
+            stretch.segments = [self._segment(content, gap, ends) for gap in stretch.missing()]
+        for segment in ended:
+            self._pool.driver.end(segment)
+        if stretch.segments:
+            self._share(stretch, stretch.segments)
+        else:
+            self._all_taken(stretch)

@@ -1,0 +1,64 @@
+"""Where the items of a map come from: all at once, or a window at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from .call import Mapping
+
+#: Parts of a buffer that are filled and used up one after another; a smaller one is not cut.
+WINDOWS = 4
+LEAST_BUFFERSIZE = 1024
+
+
+class Source:
+    """The items of a map: all at once, or a window at a time.
+
+    Parameters
+    ----------
+    iterables : tuple of iterable
+    buffersize : int, optional
+        Items taken ahead of the results.
+    """
+
+    def __init__(self, iterables: tuple[Iterable[Any], ...], buffersize: int | None) -> None:
+        self.several = len(iterables) != 1
+        self._items: Iterator[Any]
+        self._all: range | None = None
+        if self.several:
+            self._items = zip(*iterables, strict=False)
+        else:
+            self._items = iter(iterables[0])
+            if isinstance(iterables[0], range) and buffersize is None:
+                self._all = iterables[0]
+        self._window = None if buffersize is None else buffersize // WINDOWS
+        self._begun = False
+
+    def feed_all(self, mapping: Mapping) -> None:
+        """Give a map all items, however large."""
+        mapping.add(self._all or list(self._items), last=True, large=True)
+
+    def feed(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
+        """Give a map its first windows, or the next one; return all items if it wants none."""
+        if self._begun:
+            self._feed_next(mapping)
+            return None
+        self._begun = True
+        window: Sequence[Any] = self._all or list(islice(self._items, self._window))
+        try:
+            taken = mapping.add(window, last=True)
+        except Exception:  # sent one by one, the item that cannot be pickled gets the blame
+            taken = False
+        if not taken:
+            rest = chain(window, self._items)
+            return rest if self.several else zip(rest)
+        for _ in range(1, WINDOWS):
+            self._feed_next(mapping)
+        return None
+
+    def _feed_next(self, mapping: Mapping) -> None:
+        window = list(islice(self._items, self._window)) if self._window else []
+        if window and not mapping.add_next(window):
+            self._window = 0

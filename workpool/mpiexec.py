@@ -1,0 +1,264 @@
+"""Which mpiexec belongs to mpi4py's MPI, and what that MPI needs on its command line.
+
+A library and an mpiexec of two MPIs do not fail together: every rank starts, and believes that it
+is alone.  So the library is asked who it is, and only an mpiexec that says the same is taken.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from . import supervisor
+from .errors import ResourceError
+
+__all__ = [
+    "Kind",
+    "Library",
+    "Mpiexec",
+    "command_line",
+    "environment",
+    "find",
+    "library",
+    "placed",
+    "rank_here",
+]
+
+#: Options of mpiexec by which its caller decides where ranks run.
+_PLACED = re.compile(r"-H|-f$|--?(hosts?|hostfile|machinefile|map-by|rankfile|(no)?oversubscribe)$")
+
+#: Variables by which a batch system, or the user, has decided it.
+_ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE")
+
+#: Variables by which an MPI tells a process that it is a rank.
+_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+class Kind(Enum):
+    """A family of MPIs: library and mpiexec must be of one."""
+
+    INTEL = "Intel MPI"
+    OPENMPI = "Open MPI"
+    MPICH = "MPICH"
+    OTHER = "an MPI unknown to workpool"
+
+    @classmethod
+    def of(cls, text: str) -> Kind:
+        """Return the kind that a version text names."""
+        signs = {
+            "Intel(R) MPI": cls.INTEL,  # first: it names MPICH too
+            "Open MPI": cls.OPENMPI,
+            "OpenRTE": cls.OPENMPI,
+            "PRRTE": cls.OPENMPI,
+            "MPICH": cls.MPICH,
+            "MVAPICH": cls.MPICH,
+            "HYDRA": cls.MPICH,
+        }
+        return next((kind for sign, kind in signs.items() if sign in text), cls.OTHER)
+
+
+class Library(NamedTuple):
+    """The MPI that mpi4py loads in this Python."""
+
+    kind: Kind
+    version: str
+    #: The shared library, where the system can tell.
+    path: Path | None
+
+
+class Mpiexec(NamedTuple):
+    """An mpiexec, and whose it is."""
+
+    path: str
+    kind: Kind
+
+
+@functools.lru_cache(maxsize=1)
+def library() -> Library:
+    """Load mpi4py's MPI, without starting it, and return what it is.
+
+    Raises
+    ------
+    ResourceError
+        If mpi4py finds none.
+    """
+    before = os.environ.get("MPI4PY_RC_INITIALIZE")
+    os.environ["MPI4PY_RC_INITIALIZE"] = "false"  # else importing mpi4py.MPI starts MPI
+    try:
+        from . import rma
+
+        version = " ".join(rma.library_version().split())
+    except (ImportError, RuntimeError) as error:
+        raise ResourceError(
+            f"mpi4py cannot load an MPI library in {sys.executable}: {str(error).splitlines()[0]}: "
+            "install one, for example: python -m pip install 'workpool[mpich]'"
+        ) from error
+    finally:
+        if before is None:
+            del os.environ["MPI4PY_RC_INITIALIZE"]
+        else:
+            os.environ["MPI4PY_RC_INITIALIZE"] = before
+    return Library(Kind.of(version), version, _mapped_library())
+
+
+def find(given: str | None = None) -> Mpiexec:
+    """Return the mpiexec that belongs to mpi4py's MPI.
+
+    Looked for beside the MPI library (in the ``bin`` of each directory above it), beside this
+    Python, and on the PATH; the first one of the right kind is taken.
+
+    Parameters
+    ----------
+    given : str, optional
+        The one to use instead; it may be of an unknown kind, but not of a wrong one.
+
+    Raises
+    ------
+    ResourceError
+        If there is none.
+    """
+    mpi = library()
+    loads = f"mpi4py loads {mpi.version}" + (f" from {mpi.path}" if mpi.path else "")
+    if given is not None:
+        path = shutil.which(given)
+        if path is None:
+            raise ResourceError(f"--mpiexec {given}: no such program")
+        kind = _kind_of(path)
+        if kind not in (mpi.kind, Kind.OTHER):
+            raise ResourceError(f"--mpiexec {path} is that of {kind.value}, but {loads}")
+        return Mpiexec(path, kind)
+    above = list(mpi.path.resolve().parents)[1:5] if mpi.path else []
+    places = [str(p / "bin") for p in above] + [str(Path(sys.prefix, "bin"))]
+    places += [str(Path(sys.executable).parent), *os.get_exec_path()]
+    others: list[str] = []
+    for place in dict.fromkeys(places):
+        for name in ("mpiexec", f"mpiexec.{mpi.kind.name.lower()}", "mpirun"):
+            path = shutil.which(name, path=place)
+            if path is not None:
+                kind = _kind_of(path)
+                if kind is mpi.kind:
+                    return Mpiexec(path, kind)
+                others.append(f"{path} is that of {kind.value}")
+    raise ResourceError(
+        f"no mpiexec of {mpi.kind.value}, but {loads}; "
+        + (f"{'; '.join(dict.fromkeys(others))}; " if others else "")
+        + "install the one that belongs to it, or name it with --mpiexec"
+    )
+
+
+def rank_here() -> str | None:
+    """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
+    found = (name for name in _RANK_VARIABLES if name in os.environ)
+    return next((f"{name}={os.environ[name]}" for name in found), None)
+
+
+def placed(mpi_args: Sequence[str]) -> bool:
+    """Return whether somebody else decides which hosts the ranks run on."""
+    chosen = any(_PLACED.match(word) for word in mpi_args)
+    return chosen or any(name in os.environ for name in _ALLOCATED)
+
+
+def _kind_of(path: str) -> Kind:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        answer = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=20,
+        )
+        return Kind.of(answer.stdout.decode(errors="replace"))
+    return Kind.OTHER
+
+
+def _mapped_library() -> Path | None:
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            place = line.split(maxsplit=5)[5:]
+            if place and re.fullmatch(r"lib\w*mpi\w*\.so[.\d]*", os.path.basename(place[0])):
+                return Path(place[0])
+    return None
+
+
+#: Options by which an mpiexec lets the other ranks live when one dies.
+_SURVIVE = {
+    Kind.MPICH: ["-disable-auto-cleanup"],
+    Kind.INTEL: ["-disable-auto-cleanup"],
+    Kind.OPENMPI: ["--with-ft", "ulfm"],
+}
+
+
+def command_line(
+    mpiexec: Mpiexec,
+    ranks: int,
+    command: Sequence[str],
+    mpi_args: Sequence[str] = (),
+    survive: bool = False,
+) -> list[str]:
+    """Return the command that starts `ranks` ranks, with what this MPI needs for it.
+
+    Parameters
+    ----------
+    mpiexec : Mpiexec
+    ranks : int
+    command : sequence of str
+    mpi_args : sequence of str
+        More options, of the user's choice.
+    survive : bool
+        Whether the job is to outlive the death of ranks.
+
+    Raises
+    ------
+    ResourceError
+        If this mpiexec cannot do that.
+    """
+    words = [mpiexec.path]
+    if survive:
+        if mpiexec.kind not in _SURVIVE:
+            raise ResourceError(
+                f"{mpiexec.path} is that of {mpiexec.kind.value}: --survive needs one of MPICH, "
+                "Intel MPI or Open MPI (5.0 or later)"
+            )
+        words += _SURVIVE[mpiexec.kind]
+        command = supervisor.command(command)
+    if mpiexec.kind is Kind.OPENMPI:
+        if not placed(mpi_args):
+            words.append("--oversubscribe")  # the driver mostly waits: it needs no core of its own
+        if "--bind-to" not in mpi_args:
+            words += ["--bind-to", "none"]  # a task's threads may use every core
+    return [*words, *mpi_args, "-n", str(ranks), *command]
+
+
+def environment(kind: Kind, given: Mapping[str, str], place: str = "") -> dict[str, str]:
+    """Return the environment for mpiexec: the caller's, and what this MPI needs besides.
+
+    Parameters
+    ----------
+    kind : Kind
+    given : mapping
+        The caller's.
+    place : str, optional
+        A directory of this job's own, on this host.
+    """
+    wanted = {}
+    if kind is Kind.OPENMPI:
+        if place:
+            # Its session directory is named after its process id, and it does not start where a
+            # killed one has left that name behind.
+            wanted["PRTE_MCA_prte_local_tmpdir_base"] = place
+        wanted["HOME"] = os.path.expanduser("~")  # does not start without one
+        if os.geteuid() == 0:
+            wanted["OMPI_ALLOW_RUN_AS_ROOT"] = wanted["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        if not os.path.isdir("/sys/class/infiniband"):
+            wanted["OMPI_MCA_osc"] = "^ucx"  # complains at start where there is no such network
+            wanted["OMPI_MCA_btl"] = "^ofi"  # looks for such a network for 1 s at every start
+    return {**wanted, **given}

@@ -1,0 +1,129 @@
+"""What a pool asks for, by its arguments, by the environment, by default; and what its tasks do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from . import runtime
+from .control import Choice
+from .errors import UsageError
+from .leases import LEAST_LEASE_S
+from .tasks import Limits, Retry
+
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``.
+
+    Raises
+    ------
+    UsageError
+        If a value cannot be honoured.
+    """
+
+    timeout_s: float | None = None
+    retries: int = 0
+    retry_delay_s: float = 0.0
+    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+    isolate: bool = False
+    memory_limit_nbytes: int | None = None
+    max_tasks_per_child: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("timeout_s", 0), ("memory_limit_nbytes", 1)):
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise UsageError(f"{name}={value!r}: a limit is at least {least}")
+        if self.max_tasks_per_child is not None and self.max_tasks_per_child < 1:
+            raise UsageError(f"max_tasks_per_child={self.max_tasks_per_child}: at least one")
+        if self.retries < 0 or self.retry_delay_s < 0:
+            raise UsageError(
+                f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0"
+            )
+        for kind in self._retry_on:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise UsageError(
+                    f"retry_on={self.retry_on!r}: an exception type or a tuple of them"
+                )
+
+    @property
+    def _retry_on(self) -> tuple[Any, ...]:
+        return self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,)
+
+    @property
+    def limits(self) -> Limits | None:
+        """What a child process that runs the tasks is held to; None if they run in the rank."""
+        limits = Limits(self.timeout_s, self.memory_limit_nbytes, self.max_tasks_per_child)
+        return limits if self.isolate or limits != Limits() else None
+
+    @property
+    def retry(self) -> Retry | None:
+        """Whether tasks are tried again."""
+        if not self.retries:
+            return None
+        return Retry(self.retries, self.retry_delay_s, self._retry_on)
+
+
+#: Bytes of the arena, unless said otherwise and where there is room.
+ARENA_NBYTES = 256 << 20
+LEAST_ARENA_NBYTES = 1 << 20
+ROWS = 1024
+
+#: How long a worker's heart may stand still, unless said otherwise.
+LEASE_S = 10.0
+
+
+def choose(
+    job: runtime.Runtime,
+    max_workers: int | None,
+    claim: str | None,
+    rows: int | None,
+    arena_nbytes: int | None,
+    repository: int | None,
+    lease_s: float | None,
+) -> Choice:
+    """Return the table that options and environment ask for."""
+    from . import rma
+
+    workers = job.workers if max_workers is None else min(max_workers, job.workers)
+    claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
+    if claim not in ("pointer", "counter"):
+        raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
+    rows = _number("rows", rows, ROWS, int)
+    repository = _number("repository", repository, 0, int)
+    if not 0 <= repository < job.group.size:
+        raise UsageError(f"repository={repository}: this job has ranks 0 to {job.group.size - 1}")
+    lease_s = _number("lease_s", lease_s, LEASE_S, float)
+    if not lease_s >= LEAST_LEASE_S:
+        raise UsageError(
+            f"lease_s={lease_s:g}: hearts beat too seldom for less than {LEAST_LEASE_S}"
+        )
+    arena = _number("arena_nbytes", arena_nbytes, 0, int)
+    asked = Choice(workers, rows, arena, claim, repository, lease_s)
+    if not arena:
+        opened = job.defaults.get(asked)
+        if opened is not None and job.is_open(opened):
+            return opened  # how much is free now must not make another table of it
+        free = rma.shared_memory_free()
+        arena = ARENA_NBYTES if free is None else min(ARENA_NBYTES, free // 2)
+        arena = max(LEAST_ARENA_NBYTES, arena)
+        job.defaults[asked] = asked._replace(arena_nbytes=arena)
+    return asked._replace(arena_nbytes=arena)
+
+
+def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:
+    """Return an option as given, from the environment, or by default."""
+    if given is not None:
+        return kind(given)
+    text = os.environ.get(f"WORKPOOL_{name.upper()}")
+    if not text:
+        return default
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"WORKPOOL_{name.upper()}={text!r} is not a number") from None

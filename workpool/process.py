@@ -1,0 +1,156 @@
+"""A child process that runs Python and may end at any moment, and what is known of its end.
+
+It is started anew, not forked: a fork of a process that uses MPI shares what must not be shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from .channel import Channel
+
+#: Bytes of standard error that are remembered.
+TAIL_NBYTES = 4096
+
+#: How long a stack may take to be written, and a process that is killed to be gone.
+STACK_S = 1.0
+GONE_S = 5.0
+
+_START = "import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})"
+
+#: Variables by which a process would take itself for a rank.
+_OF_MPI = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPIR_", "MPI_", "MPIEXEC_")
+
+
+class ChildProcess:
+    """A process that answers messages.
+
+    Parameters
+    ----------
+    module : str
+        Whose ``main(fd, stack_fd, parent, *arguments)`` it runs.
+    *arguments : object
+        More of them; their ``repr`` is their Python text.
+
+    Attributes
+    ----------
+    pid : int
+    channel : Channel
+        Our end of the connection.
+
+    Raises
+    ------
+    OSError, RuntimeError
+        The machine has no room for a process, for its descriptors, or for the thread that reads
+        its standard error: nothing of them is left.
+    """
+
+    def __init__(self, module: str, *arguments: object) -> None:
+        with contextlib.ExitStack() as held, contextlib.ExitStack() as passed:
+            ours, theirs = socket.socketpair()
+            held.enter_context(ours)
+            passed.enter_context(theirs)
+            stdin = passed.enter_context(open(os.devnull))  # Popen's own is lost when it fails
+            self._stack_fd = os.memfd_create("workpool-stacks")
+            held.callback(os.close, self._stack_fd)
+            fds = [theirs.fileno(), self._stack_fd]
+            text = ", ".join(map(repr, [*fds, os.getpid(), *arguments]))
+            path = [entry or os.getcwd() for entry in sys.path]
+            command = _START.format(path=path, module=module, arguments=text)
+            flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, "-c", command],
+                stdin=stdin,
+                stderr=subprocess.PIPE,
+                pass_fds=fds,
+                env={k: v for k, v in os.environ.items() if not k.startswith(_OF_MPI)},
+                start_new_session=True,  # it is killed with whatever it has started
+            )
+            assert self._process.stderr is not None
+            held.enter_context(self._process.stderr)
+            self.pid = self._process.pid
+            held.callback(self._end)
+            self._tail = _Tail(self._process.stderr.fileno())
+            self.channel = Channel(ours)
+            held.pop_all()  # nothing has failed: they stay open
+
+    def stack(self, signum: int) -> str:
+        """Have the process write its stack at a signal, and return it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signum)
+        give_up = time.monotonic() + STACK_S
+        nbytes = -1
+        while time.monotonic() < give_up:
+            time.sleep(5e-3)
+            before, nbytes = nbytes, os.fstat(self._stack_fd).st_size
+            if nbytes == before > 0:
+                break
+        return os.pread(self._stack_fd, 1 << 16, 0).decode(errors="replace").strip()
+
+    def died(self) -> tuple[int, str]:
+        """Return the status and the last words of a process that has closed its connection.
+
+        Returns
+        -------
+        returncode : int
+            As ``subprocess.Popen`` has it: -n after signal n.
+        stderr : str
+        """
+        give_up = time.monotonic() + GONE_S
+        while time.monotonic() < give_up and not os.waitid(
+            os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ):  # it stays a zombie, so that nobody else gets its number before its group is ended
+            time.sleep(1e-3)
+        self.kill()
+        return self._process.returncode, self._tail.text()
+
+    def kill(self) -> None:
+        """End the process and all that it has started."""
+        self._end()
+        self._tail.join(STACK_S)
+        if self._process.stderr is not None and not self._tail.is_alive():
+            self._process.stderr.close()
+        self.channel.close()
+        os.close(self._stack_fd)
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def leave(self) -> None:
+        """Let the process end by itself, as it does when nobody asks it any more."""
+        self.channel.close()
+        self.died()
+
+
+class _Tail(threading.Thread):
+    """Passes on what a process writes to standard error, and remembers the end of it."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(name="workpool-stderr", daemon=True)
+        self._fd = fd
+        self._last = b""
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                news = os.read(self._fd, 1 << 16)
+            except OSError:
+                return
+            if not news:
+                return
+            self._last = (self._last + news)[-TAIL_NBYTES:]
+            with contextlib.suppress(OSError):
+                os.write(2, news)
+
+    def text(self) -> str:
+        return self._last.decode(errors="replace").strip()

@@ -1,0 +1,37 @@
+"""The protocol carried out over a window: every step is one compare-and-swap of a row's word.
+
+The row's word alone decides.  HEAD, TAIL and TICKET only say where to look: they may be stale, run
+ahead, or be lost with a rank, and the worst that happens is that a READY row lies behind the head
+until ``sweep`` finds it.  Three habits make the rest safe:
+
+* Nothing is published before the flush that completes what it points to.
+* Each compare-and-swap compares with the word that its caller *holds*: the one that it saw when it
+  decided.  A fresh load would make a stale decision succeed.
+* A bulk Get of the words is a hint of where to try, never a proof that it worked.
+
+``Publisher`` is the submitter's half and ``Claimant`` the worker's; any member may be both.
+"""
+
+from __future__ import annotations
+
+from .claimant import Claim, Claimant, Offer
+from .items import Counters, take_items
+from .publisher import Publisher
+from .table import Row, Stream
+from .tickets import TAKERS, Counter, Miss, Pointer, Taker
+
+__all__ = [
+    "TAKERS",
+    "Claim",
+    "Claimant",
+    "Counter",
+    "Counters",
+    "Miss",
+    "Offer",
+    "Pointer",
+    "Publisher",
+    "Row",
+    "Stream",
+    "Taker",
+    "take_items",
+]

@@ -1,0 +1,352 @@
+"""The worker's half: take tickets, claim rows, exchange pieces, commit outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import layout, protocol, verbs
+from ..layout import DESCRIPTOR_NBYTES, Descriptor, Geometry, Piece
+from ..protocol import State, Step
+from .table import Row, Table, runs
+from .tickets import Miss, Taker
+
+_READY = int(State.READY)  # an enum's member makes NumPy look for its array methods
+
+
+class Offer(NamedTuple):
+    """A row that is READY, or should be, with a copy of its descriptor: may be claimed."""
+
+    row: Row
+    record: memoryview | None  # None: read when it is claimed
+
+
+@dataclass
+class Claim:
+    """A worker's hold on a row; `word` is what the worker last wrote there."""
+
+    number: int
+    word: int
+    record: memoryview
+
+    @property
+    def descriptor(self) -> tuple[Descriptor, memoryview]:
+        """The descriptor, and the memory in which an inline payload stands."""
+        return layout.read_descriptor(self.record)
+
+
+class Claimant(Table):
+    """Claims rows and commits what became of them.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    member : int
+        Who we are: the owner that we write into words.
+    taker : Taker
+        How tickets are taken.
+    """
+
+    def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
+        super().__init__(window, geometry, member)
+        self._taker = taker
+
+    def take(self, limit: int) -> list[Offer] | Miss:
+        """Take the tickets of up to `limit` descriptors and read them.
+
+        Returns
+        -------
+        list of Offer or Miss
+            The offers may be fewer than the tickets: rows that others emptied are left out.
+
+        Notes
+        -----
+        RMA cost: the taker's; for several tickets 1 get of the words and 1 of the descriptors, 2
+        flushes.
+        """
+        tickets = self._taker.take(limit)
+        if isinstance(tickets, Miss):
+            return tickets
+        if len(tickets) == 1:
+            return [Offer(self._expected(tickets[0]), None)]
+        indices = [self.geometry.row(ticket) for ticket in tickets]
+        for run in runs(indices):
+            first, last = indices[run.start], indices[run.stop - 1]
+            self.window.get(self.geometry.word(first), self._words[first : last + 1])
+        self.window.flush()  # READY must be seen before the descriptor is read, see _offers
+        rows = []
+        for ticket, index in zip(tickets, indices, strict=True):
+            word = int(self._words[index])
+            if layout.state_of(word) == State.READY and self.geometry.ticket(index, word) == ticket:
+                rows.append(Row(index, word))
+        return self._offers(rows)
+
+    def _expected(self, ticket: int) -> Row:
+        """Return the row of a ticket as its publisher has left it, if nobody came between."""
+        number = self.geometry.row(ticket)
+        return Row(number, protocol.ready(self.geometry.generation(ticket)))
+
+    def quiet(self) -> bool:
+        """Return whether there is nothing to take, as far as one can know.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 flush.
+        """
+        return self._taker.quiet()
+
+    def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
+        """Find READY rows wherever they are: behind the head lie those whose ticket was lost.
+
+        The oldest first, so that one worker starts tasks in the order in which they came.
+
+        Parameters
+        ----------
+        limit : int
+            Return at most so many.
+        before : int, optional
+            Only rows of earlier tickets than this; by default all, right when nothing is left to
+            take, so that even rows count that their publisher did not live to push the tail past.
+
+        Notes
+        -----
+        RMA cost: 1 look, 1 more without `before`; 1 get of the descriptors, 1 flush.
+        """
+        rows = self._ready()
+        if rows and before is None:
+            # The look has seen one word after the other, perhaps while rows were published: what is
+            # older than the last one found is READY by now.
+            before = self.geometry.ticket(*rows[-1]) + 1
+            rows = self._ready()
+        if before is not None:
+            rows = [row for row in rows if self.geometry.ticket(*row) < before]
+        return self._offers(rows[:limit]) if rows else Miss.EMPTY
+
+    def _ready(self) -> list[Row]:
+        """Return the rows that are READY, by ticket.  RMA cost: 1 look."""
+        words = self.look()
+        ready = np.flatnonzero(layout.states_of(words) == _READY)
+        order = np.lexsort((ready, layout.generations_of(words[ready])))
+        return [Row(number, int(words[number])) for number in ready[order].tolist()]
+
+    def _offers(self, rows: list[Row]) -> list[Offer]:
+        # The descriptor is read after the flush that showed READY.  Should the row be withdrawn
+        # and used anew meanwhile, the claim's compare-and-swap fails, and the copy is not used.
+        records = self._read(
+            [row.number for row in rows], self.geometry.descriptor, DESCRIPTOR_NBYTES
+        )
+        return [Offer(row, record) for row, record in zip(rows, records, strict=True)]
+
+    def claim(self, offer: Offer) -> Claim | Miss:
+        """Make a row ours.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap; 1 get and 1 flush if the descriptor was not read, 1
+        compare_and_swap more if it is not a first attempt.
+        """
+        (index, word), record = offer
+        mine = protocol.claim(word, self.member)
+        # The one atomic that decides who runs the task.
+        found = self.window.compare_and_swap(self.geometry.word(index), word, mine)
+        if found != word and record is None and protocol.is_ready_like(found, word):
+            word, mine = found, protocol.claim(found, self.member)
+            found = self.window.compare_and_swap(self.geometry.word(index), word, mine)
+        if found != word:
+            return Miss.CONTENDED
+        if record is None:  # it was READY, so the descriptor is there; now nobody changes it
+            (record,) = self._read([index], self.geometry.descriptor, DESCRIPTOR_NBYTES)
+        return Claim(index, mine, record)
+
+    def complete(
+        self, claim: Claim, record: bytes | memoryview, then: Offer | None = None
+    ) -> tuple[bool, Claim | Miss]:
+        """Put the outcome into the window and commit it; claim the next row by the same flush.
+
+        Returns
+        -------
+        committed : bool
+            False if the attempt had been taken back: the outcome is dropped.
+        next : Claim or Miss
+            The claim on `then`; ``Miss.EMPTY`` where there is none.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush.
+        """
+        self.window.put(self.geometry.outcome(claim.number), record)
+        # Rule 1: whoever sees DONE must see the outcome, and the extent that it names.
+        self.window.flush()
+        if then is None:
+            return self.advance(claim, Step.COMPLETE), Miss.EMPTY
+        done = protocol.advance(claim.word, Step.COMPLETE)
+        mine = protocol.claim(then.row.word, self.member)
+        # Against the word that we hold (rule 4): if the attempt was taken back, it differs.
+        found, next_found = self.window.compare_and_swap_all(
+            [
+                (self.geometry.word(claim.number), claim.word, done),
+                (self.geometry.word(then.row.number), then.row.word, mine),
+            ]
+        )
+        following: Claim | Miss = Miss.CONTENDED
+        if next_found == then.row.word:
+            assert then.record is not None  # one of several
+            following = Claim(then.row.number, mine, then.record)
+        if found == claim.word:
+            claim.word = done
+            return True, following
+        return self._lost(claim, found) and self.advance(claim, Step.COMPLETE), following
+
+    def commit(self, claim: Claim, record: bytes | memoryview) -> bool:
+        """Put the outcome into the window and decide it, before contributions are made.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        """
+        self.window.put(self.geometry.outcome(claim.number), record)
+        self.window.flush()  # as in complete
+        return self.advance(claim, Step.COMMIT)
+
+    def request(self, claim: Claim, step: Step, piece: Piece) -> bool:
+        """WANT a piece of the payload, or OFFER one of the outcome.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        """
+        record = layout.write_piece(piece)  # belongs to MPI until the flush
+        self.window.put(self.geometry.outcome(claim.number), record)
+        self.window.flush()  # the submitter reads the piece as soon as the word has changed
+        return self.advance(claim, step)
+
+    def answered(self, claim: Claim, step: Step) -> Piece | Miss | None:
+        """Return the submitter's answer to a request: None while there is none yet.
+
+        Returns
+        -------
+        Piece, None or Miss
+            ``Miss.CONTENDED`` if the attempt was taken back meanwhile.
+
+        Notes
+        -----
+        RMA cost: 1 load; with an answer, 1 get and 1 flush more.
+        """
+        word = self.load(claim.number)
+        if word == claim.word:
+            return None
+        claim.word = protocol.advance(claim.word, step)
+        if word != claim.word and not self._lost(claim, word):
+            return Miss.CONTENDED
+        return layout.read_piece(self.read_records([claim.number])[0])
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether the row is still ours, and with it the extents that it names.
+
+        Notes
+        -----
+        RMA cost: 1 load.
+        """
+        word = self.load(claim.number)
+        return word == claim.word or self._lost(claim, word)
+
+    def announce(self, claim: Claim, record: bytes | memoryview) -> None:
+        """Say where the outcomes of a batch's tasks will stand, before the first ``next``.
+
+        Only then: the flush in ``next`` parts this put from that of the record which ends the
+        attempt, and two puts to one place without a flush between them are not ordered.
+
+        Notes
+        -----
+        RMA cost: 1 put.
+        """
+        self.window.put(self.geometry.outcome(claim.number), record)
+
+    def next(
+        self, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
+    ) -> bool | Miss:
+        """Put the outcomes of items that have ended, and start the next item, or a stride.
+
+        Returns
+        -------
+        bool or Miss
+            False if there is none, because it was recalled; ``Miss.CONTENDED`` if the attempt was
+            taken back.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        """
+        self.window.put(disp, outcomes)
+        # Rule 1: who sees the next item started may read the outcomes of those before it.
+        self.window.flush()
+        if layout.is_recalled(claim.word):
+            return False
+        word = protocol.next_items(claim.word, ended, stride)
+        found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
+        if found == claim.word:
+            claim.word = word
+            return True
+        return False if self._lost(claim, found) else Miss.CONTENDED
+
+    def give_back(self, claim: Claim, disp: int, outcomes: bytes, ended: int) -> bool:
+        """Put the outcomes of items that have ended, and give back all of a stride but the next.
+
+        Returns
+        -------
+        bool
+            False if the attempt was taken back: its owner will notice, and let go of the row.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap, 1 more if items were recalled.
+        """
+        self.window.put(disp, outcomes)
+        self.window.flush()  # as in next
+        while True:
+            word = protocol.give_back(claim.word, ended)
+            found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
+            if found == claim.word:
+                claim.word = word
+                return True
+            if not self._recalled(claim, found):
+                return False
+
+    def advance(self, claim: Claim, step: Step) -> bool:
+        """Take one step from the word that the claim holds; False if it was taken back.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap, 1 more if the attempt was taken back or items recalled.
+        """
+        while True:
+            word = protocol.advance(claim.word, step)
+            # Against the word that we hold (rule 4), never against a fresh load.
+            found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
+            if found == claim.word:
+                claim.word = word
+                return True
+            if not self._lost(claim, found):
+                return False
+
+    def _lost(self, claim: Claim, found: int) -> bool:
+        """Return whether the row is ours all the same, after a compare-and-swap that was lost.
+
+        Its submitter may recall items; whatever else happened was an eviction.
+        """
+        if self._recalled(claim, found):
+            return True
+        if layout.state_of(found) == State.EVICTED and layout.owner_of(found) == self.member:
+            # Everything that we put there is flushed: nothing of ours can land here any more.
+            self._step(Row(claim.number, found), Step.LET_GO)
+        return False
+
+    def _recalled(self, claim: Claim, found: int) -> bool:
+        """Return whether our row's items were recalled, and nothing else happened."""
+        recalled = not layout.is_recalled(claim.word) and found == layout.recall_items(claim.word)
+        if recalled:
+            claim.word = found
+        return recalled

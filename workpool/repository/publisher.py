@@ -1,0 +1,289 @@
+"""The submitter's half: publish descriptors, answer their owners, collect, take back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import layout, protocol, verbs
+from ..errors import ProtocolError
+from ..layout import Geometry, Piece
+from ..protocol import State, Step
+from .table import Row, Table, runs
+
+_FREE = int(State.FREE)  # 0; an enum's member makes NumPy look for its array methods
+
+#: Rows that are reserved by one flush with those that are needed, at most one of so many.
+AHEAD = 16
+ROWS_FOR_AHEAD = 16
+
+
+class Publisher(Table):
+    """Publishes tasks and collects their outcomes.  Safe from every rank, several at once.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    member : int
+        Who we are: the owner that we write into words.
+    """
+
+    def __init__(self, window: verbs.Window, geometry: Geometry, member: int) -> None:
+        super().__init__(window, geometry, member)
+        self._tail = 0  # as last seen
+        self._front = 0  # first ticket that nobody has taken, as last seen
+        self._ahead = min(AHEAD, geometry.rows // ROWS_FOR_AHEAD)
+        self._held: list[tuple[int, Row]] = []  # reserved, not published: the tickets that are next
+
+    def publish(self, records: Sequence[bytes], attempt: int = 0) -> list[Row | None]:
+        """Publish as many descriptors as there are free rows.
+
+        Parameters
+        ----------
+        records : sequence of bytes
+            Written by ``layout.write_descriptor``, ``DESCRIPTOR_NBYTES`` each.
+        attempt : int
+            How many earlier attempts of these tasks were taken back.
+
+        Returns
+        -------
+        list of Row or None
+            For each record its row, or None where it found no room: publish that one again later.
+
+        Notes
+        -----
+        RMA cost: 2 compare_and_swap for each record, 1 put for each run of rows, 2 flushes, and 1
+        for every ``AHEAD`` records; 2 loads, 1 fetch_add and 1 look more when too few rows are
+        known to be free.
+        """
+        held = self._reserve(len(records))
+        published: list[Row | None] = [None] * len(records)
+        if not held:
+            return published
+        buffers = []  # belong to MPI until the flush
+        for run in runs([row.number for _, row in held]):
+            buffers.append(b"".join(records[run.start : run.stop]))
+            self.window.put(self.geometry.descriptor(held[run.start][1].number), buffers[-1])
+        # Rule 1: a worker that sees READY must also see the descriptor and what it points to.
+        self.window.flush()
+        steps = [
+            (self.geometry.word(row.number), row.word, protocol.publish(row.word, attempt))
+            for _, row in held
+        ]
+        # Never back: rows reserved before the tail was seen anew may lie behind it.
+        end = max(held[-1][0] + 1, self._tail)
+        found: list[int] = self.window.compare_and_swap_all(
+            [*steps, (layout.TAIL, self._tail, end)]
+        )
+        self._push_tail(found.pop(), end)
+        for i, ((_, row), word, (_, _, ready)) in enumerate(zip(held, found, steps, strict=True)):
+            if word == row.word:
+                published[i] = Row(row.number, ready)
+                self._words[row.number] = ready
+                continue
+            self._words[row.number] = word
+            if layout.state_of(word) == State.EVICTED and layout.owner_of(word) == self.member:
+                # Taken for dead: our put has landed, so nothing of ours can come any more.
+                self._step(Row(row.number, word), Step.LET_GO)
+        return published
+
+    def _reserve(self, count: int) -> list[tuple[int, Row]]:
+        """Take free rows at and after the tail, in ticket order: (ticket, row) for each."""
+        if len(self._held) < count:
+            self._hold(count + self._ahead)
+        held, self._held = self._held[:count], self._held[count:]
+        return held
+
+    def _hold(self, count: int) -> None:
+        """Reserve rows until we hold so many, or there are no more."""
+        held = self._held
+        looked = False
+        while len(held) < count:
+            start = max(self._tail, held[-1][0] + 1) if held else self._tail
+            wanted = self._free_rows(count - len(held), start)
+            if not wanted:
+                if looked:
+                    break
+                self._refresh()
+                looked = True
+                continue
+            steps = []
+            for ticket, row in wanted:
+                generation = self.geometry.generation(ticket)
+                word = protocol.reserve(row.word, self.member, generation)
+                steps.append((self.geometry.word(row.number), row.word, word))
+            # The row is ours before the first byte is put: a slow publisher whose ticket has been
+            # lapped fails here instead of writing into its successor's record.
+            found = self.window.compare_and_swap_all(steps)
+            for (ticket, row), word, (_, _, mine) in zip(wanted, found, steps, strict=True):
+                if word == row.word:
+                    held.append((ticket, Row(row.number, mine)))
+                self._words[row.number] = mine if word == row.word else word
+
+    def _refresh(self) -> None:
+        """See tail, front and words anew."""
+        self._tail = max(self._tail, self.window.load(layout.TAIL))
+        # The way of taking tickets that is not in use stays at 0.
+        self._front = max(self.window.load(layout.HEAD), self.window.fetch_add(layout.TICKET, 0))
+        self.look()
+
+    def _free_rows(self, count: int, start: int) -> list[tuple[int, Row]]:
+        """Return up to `count` rows that seem free, by ticket from `start`.
+
+        Never a lap ahead of the front: rows become free in any order, and a tail that leapt to
+        each of them would leave the workers to walk through all the tickets between.
+        """
+        geometry, words = self.geometry, self._words
+        end = min(self._tail, self._front) + geometry.rows
+        found: list[tuple[int, Row]] = []
+        for ticket in range(start, min(start + count, end)):  # mostly the next ones are free
+            number = geometry.row(ticket)
+            word = int(words[number])
+            if layout.state_of(word) or layout.generation_of(word) >= geometry.generation(ticket):
+                break
+            found.append((ticket, Row(number, word)))
+        if len(found) == count:
+            return found
+        found.clear()
+        first = geometry.row(start)
+        free = np.flatnonzero(layout.states_of(words) == _FREE)
+        turn = int(np.searchsorted(free, first))
+        for part in (free[turn:], free[:turn]):
+            for i in range(0, len(part), count):  # seldom more than once
+                for number in part[i : i + count].tolist():
+                    ticket = start + (number - first) % geometry.rows
+                    if ticket >= end or len(found) == count:
+                        return found
+                    word = int(words[number])
+                    # A row that has served this ticket already shows that our tail is stale.
+                    if layout.generation_of(word) < geometry.generation(ticket):
+                        found.append((ticket, Row(number, word)))
+        return found
+
+    def _push_tail(self, tail: int, end: int) -> None:
+        """Make TAIL at least `end`; `tail` is what the first attempt found there."""
+        seen = self._tail
+        while tail != seen and tail < end:
+            # Another publisher moved it, but not past us: compare with what we saw now.
+            seen = tail
+            tail = self.window.compare_and_swap(layout.TAIL, seen, end)
+        self._tail = max(end, tail)
+
+    def cancel(self, row: Row) -> bool:
+        """Withdraw a published descriptor; False if a worker has it.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        return self._step(row, Step.CANCEL)
+
+    def reclaim(self, row: Row) -> bool:
+        """Void the attempt of an owner that is gone; False if it was quicker.
+
+        `row` holds the word that stood still while the owner was watched.  On True the caller
+        publishes the task again, under a new ticket and with one attempt more.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        # Against the watched word: a fresh load would void an attempt that nobody has watched.
+        return self._step(row, Step.RECLAIM)
+
+    def bury(self, row: Row) -> bool:
+        """Free an EVICTED row whose former owner's process is gone: no put of it can land.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        return self._step(row, Step.LET_GO)
+
+    def recall(self, row: Row) -> int | None:
+        """Take back the items of a running row that its owner has not started.
+
+        Returns
+        -------
+        int or None
+            The word as it is then, recalled now or before: ``layout.started_of`` it have been
+            started, of those before ``layout.item_of`` it the outcomes are in the window.  None if
+            the row does not run.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap, 1 more for each step that the owner takes meanwhile.
+        """
+        number, word = row
+        while layout.state_of(word) == State.CLAIMED:
+            if layout.is_recalled(word):
+                return word
+            recalled = protocol.recall(word)
+            found = self.window.compare_and_swap(self.geometry.word(number), word, recalled)
+            # Nobody but us can end this generation of the row: it is still about the same tasks.
+            word = recalled if found == word else found
+        return None
+
+    def settle(self, row: Row) -> bool:
+        """Finish the row of an owner that died after its commit: its contributions are uncertain.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        return self._step(row, Step.SETTLE)
+
+    def abandon(self, row: Row) -> bool:
+        """Take a row back from a publisher that is gone and has not published it.
+
+        The row is left alone until its owner lets go of it: should it live, its put may still land.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        return self._step(row, Step.ABANDON)
+
+    def retire(self, rows: Sequence[Row]) -> None:
+        """Free rows whose outcome has been collected.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap for each, 1 flush.
+
+        Raises
+        ------
+        ProtocolError
+            If a row changed since it was seen DONE: nobody else may do that.
+        """
+        steps = [
+            (self.geometry.word(row.number), row.word, protocol.advance(row.word, Step.RETIRE))
+            for row in rows
+        ]
+        found = self.window.compare_and_swap_all(steps)
+        for row, word, (_, _, free) in zip(rows, found, steps, strict=True):
+            if word != row.word:
+                raise ProtocolError(
+                    f"row {row.number} was {protocol.describe(row.word)} and is now "
+                    f"{protocol.describe(word)}: only its submitter may retire it"
+                )
+            self._words[row.number] = free
+
+    def answer(self, row: Row, step: Step, piece: Piece | None = None) -> bool:
+        """SUPPLY a piece that was wanted, or say that an offered one is ours now (TAKE).
+
+        Notes
+        -----
+        RMA cost: 1 put and 1 flush if there is a piece, 1 compare_and_swap.
+        """
+        if piece is not None:
+            record = layout.write_piece(piece)  # belongs to MPI until the flush
+            self.window.put(self.geometry.outcome(row.number), record)
+            self.window.flush()  # the piece and its bytes, before the owner is told
+        return self._step(row, step)
+
+    def close(self) -> None:
+        """Say that nothing more will be published.  RMA cost: 1 compare_and_swap."""
+        self.window.compare_and_swap(layout.CLOSED, 0, 1)

@@ -1,0 +1,118 @@
+"""What publishers and workers share: a view of the table's control words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import protocol, verbs
+from ..layout import OUTCOME_NBYTES, Geometry
+from ..protocol import Step
+
+
+class Stream(IntEnum):
+    """What can travel in pieces.
+
+    No number is the kind of an outcome: a piece may stand where somebody looks for one.
+    """
+
+    PAYLOAD = 64
+    CODE = 65
+    CONTEXT = 66
+    OUTCOME = 67
+
+
+class Row(NamedTuple):
+    """A row as somebody saw it: what the next compare-and-swap compares with."""
+
+    number: int
+    word: int
+
+
+class Table:
+    """One member's view of the table.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    member : int
+        Who we are: the owner that we write into words.
+    """
+
+    def __init__(self, window: verbs.Window, geometry: Geometry, member: int) -> None:
+        self.window = window
+        self.geometry = geometry
+        self.member = member
+        self._words: NDArray[np.int64] = np.zeros(geometry.rows, np.int64)  # as last seen
+
+    def look(self, rows: range | None = None) -> NDArray[np.int64]:
+        """Return the words of all rows: hints of where to try.
+
+        Parameters
+        ----------
+        rows : range, optional
+            See only these anew.
+
+        Notes
+        -----
+        RMA cost: 1 get of 8 bytes for each row, 1 flush.
+        """
+        if rows is None:
+            self.window.get(self.geometry.word(0), self._words)
+        else:
+            self.window.get(self.geometry.word(rows.start), self._words[rows.start : rows.stop])
+        self.window.flush()  # the words are here only after it
+        return self._words
+
+    def load(self, index: int) -> int:
+        """Return the word of one row.  RMA cost: 1 load."""
+        return self.window.load(self.geometry.word(index))
+
+    def read_records(self, indices: Sequence[int]) -> list[memoryview]:
+        """Return copies of the outcome records of rows, in order.
+
+        Notes
+        -----
+        RMA cost: 1 get for each run of rows, 1 flush.
+        """
+        return self._read(indices, self.geometry.outcome, OUTCOME_NBYTES)
+
+    def _step(self, row: Row, step: Step) -> bool:
+        word = protocol.advance(row.word, step)
+        found = self.window.compare_and_swap(self.geometry.word(row.number), row.word, word)
+        self._words[row.number] = word if found == row.word else found
+        return found == row.word
+
+    def _read(
+        self, indices: Sequence[int], place: Callable[[int], int], nbytes: int
+    ) -> list[memoryview]:
+        copy = memoryview(bytearray(len(indices) * nbytes))
+        for run in runs(indices):
+            part = copy[run.start * nbytes : run.stop * nbytes]
+            self.window.get(place(indices[run.start]), part)
+        self.window.flush()
+        return [copy[i * nbytes : (i + 1) * nbytes] for i in range(len(indices))]
+
+
+def runs(indices: Iterable[int]) -> list[range]:
+    """Split positions into the longest stretches over which the values grow by one."""
+    indices = list(indices)
+    if len(indices) == 1:
+        return [range(1)]
+    found: list[range] = []
+    start = 0
+    previous: int | None = None
+    position = -1
+    for position, index in enumerate(indices):
+        if previous is not None and index != previous + 1:
+            found.append(range(start, position))
+            start = position
+        previous = index
+    if position >= 0:
+        found.append(range(start, position + 1))
+    return found

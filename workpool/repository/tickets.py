@@ -1,0 +1,199 @@
+"""Two ways to take tickets, many by one atomic: the pointer and the shared counter.
+
+A ticket says where to look, not who may run: the claim itself is the compare-and-swap of the row's
+own word (``claimant``).  That is why tickets may be lost with a dead worker, held by an idle one,
+or point to a row that somebody else has emptied, and nothing else has to be repaired.
+
+pointer
+    Read head and tail, then ``Compare_and_swap(head, h, h + k)``.  Conditional: it never passes the
+    tail, and it may lose a race, which is a ``Miss.CONTENDED``.
+counter
+    ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
+    then holds a ticket for work that does not exist yet: it waits until the tail passes it, and
+    what ends the wait is the word CLOSED.  Tickets that die with their holder are picked up by
+    ``Claimant.sweep``.
+
+Both share the queue out in proportion (a share of what is left divided by the workers, after
+guided self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers C-36(12), 1987), so a
+batch gets smaller as the queue runs dry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from .. import layout, verbs
+
+_WORD = struct.Struct("<q")
+_WORDS_NBYTES = layout.CLOSED + layout.WORD_NBYTES - layout.HEAD
+
+
+class Miss(Enum):
+    """Why nothing could be taken."""
+
+    EMPTY = "nothing is published that nobody has taken"
+    CONTENDED = "another member was quicker: back off and try again"
+    CLOSED = "nothing more will be published"
+
+
+class Taker(Protocol):
+    """A way to take tickets."""
+
+    def take(self, limit: int) -> range | Miss:
+        """Take at most `limit` tickets of published rows that nobody else was given."""
+
+    def quiet(self) -> bool:
+        """Return whether there is nothing to take, as far as one can know."""
+
+
+class _Taker:
+    """What both ways share: the words of the queue as they were last seen.
+
+    They are read by Get, not by atomics: hints, which the compare-and-swaps that follow check.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    workers : int
+        How many share the queue.
+    """
+
+    def __init__(self, window: verbs.Window, workers: int) -> None:
+        self._window = window
+        self._workers = workers
+        self._tail = 0  # as last seen
+        self._news = False  # it was seen since the last take
+        self._closed = False
+
+    @property
+    def _first(self) -> int:
+        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
+        raise NotImplementedError
+
+    def quiet(self) -> bool:
+        """Return whether there is nothing to take, as far as one can know.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 flush.
+        """
+        tail = bytearray(layout.WORD_NBYTES)
+        self._window.get(layout.TAIL, tail)
+        self._window.flush()
+        (self._tail,) = _WORD.unpack(tail)
+        self._news = True
+        return self._first >= self._tail
+
+    def _look(self) -> int:
+        """See the words anew; return HEAD."""
+        words = bytearray(_WORDS_NBYTES)
+        self._window.get(layout.HEAD, words)
+        self._window.flush()
+        head, self._tail, closed = (
+            _WORD.unpack_from(words, disp - layout.HEAD)[0]
+            for disp in (layout.HEAD, layout.TAIL, layout.CLOSED)
+        )
+        self._closed = bool(closed)
+        return int(head)
+
+    def _none(self) -> Miss:
+        return Miss.CLOSED if self._closed else Miss.EMPTY
+
+
+class Pointer(_Taker):
+    """Tickets by compare-and-swap of the pointer to the first descriptor that nobody has taken.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    workers : int
+        How many share the queue.
+    """
+
+    def __init__(self, window: verbs.Window, workers: int) -> None:
+        super().__init__(window, workers)
+        self._head = 0  # as last seen
+
+    @property
+    def _first(self) -> int:
+        return self._head
+
+    def take(self, limit: int) -> range | Miss:
+        """Take tickets between head and tail.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap if there is work, 1 more if another was quicker; 1 get and 1
+        flush if none is known.
+        """
+        # An old tail hides how much there is to share: enough for a full take, or look again.
+        if not self._news and self._tail - self._head < 2 * self._workers * limit:
+            self._head = self._look()
+        self._news = False
+        for _ in range(2):  # what we have seen may be old: once more with what stands there
+            head = self._head
+            if head >= self._tail:
+                return self._none()
+            count = share(self._tail - head, self._workers, limit)
+            # Against the head that the count was computed from: whoever came between wins.
+            found = self._window.compare_and_swap(layout.HEAD, head, head + count)
+            if found == head:
+                self._head = head + count
+                return range(head, head + count)
+            self._head = found
+        return Miss.CONTENDED
+
+
+class Counter(_Taker):
+    """Tickets from the shared counter.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    workers : int
+        How many share the queue.
+    """
+
+    def __init__(self, window: verbs.Window, workers: int) -> None:
+        super().__init__(window, workers)
+        self._held = range(0)
+
+    @property
+    def _first(self) -> int:
+        return self._held.start if self._held else -1
+
+    def take(self, limit: int) -> range | Miss:
+        """Take the tickets that we hold and that the tail has passed.
+
+        Notes
+        -----
+        RMA cost: 1 fetch_add if no ticket is held; 1 get and 1 flush if the tail is not known to
+        have passed it.
+        """
+        if not self._held:
+            if not self._news:
+                self._look()
+            depth = max(0, self._tail - self._held.stop)  # beyond our last ticket
+            count = share(depth, self._workers, limit)
+            first = self._window.fetch_add(layout.TICKET, count)  # unconditional: ours for ever
+            self._held = range(first, first + count)
+        if self._held.start >= self._tail and not self._news:
+            self._look()
+        self._news = False
+        if self._held.start >= self._tail:
+            return self._none()
+        published = range(self._held.start, min(self._held.stop, self._tail))
+        self._held = range(published.stop, self._held.stop)
+        return published
+
+
+#: The ways by name.
+TAKERS: dict[str, Callable[[verbs.Window, int], Taker]] = {"pointer": Pointer, "counter": Counter}
+
+
+def share(depth: int, workers: int, limit: int) -> int:
+    """Return how many of `depth` tickets one of `workers` takes: half its share, at least one."""
+    return max(1, min(limit, depth // (2 * workers)))

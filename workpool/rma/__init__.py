@@ -1,0 +1,49 @@
+"""One window and its verbs: the only package that calls MPI.
+
+A ``Window`` lies on one rank, its *host*, and has eleven verbs.  Each rank opens one shared access
+epoch (``Lock_all``) when the window is allocated and closes it when the window is freed; in between
+the rules are:
+
+* ``load``, ``compare_and_swap``, ``compare_and_swap_all`` and ``fetch_add`` are atomic and complete
+  (flushed) when they return, because their caller needs the answer.
+* ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``; until
+  then the buffers belong to MPI.  Nothing may be published before the flush that completes what it
+  points to.
+* A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
+  with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
+  MPI does not promise that the kinds mix.  A ``get`` that covers control words gives a hint, good
+  for deciding where to compare and swap, never for deciding that it worked.
+* ``accumulate`` is atomic for each element, together with ``get_numbers`` and with itself if dtype
+  and operation are the same; with a ``get`` or a ``put`` at the same time it is not.
+* Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them.
+
+Every call into MPI holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.
+
+References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MPI_Win_allocate``),
+12.3.5 (atomics), 12.5.3 (``MPI_Win_lock_all``), 12.5.4 (flush), 12.7 (semantics).
+"""
+
+from __future__ import annotations
+
+from .group import (
+    Group,
+    info,
+    library_version,
+    processor_name,
+    shared_memory_free,
+    world_size,
+)
+from .window import OPS, Window, is_op, op_name
+
+__all__ = [
+    "OPS",
+    "Group",
+    "Window",
+    "info",
+    "is_op",
+    "library_version",
+    "op_name",
+    "processor_name",
+    "shared_memory_free",
+    "world_size",
+]

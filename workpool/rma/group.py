@@ -1,0 +1,215 @@
+"""The ranks of a job, and the few collective calls that they make."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from ..errors import ResourceError, UsageError
+from ..layout import PAGE_NBYTES
+from .window import Ticker, Window
+
+_SHM = "/dev/shm"
+
+#: How long the host of a window waits for what another rank does there, and how often that does it.
+PROBE_S = 0.1
+PROBES = 4
+
+#: Held during every call into MPI: mpi4py may have been asked for less than MPI_THREAD_MULTIPLE.
+_IN_MPI = threading.Lock()
+
+
+class Group:
+    """The ranks that share windows, and the few collective calls that they make.
+
+    Parameters
+    ----------
+    comm : MPI.Intracomm, optional
+        Default: ``MPI.COMM_WORLD``.  It is duplicated, so no traffic of the caller's is met.
+    root : int
+        The rank of `comm` that becomes rank 0 of the group; the others keep their order.
+    """
+
+    def __init__(self, comm: MPI.Intracomm | None = None, root: int = 0) -> None:
+        comm = MPI.COMM_WORLD if comm is None else comm
+        if comm.Is_inter():
+            raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
+        if not 0 <= root < comm.Get_size():
+            raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
+        rank = comm.Get_rank()
+        self._lock = _IN_MPI
+        self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
+        self.rank = self._comm.Get_rank()
+        self.size = self._comm.Get_size()
+        node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        #: Whether every rank shares memory with every other.
+        self.one_host = bool(self.agree(node.Get_size() == self.size))
+        node.Free()
+
+    def agree(self, mine: bool) -> bool:
+        """Return whether every rank says yes.  Collective."""
+        with self._lock:
+            return bool(self._comm.allreduce(int(mine), MPI.MIN))
+
+    def gather(self, mine: Any) -> list[Any]:
+        """Return everybody's value, by rank, on every rank.  Collective."""
+        with self._lock:
+            return self._comm.allgather(mine)
+
+    def answers(self, limit_s: float) -> bool:
+        """Return whether no call into MPI is under way, waiting for its end if need be."""
+        if not self._lock.acquire(timeout=limit_s):
+            return False
+        self._lock.release()
+        return True
+
+    def allocate(self, nbytes: int, host: int, start: bytes) -> Window:
+        """Allocate a window at rank `host`, and open the access epoch.  Collective.
+
+        Parameters
+        ----------
+        nbytes : int
+            Size of the window.
+        host : int
+            The rank that gives the memory.
+        start : bytes
+            What the window begins with; the rest is whatever MPI returns.
+
+        Raises
+        ------
+        ResourceError
+            On every rank, if the host has too little shared memory or MPI allocates none.
+
+        Notes
+        -----
+        Always ``MPI_Win_allocate``: with ``MPI_Win_create`` one-sided calls stall until the target
+        enters MPI, even on one node, and cost fifty times as much.  Where they stall all the same,
+        a thread on the host enters MPI again and again.
+        """
+        mine = nbytes if self.rank == host else 0
+        free = shared_memory_free()
+        enough = self.size == 1 or free is None or mine <= free
+        if not self.agree(enough):
+            raise ResourceError(
+                f"a window of {nbytes:,} bytes does not fit into {_SHM} of rank {host}'s host"
+                + (f", which has {free:,} bytes free" if not enough or self.one_host else "")
+                + ": lower arena_nbytes= (WORKPOOL_ARENA_NBYTES), remove left-over files there, or "
+                "enlarge it (docker run --shm-size=1g)"
+            )
+        with self._lock:
+            try:
+                win = MPI.Win.Allocate(mine, 1, comm=self._comm)
+            except MPI.Exception as error:
+                raise ResourceError(
+                    f"MPI allocates no window of {nbytes:,} bytes ({error.Get_error_string()}): "
+                    "lower arena_nbytes= (WORKPOOL_ARENA_NBYTES)"
+                ) from error
+            memory = np.asarray(win.tomemory(), np.uint8).data
+            win.Lock_all(MPI.MODE_NOCHECK)
+            unified = win.model == MPI.WIN_UNIFIED
+        alone = self.one_host and unified and self._advances(win, host, memory)
+        if mine:
+            memory[: len(start)] = start
+        with self._lock:
+            win.Sync()
+            self._comm.Barrier()  # nobody looks before the host has written the start
+        if mine and not alone:
+            # Control words come first in every window: enough to see whether anything happens.
+            ticker = Ticker(memory[:PAGE_NBYTES], self._lock)
+            ticker.start()
+            return Window(win, host, nbytes, self._lock, ticker=ticker)
+        return Window(win, host, nbytes, self._lock, memory if mine else None)
+
+    def _advances(self, win: MPI.Win, host: int, memory: memoryview) -> bool:
+        """Return whether the calls of others are carried out while the host is outside of MPI.
+
+        Collective.  They are where MPI shares the memory of one host; where it does not (MPICH 4.0
+        over UCX), each waits until the host enters MPI, for as long as a task may take.  So the
+        host watches its memory without entering while another rank counts there.
+        """
+        if self.size == 1:
+            return True
+        seen = True
+        count = memory[: np.int64().nbytes].cast("q")
+        if self.rank == host:
+            count[0] = 0
+        with self._lock:
+            self._comm.Barrier()
+            if self.rank == host:
+                # What was counted before this look may have been while we were in the barrier.
+                first, end = count[0], time.monotonic() + PROBE_S
+                while count[0] == first < PROBES and time.monotonic() < end:
+                    time.sleep(PROBE_S / 1000)
+                seen = count[0] != first or first == PROBES
+            elif self.rank == (1 if host == 0 else 0):
+                one, old = np.ones(1, np.int64), np.zeros(1, np.int64)
+                for _ in range(PROBES):
+                    win.Fetch_and_op(one, old, host, 0, MPI.SUM)
+                    win.Flush(host)
+                    time.sleep(PROBE_S / 500)
+        return self.agree(seen)
+
+    def abort(self, status: int) -> None:
+        """End every process of the job."""
+        MPI.COMM_WORLD.Abort(status)
+
+    def close(self) -> None:
+        """Free the communicator.  Collective."""
+        self._comm.Free()
+
+
+def shared_memory_free() -> int | None:
+    """Return the free bytes of /dev/shm, or None where there is no such file system."""
+    try:
+        shm = os.statvfs(_SHM)
+    except OSError:
+        return None
+    return shm.f_bavail * shm.f_frsize
+
+
+def library_version() -> str:
+    """Return the first line with which the MPI library names itself.  MPI need not be started."""
+    return " ".join(MPI.Get_library_version().strip("\x00").splitlines()[0].split())
+
+
+def world_size() -> int:
+    """Return the number of ranks of ``MPI.COMM_WORLD``."""
+    return MPI.COMM_WORLD.Get_size()
+
+
+def processor_name() -> str:
+    """Return the name of this host, as MPI knows it."""
+    return MPI.Get_processor_name()
+
+
+def info(group: Group, window: Window) -> dict[str, str]:
+    """Return what a person asks first about an MPI and a window in it."""
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
+    flavors = {
+        MPI.WIN_FLAVOR_CREATE: "create",
+        MPI.WIN_FLAVOR_ALLOCATE: "allocate",
+        MPI.WIN_FLAVOR_DYNAMIC: "dynamic",
+        MPI.WIN_FLAVOR_SHARED: "shared",
+    }
+    models = {MPI.WIN_SEPARATE: "separate", MPI.WIN_UNIFIED: "unified"}
+    free = shared_memory_free()
+    return {
+        "MPI library": library_version(),
+        "MPI standard": ".".join(map(str, MPI.Get_version())),
+        "thread level": levels[MPI.Query_thread()],
+        "ranks": f"{group.size} on {'one host' if group.one_host else 'several hosts'}",
+        "window flavour": flavors[window._win.flavor],
+        "memory model": models[window._win.model],
+        "progress": "by a thread on the host" if window._ticker else "without the host",
+        "shared memory free": "none" if free is None else f"{free / 2**30:.2f} GiB in {_SHM}",
+    }

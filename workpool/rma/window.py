@@ -1,0 +1,408 @@
+"""The verbs of one window, carried out in MPI."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ..errors import UsageError, WindowError
+from ..verbs import NEVER
+from ..whole import whole
+
+#: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more.
+PIECE_NBYTES = 1 << 30
+
+#: Longest piece of one Accumulate or Get_accumulate.  It runs under a lock that all ranks share:
+#: keep it short.
+ACCUMULATE_NBYTES = 1 << 16
+
+#: How often the host of a window enters MPI: some carry out what others ask of it only then.
+ENTER_S = 0.2e-3
+
+#: Most atomics that share one flush.
+BATCH = 256
+
+
+#: Reduction operations by the names of the standard.
+OPS: dict[str, MPI.Op] = {
+    "sum": MPI.SUM,
+    "prod": MPI.PROD,
+    "min": MPI.MIN,
+    "max": MPI.MAX,
+    "band": MPI.BAND,
+    "bor": MPI.BOR,
+    "bxor": MPI.BXOR,
+    "land": MPI.LAND,
+    "lor": MPI.LOR,
+    "lxor": MPI.LXOR,
+}
+
+
+def is_op(op: object) -> bool:
+    """Return whether something is a reduction operation of MPI."""
+    return isinstance(op, MPI.Op)
+
+
+def op_name(op: object) -> str:
+    """Return the name of a reduction operation given as an ``MPI.Op`` or as its name.
+
+    Raises
+    ------
+    UsageError
+        If it is neither.
+    """
+    for name, known in OPS.items():
+        if op == known or (isinstance(op, str) and op.lower() == name):
+            return name
+    raise UsageError(f"op={op!r}: use one of {', '.join(OPS)} or the MPI.Op of that name")
+
+
+class Window:
+    """One rank's memory, open to the one-sided calls of all.
+
+    Allocated by ``Group.allocate``.  Thread-safe.
+
+    Parameters
+    ----------
+    win : MPI.Win
+    host : int
+        Whose memory it is.
+    nbytes : int
+    lock : threading.Lock
+        Held during every call into MPI.
+    memory : memoryview, optional
+        The memory, if it is this rank's and its loads and stores are as good as Get and Put: in the
+        unified model (MPI-4.1, 12.4), and on one host, where nobody needs us inside MPI.
+    ticker : Ticker, optional
+    """
+
+    def __init__(
+        self,
+        win: MPI.Win,
+        host: int,
+        nbytes: int,
+        lock: threading.Lock,
+        memory: memoryview | None = None,
+        ticker: Ticker | None = None,
+    ) -> None:
+        self.host = host
+        self.nbytes = nbytes
+        self._memory = memory
+        self._under_way = False  # whether a call of ours into MPI may wait for a flush
+        self._entered = 0.0  # when we last let MPI do whatever it has to do
+        self._ticker = ticker
+        self._win = win
+        self._lock = lock
+        self._zero = np.zeros(1, np.int64)
+        # One element for each atomic under way; MPI reads and writes them until the flush.
+        self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
+        self._slots = [
+            tuple(memoryview(a)[i : i + 1] for a in (self._origin, self._compare, self._result))
+            for i in range(BATCH)
+        ]
+
+    def load(self, disp: int) -> int:
+        """Read a CAS word.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap, 1 flush.
+        """
+        return self.compare_and_swap(disp, NEVER, NEVER)
+
+    @whole
+    def compare_and_swap(self, disp: int, expected: int, desired: int) -> int:
+        """Store `desired` where `expected` stands; return what stood there.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap, 1 flush.
+        """
+        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+            self._outside("compare_and_swap", disp, 8)
+        with self._lock:
+            self._origin[0] = desired
+            self._compare[0] = expected
+            origin, compare, result = self._slots[0]
+            try:
+                self._win.Compare_and_swap(origin, compare, result, self.host, disp)
+                self._win.Flush(self.host)  # the answer is ours only after the flush
+            except MPI.Exception as error:
+                self._failed("compare_and_swap", disp, error)
+            return self._result[0]
+
+    @whole
+    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Carry out many compare_and_swap; return what stood at each.
+
+        Each is atomic by itself; they are not atomic together, and not ordered.
+
+        Parameters
+        ----------
+        steps : sequence of (disp, expected, desired)
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap for each, 1 flush for every ``BATCH``.
+        """
+        if len(steps) == 1:
+            return [self.compare_and_swap(*steps[0])]
+        found: list[int] = []
+        for first in range(0, len(steps), BATCH):
+            part = steps[first : first + BATCH]
+            with self._lock:
+                for i, (disp, expected, desired) in enumerate(part):
+                    if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+                        self._outside("compare_and_swap_all", disp, 8)
+                    self._origin[i] = desired
+                    self._compare[i] = expected
+                    origin, compare, result = self._slots[i]
+                    try:
+                        self._win.Compare_and_swap(origin, compare, result, self.host, disp)
+                    except MPI.Exception as error:
+                        self._failed("compare_and_swap_all", disp, error)
+                self._flush()  # one flush completes the whole batch
+                found += self._result[: len(part)]
+        return found
+
+    @whole
+    def fetch_add(self, disp: int, amount: int) -> int:
+        """Add to a counter word; return what stood there.  An amount of 0 only reads.
+
+        Notes
+        -----
+        RMA cost: 1 fetch_and_op, 1 flush.
+        """
+        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+            self._outside("fetch_add", disp, 8)
+        with self._lock:
+            self._origin[0] = amount
+            origin, _, result = self._slots[0]
+            try:
+                self._win.Fetch_and_op(
+                    origin, result, self.host, disp, MPI.SUM if amount else MPI.NO_OP
+                )
+                self._win.Flush(self.host)  # the answer is ours only after the flush
+            except MPI.Exception as error:
+                self._failed("fetch_add", disp, error)
+            return self._result[0]
+
+    def put(self, disp: int, buffer: Any) -> None:
+        """Write the bytes of a contiguous buffer; complete at the next flush.
+
+        Notes
+        -----
+        RMA cost: 1 put for every ``PIECE_NBYTES``; none on the host.
+        """
+        view = self._checked("put", disp, buffer)
+        if self._memory is not None:
+            self._memory[disp : disp + view.nbytes] = view
+        else:
+            self._transfer("put", self._win.Put, disp, view)
+
+    def get(self, disp: int, buffer: Any) -> None:
+        """Fill a contiguous writable buffer of bytes; complete at the next flush.
+
+        Notes
+        -----
+        RMA cost: 1 get for every ``PIECE_NBYTES``; none on the host.
+        """
+        view = self._checked("get", disp, buffer)
+        if self._memory is not None:
+            view[:] = self._memory[disp : disp + view.nbytes]
+        else:
+            self._transfer("get", self._win.Get, disp, view)
+
+    @whole
+    def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
+        """Combine numbers into the window, element by element; complete at the next flush.
+
+        Parameters
+        ----------
+        disp : int
+            Displacement, aligned to the element.
+        values : contiguous array
+            Its dtype has an MPI datatype.
+        op : str
+            One of ``OPS``.
+
+        Notes
+        -----
+        RMA cost: 1 accumulate for every ``ACCUMULATE_NBYTES``.  Atomic for each element, not for
+        the whole (MPI-4.1, 12.7.1).
+        """
+        self._in_parts(
+            "accumulate",
+            disp,
+            values,
+            lambda part, target: self._win.Accumulate(part, self.host, target, OPS[op]),
+        )
+
+    @whole
+    def get_numbers(self, disp: int, values: NDArray[Any]) -> None:
+        """Fill an array of numbers that others may be accumulating to; complete at the next flush.
+
+        Parameters
+        ----------
+        disp : int
+            Displacement, aligned to the element.
+        values : contiguous array
+            Writable, of the dtype that is accumulated.
+
+        Notes
+        -----
+        RMA cost: 1 get_accumulate for every ``ACCUMULATE_NBYTES``.  Atomic for each element, not
+        for the whole; what a ``get`` finds where an accumulate is under way is undefined (MPI-4.1,
+        12.7.1).
+        """
+
+        def get(part: NDArray[Any], target: int) -> None:
+            # NO_OP reads nothing from the origin: of that, only the datatype counts.
+            place = target, part.size
+            self._win.Get_accumulate(part[:0], part, self.host, place, MPI.NO_OP)
+
+        self._in_parts("get_numbers", disp, values, get)
+
+    def _in_parts(
+        self,
+        verb: str,
+        disp: int,
+        values: NDArray[Any],
+        call: Callable[[NDArray[Any], int], None],
+    ) -> None:
+        if disp % values.itemsize or not 0 <= disp <= self.nbytes - values.nbytes:
+            self._outside(verb, disp, values.nbytes)
+        flat = values.reshape(-1)
+        step = max(1, ACCUMULATE_NBYTES // values.itemsize)
+        with self._lock:
+            self._under_way = True
+            try:
+                for i in range(0, flat.size, step):
+                    call(flat[i : i + step], disp + i * values.itemsize)
+            except MPI.Exception as error:
+                self._failed(verb, disp, error)
+
+    @whole
+    def flush(self) -> None:
+        """Complete, here and at the host, every call that this rank has made.
+
+        Notes
+        -----
+        RMA cost: 1 flush; on the host 1 sync, and a flush now and then.
+        """
+        with self._lock:
+            if self._memory is None:
+                self._flush()
+            elif self._under_way or time.monotonic() - self._entered > ENTER_S:
+                self._flush()
+                self._entered = time.monotonic()
+                self._under_way = False
+            else:
+                self._win.Sync()  # what we load and store from here on is not moved before it
+
+    @whole
+    def progress(self) -> None:
+        """Let MPI move what other ranks have asked of this one.
+
+        Needed on the host of a window when ranks on other hosts use it: their calls advance only
+        while the host is inside MPI.
+        """
+        with self._lock:
+            MPI.COMM_WORLD.Iprobe()
+
+    def close(self) -> None:
+        """End the access epoch and free the window.  Collective."""
+        if self._ticker is not None:
+            self._ticker.stop()
+        with self._lock:
+            self._slots.clear()
+            if self._memory is not None:
+                self._memory.release()
+                self._memory = None
+            self._win.Unlock_all()
+            self._win.Free()
+
+    def _flush(self) -> None:
+        try:
+            self._win.Flush(self.host)
+        except MPI.Exception as error:
+            self._failed("flush", 0, error)
+
+    def _checked(self, verb: str, disp: int, buffer: Any) -> memoryview:
+        """Return a buffer as bytes, whose place is inside the window."""
+        view = memoryview(buffer)
+        if view.ndim != 1 or view.format != "B":
+            view = view.cast("B")
+        if not 0 <= disp <= self.nbytes - view.nbytes:
+            self._outside(verb, disp, view.nbytes)
+        return view
+
+    @whole
+    def _transfer(self, verb: str, call: Any, disp: int, view: memoryview) -> None:
+        nbytes = view.nbytes
+        with self._lock:
+            try:
+                if nbytes <= PIECE_NBYTES:
+                    call(view, self.host, disp)
+                    return
+                for at in range(0, nbytes, PIECE_NBYTES):
+                    call(view[at : at + PIECE_NBYTES], self.host, disp + at)
+            except MPI.Exception as error:
+                self._failed(verb, disp, error)
+
+    def _outside(self, verb: str, disp: int, nbytes: int) -> NoReturn:
+        raise WindowError(
+            f"{verb} of {nbytes} bytes at displacement {disp} of rank {self.host}: "
+            f"outside the window of {self.nbytes:,} bytes, or not aligned"
+        )
+
+    def _failed(self, verb: str, disp: int, error: MPI.Exception) -> NoReturn:
+        raise WindowError(
+            f"{verb} at displacement {disp} of rank {self.host}: {error.Get_error_string()}"
+        ) from error
+
+
+class Ticker(threading.Thread):
+    """Keeps MPI moving on the host of a window that ranks on other hosts use.
+
+    Their one-sided calls advance only while the host is inside MPI, and the host may be running a
+    task.  Measured with two hosts over TCP and a host busy in Python, an atomic of a remote rank
+    takes 0.3 to 0.9 ms with this thread and 6 to 18 ms without.  It looks often while the control
+    words change, and seldom while they do not.  A task that keeps the interpreter lock stops it.
+    """
+
+    SHORTEST_S = 0.2e-3
+    LONGEST_S = 5e-3
+    SWITCH_S = 0.5e-3  # how long the interpreter lets another thread go on
+
+    def __init__(self, memory: memoryview, lock: threading.Lock) -> None:
+        super().__init__(name="workpool-progress", daemon=True)
+        self._memory = memory
+        self._lock = lock
+        self._stopped = False
+        sys.setswitchinterval(min(sys.getswitchinterval(), self.SWITCH_S))
+
+    def run(self) -> None:
+        """Enter MPI again and again."""
+        seen = b""
+        pause_s = self.SHORTEST_S
+        while not self._stopped:
+            with self._lock:
+                MPI.COMM_WORLD.Iprobe()
+            words = bytes(self._memory)
+            pause_s = self.SHORTEST_S if words != seen else min(2 * pause_s, self.LONGEST_S)
+            seen = words
+            time.sleep(pause_s)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        self.join()

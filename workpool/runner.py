@@ -1,0 +1,175 @@
+"""What a worker does with a task between its bytes and the bytes of its outcome: no window here.
+
+Whatever the user's code does, this process goes on: what a task raises is its outcome, SystemExit
+and KeyboardInterrupt included; what fails before its function is called is its outcome, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from . import accumulator
+from .accumulator import Contributions
+from .errors import ProtocolError, SerializationError, WindowError
+from .serializer import (
+    CallableCache,
+    Encoded,
+    Kind,
+    changed_globals,
+    pack_exception,
+    pack_value,
+    prepare,
+    unpack,
+    unpack_call,
+)
+from .serializer.recent import Recent
+from .tasks import Context, Setup, TaskKind
+
+#: Pools that are remembered: a job may open any number of them, one after another.  Where more than
+#: that are in use in turn, their initializers run again.
+POOLS = 256
+
+
+class Evicted(Exception):
+    """The attempt was taken back while the worker was busy with it: forget it."""
+
+
+class Pool(NamedTuple):
+    """What a worker keeps for the tasks of one pool."""
+
+    pool_id: int
+    failure: bytes | None  # what its initializer raised
+    callables: CallableCache
+
+
+class Runner:
+    """Calls the functions of tasks.
+
+    Parameters
+    ----------
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+
+    Attributes
+    ----------
+    contributions : Contributions
+        What tasks have added to accumulators.
+    """
+
+    def __init__(self, rank: int, host: str) -> None:
+        self.contributions = Contributions()
+        self._rank = rank
+        self._host = host
+        self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
+
+    def begin(self) -> None:
+        """Say that tasks run in this thread: what they add to accumulators is theirs."""
+        accumulator.current.set(self.contributions)
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> Pool:
+        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
+        pool = self.find(context_id)
+        if pool is None:
+            context = Context.decode(content())
+            pool = self.prepare(context_id, context.pool_id, context.setup)
+        self.contributions.pool = pool.pool_id
+        return pool
+
+    def find(self, number: int) -> Pool | None:
+        """Return a pool; None if it must be prepared, for the first time or again."""
+        pool = self._pools.get(number)
+        if pool is not None:
+            self._pools.move_to_end(number)
+        return pool
+
+    def prepare(self, number: int, pool_id: int, content: bytes | bytearray) -> Pool:
+        """Do what a pool wants done before its first task."""
+        setup: Setup = unpack(content)
+        sys.path.extend(path for path in setup.sys_path if path not in sys.path)
+        initializer, initargs = setup.initializer, setup.initargs
+        failure, prepared = None, {}
+        if initializer is not None:
+            try:
+                prepared = changed_globals(initializer, lambda: initializer(*initargs))
+            except BaseException as error:  # whatever it is, the pool is broken by it
+                failure = self.failure(error, initializer)
+        self.contributions.clear()  # an initializer is no task: it contributes nothing
+        pool = Pool(pool_id, failure, CallableCache(prepared=prepared))
+        self._pools.keep(number, pool, 0)
+        return pool
+
+    def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+        """Run one task and return what became of it.
+
+        Parameters
+        ----------
+        pool : Pool
+        kind : TaskKind
+        code_id : int
+            Of its function, which the pool has; 0 if the payload contains it.
+        payload : buffer
+            The encoded call.
+        """
+        name: object = "of unknown name"
+        try:
+            function = pool.callables.get(code_id) if code_id else None
+            if function is not None:
+                name = function
+            sent, args, kwargs = unpack_call(payload)
+            if sent is not None:
+                name = function = sent
+                prepare(sent, pool.callables.prepared)
+            if function is None:
+                raise SerializationError("the task has neither code nor a function in its payload")
+            value: Any
+            if kind == TaskKind.CHUNK:
+                value = [function(*item) for item in args]
+            else:
+                value = function(*args, **kwargs)
+            encoded = pack_value(value, name)
+        except (ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            self.contributions.drop()
+            return Kind.EXCEPTION, self.failure(error, name)
+        if self.contributions.parts:
+            self.contributions.keep()
+        return Kind.VALUE, encoded
+
+    def call_items(
+        self, function: Callable[..., Any] | None, items: Iterable[Any], several: bool
+    ) -> tuple[list[Any], bytes | None]:
+        """Call a function with each item; return its values, and what the next item raised.
+
+        Parameters
+        ----------
+        function : callable
+        items : iterable
+        several : bool
+            Whether each item is a tuple of arguments.
+        """
+        values: list[Any] = []
+        parts = self.contributions.parts
+        try:
+            if function is None:
+                raise SerializationError("the range has neither code nor a function")
+            if not several:
+                items = zip(items)
+            for item in items:
+                values.append(function(*item))
+                if parts:
+                    self.contributions.keep()
+        except (ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            self.contributions.drop()
+            return values, self.failure(error, function or "of unknown name")
+        return values, None
+
+    def failure(self, error: BaseException, task: object) -> bytes:
+        """Encode what was raised."""
+        return pack_exception(error, task=task, rank=self._rank, host=self._host)

@@ -1,0 +1,329 @@
+"""The driver's hold on its job: which tables are open, and who serves them.
+
+Tables are opened and closed collectively, by workers that the driver has called together (see
+``control``); the driver goes on serving its tables while it waits for them.
+
+Pools are served by the tables that are open: a pool with the same sizes as another shares its
+table, so opening one costs nothing, and pools may come and go while workers are busy.
+
+A job may outlive the death of workers (see ``survival``).  Then nobody waits for the dead, tables
+that are open go on working, and nothing collective happens any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from .accumulator import Accumulators
+from .backoff import Backoff
+from .control import Caller, Choice, Order
+from .drain import Drain
+from .driver import WAIT_S, Driver
+from .errors import ResourceError, UsageError
+from .layout import FAREWELL, Geometry
+from .leases import Leases
+from .liveness import Liveness
+from .serializer import CodeCache
+from .service import meet, open_table
+from .status import UNFINISHED, Reporter
+from .survival import Sentry, abort, flush, obituary, vanish
+from .threads import Attendant, ThreadWorker
+from .whole import defer_interrupts
+
+if TYPE_CHECKING:
+    from . import rma
+
+#: How long workers may take to leave a job that outlives them: they may be stopped, or evicted.
+LEAVE_S = 5.0
+
+
+class _Table(NamedTuple):
+    """A table on the driver's side."""
+
+    number: int
+    driver: Driver
+    window: rma.Window
+
+
+class Runtime:
+    """The driver's hold on its job.
+
+    Parameters
+    ----------
+    group : rma.Group
+        Rank 0 of it is this process.
+    survive : bool
+        Whether the job outlives its workers.  On every rank the same.
+    fail : callable, optional
+        ``fail(status)``: ends the job if somebody listens, else returns.
+
+    Attributes
+    ----------
+    liveness : Liveness or None
+        Who is dead.
+    """
+
+    def __init__(
+        self, group: rma.Group, survive: bool = False, fail: Callable[[int], object] = bool
+    ) -> None:
+        self.group = group
+        self.survive = survive and group.size > 1
+        self.liveness: Liveness | None = None  # with one rank, nobody else is there to die
+        self.codes = CodeCache()
+        self.accumulators = Accumulators()
+        self.numbers = itertools.count(1)  # of tasks, contexts, pools: unique in the job
+        self.pools: list[Any] = []  # open ones, in the order in which they were made
+        self._lock = threading.RLock()
+        self._tables: dict[Choice, _Table] = {}
+        self._attendant = Attendant(
+            lambda: self.drivers, lambda: any(pool.watched for pool in tuple(self.pools))
+        )
+        #: Told of what whoever started the job must know; None where nobody listens.
+        self.reporter: Reporter | None = None
+        self._drain: Drain | None = None
+        self._closed = False
+        #: What was made of choices that name no size of the arena.
+        self.defaults: dict[Choice, Choice] = {}
+        self._thread: ThreadWorker | None = None
+        self._control: Caller | None = None
+        self._sentry: Sentry | None = None
+        self._fail = fail
+        defer_interrupts()
+        if group.size == 1:
+            from . import rma
+
+            self._thread = ThreadWorker(rma.processor_name())
+            return
+        self._control = Caller(group)
+        self.liveness = meet(group)
+        if survive:
+            self._sentry = Sentry(self.liveness, group.answers, self._lost, self._perish)
+            self._sentry.start()
+
+    @property
+    def workers(self) -> int:
+        """Workers of the job: with one rank, a thread of it."""
+        return max(1, self.group.size - 1)
+
+    def rank_of(self, member: int) -> int:
+        """Return the MPI rank of a member."""
+        return 0 if self.group.size == 1 else member
+
+    @property
+    def drivers(self) -> list[Driver]:
+        """Of all tables."""
+        return [table.driver for table in tuple(self._tables.values())]
+
+    @property
+    def serves(self) -> bool:
+        """Whether the thread that asks runs the tasks of a job of one rank."""
+        return self._thread is not None and self._thread.is_current
+
+    def is_open(self, choice: Choice) -> bool:
+        """Return whether there is a table of this choice."""
+        return choice in self._tables
+
+    def attend(self) -> None:
+        """See that somebody makes progress, even if nobody waits."""
+        self._attendant.wake()
+
+    def attend_closely(self) -> None:
+        """See that somebody makes progress now: a thread waits that makes none itself."""
+        self._attendant.ring()
+
+    def call_back(self, callbacks: Callable[[], object]) -> None:
+        """Have callbacks called by the thread that makes progress when nobody else does."""
+        self._attendant.call(callbacks)
+
+    def table(self, choice: Choice) -> _Table:
+        """Return the table of this choice, opened if it is new.  Waits for busy workers."""
+        with self._lock:
+            if self._closed:
+                raise UsageError("the job is ending: no pool can be made any more")
+            if choice not in self._tables:
+                geometry = Geometry(choice.rows, choice.workers + 1, choice.arena_nbytes)
+                number = next(self.numbers)
+                unused = self._unused()
+                if unused is not None:
+                    self._close_table(unused)
+                self._call(Order("open", number, geometry, choice))
+                window = open_table(self.group, geometry, choice)
+                driver = Driver(window, geometry, self._leases(window, geometry, choice))
+                self._tables[choice] = _Table(number, driver, window)
+                if self._thread is not None:
+                    worker = self._thread.worker
+                    self._tell(lambda: worker.attach(number, window, geometry, choice.claim))
+            return self._tables[choice]
+
+    def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:
+        if self.liveness is None:
+            return None
+        return Leases(lambda m: window.load(geometry.beat(m)), self.liveness, choice.lease_s)
+
+    def journal_opened(self, drain_s: float) -> None:
+        """Prepare for SIGTERM, on every rank.  Waits for busy workers, the first time."""
+        with self._lock:
+            if self._drain is None:
+                self._drain = Drain(lambda: self.drivers, self._announce, self._end)
+                self._call(Order("stay"))
+            self._drain.open(drain_s)
+
+    def journal_closed(self) -> None:
+        """Count a journal that is open no more."""
+        if self._drain is not None:
+            self._drain.close()
+
+    def _announce(self, drain_s: float) -> None:
+        if self.reporter is not None:
+            self.reporter.patience(drain_s)
+
+    def _end(self, status: int) -> None:
+        """End every process of the job at once, by the launcher if there is one."""
+        if self.reporter is not None and self.reporter.heard:
+            self.reporter.failed(status)
+        if self.group.size > 1:
+            self.tell_deaths()
+            abort(self.group, status)
+        vanish(status)
+
+    def _ended(self) -> None:
+        if self._drain is not None:
+            self._drain.ended()
+
+    def close(self) -> None:
+        """Join the pools that are still open, send the workers home, free every window."""
+        for pool in tuple(self.pools):
+            pool.shutdown()
+        if self._drain is not None and self._drain.cut:
+            self._end(UNFINISHED)  # a task still runs, and nobody knows for how long
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._attendant.stop()  # without the lock: a callback may be waiting for it
+        with self._lock:
+            if self.survive:
+                self._leave()
+                self._ended()
+                return
+            self._call(Order("leave"))
+            if self._thread is not None:
+                self._tell(self._thread.stop)
+            for table in self._tables.values():
+                table.window.close()
+            self._tables.clear()
+            if self._control is not None:
+                self._control.window.close()
+            self.group.close()
+            self._ended()
+
+    def _unused(self) -> Choice | None:
+        """A table that no pool uses: its memory is given back before more is asked for."""
+        used = {pool.choice for pool in self.pools}
+        return next((choice for choice in self._tables if choice not in used), None)
+
+    def _close_table(self, choice: Choice) -> None:
+        table = self._tables[choice]
+        self._call(Order("close", table.number))
+        del self._tables[choice]
+        if self._thread is not None:
+            worker = self._thread.worker
+            self._tell(lambda: worker.detach(table.number))
+        table.window.close()
+
+    def _call(self, order: Order) -> None:
+        """Gather the workers between two tasks each, and tell them what to do collectively."""
+        if self._control is None:
+            return
+        control = self._control
+        self._gather(control.obeyed)
+        self._gather(control.call())
+        dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
+        if dead and order.what != "stay":  # which is for each by himself
+            assert self.liveness is not None
+            control.tell(Order("nothing"))
+            raise ResourceError(
+                "no table can be opened any more: that takes all ranks of the job, and "
+                f"{obituary(self.liveness, dead[0])}; a pool with the same options (max_workers, "
+                "claim, rows, arena_nbytes, repository) as one before it shares its table"
+            )
+        control.tell(order)
+
+    def _gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> None:
+        """Wait until the words of all workers that live, but for some, are as far as this one."""
+        assert self._control is not None
+        assert self.liveness is not None
+        control, state = self._control, self.liveness.state
+
+        def awaited(member: int) -> bool:
+            return not self.survive or (member not in late and state(member) != "dead")
+
+        self._until(lambda: not any(map(awaited, control.missing(word))), limit_s)
+
+    def _tell(self, action: Callable[[], None]) -> None:
+        """Have the thread that is our worker do something between two tasks."""
+        assert self._thread is not None
+        done = self._thread.ask(action)
+        self._until(done.is_set)
+
+    def _until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
+        """Serve the tables until the workers have done something, at most for so long."""
+        wait = Backoff(WAIT_S)
+        give_up = time.monotonic() + limit_s
+        while not ended() and time.monotonic() < give_up:
+            if not sum(driver.progress() for driver in self.drivers):
+                wait.pause()
+
+    # --- the dead -----------------------------------------------------------------------------
+
+    def tell_deaths(self) -> None:
+        """Tell on standard error who has died, a line each."""
+        if not self.survive or self.liveness is None:
+            return
+        for member in self.liveness.dead():
+            ran = [driver.ran[member] for driver in self.drivers if member in driver.ran]
+            print(f"workpool: {obituary(self.liveness, member, *ran[:1])}", file=sys.stderr)
+
+    def _leave(self) -> None:
+        """Send the workers home; nothing is freed, for that is collective."""
+        assert self._control is not None
+        assert self._sentry is not None
+        assert self.liveness is not None
+        control = self._control
+        self._gather(control.obeyed, LEAVE_S)
+        late = control.missing(control.obeyed)  # stopped, or busy: each is waited for once
+        word = control.call()
+        self._gather(word, LEAVE_S, late)
+        late = control.missing(word)
+        self._sentry.stop()  # who leaves now is not dead
+        control.tell(Order("leave"))
+        self._gather(FAREWELL, LEAVE_S, late)
+        missing = control.missing(FAREWELL)
+        self.liveness.excuse([member for member in range(self.group.size) if member not in missing])
+        self.tell_deaths()
+
+    def _lost(self) -> str:
+        """Return why the job cannot go on; "" if it can."""
+        assert self.liveness is not None
+        dead = self.liveness.dead()
+        for table in tuple(self._tables.values()):
+            if (host := table.window.host) in dead:
+                return (
+                    f"{obituary(self.liveness, host)}: it held the repository of a pool; start the "
+                    "job again, best with the repository on the driver's rank (repository=0)"
+                )
+        return ""
+
+    def _perish(self, why: str) -> NoReturn:
+        """End the job because of a death."""
+        flush()
+        print(f"workpool: {why}", file=sys.stderr)
+        self.tell_deaths()
+        self._fail(1)
+        vanish(1)  # the workers notice

@@ -1,0 +1,78 @@
+"""Objects to bytes and back: values, functions, calls and outcomes; no MPI.
+
+The record at each hop, and the function on either side of it::
+
+    driver                                                worker
+    code = CodeCache.lookup(fn)     -- Code, once -->     CallableCache.add(code_id, data)
+    pack_call(fn, args, kwargs,     -- Encoded ----->     fn, args, kwargs = unpack_call(buffer)
+              code)                                       (fn is None: CallableCache.get(code_id))
+    value, error =                  <-- Encoded -----     pack_value(value, task)
+        unpack_outcome(kind, ...)   <-- bytes -------     pack_exception(error, task=..., ...)
+
+Four rules:
+
+1. An encoding is plain bytes when it is small, else a `Packed`; both answer ``len``.
+2. Plain pickle comes first. cloudpickle takes what pickle cannot, and whatever pickle would send
+   as a name in ``__main__``, because ``__main__`` is another module on a worker.
+3. What a process unpickles belongs to it: arrays are writable views of the received memory.
+4. Whatever cannot travel raises `SerializationError`, which names the thing and the remedy.
+   `KeyboardInterrupt` is the only other exception that leaves this package.
+
+References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's class tracking;
+``_ExceptionWithTraceback`` of ``concurrent.futures.process``.
+"""
+
+from __future__ import annotations
+
+from .blocks import Blocks, encode_blocks
+from .byvalue import from_earlier_run
+from .callables import CallableCache, Code, CodeCache, load_callable
+from .calls import pack_call, task_name, unpack_call
+from .fingerprint import (
+    FINGERPRINT_NBYTES,
+    call_fingerprint,
+    fingerprint,
+    item_fingerprints,
+)
+from .outcomes import (
+    CONTRIBUTES,
+    Kind,
+    pack_exception,
+    pack_value,
+    unpack_outcome,
+)
+from .prepared import changed_globals, prepare
+from .recent import Recent
+from .values import ALIGNMENT, Encoded, Packed, join, pack, split, unpack
+
+__all__ = [
+    "ALIGNMENT",
+    "CONTRIBUTES",
+    "FINGERPRINT_NBYTES",
+    "Blocks",
+    "CallableCache",
+    "Code",
+    "CodeCache",
+    "Encoded",
+    "Kind",
+    "Packed",
+    "Recent",
+    "call_fingerprint",
+    "changed_globals",
+    "encode_blocks",
+    "fingerprint",
+    "from_earlier_run",
+    "item_fingerprints",
+    "join",
+    "load_callable",
+    "pack",
+    "pack_call",
+    "pack_exception",
+    "pack_value",
+    "prepare",
+    "split",
+    "task_name",
+    "unpack",
+    "unpack_call",
+    "unpack_outcome",
+]

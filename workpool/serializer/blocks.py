@@ -1,0 +1,135 @@
+"""Many items as blocks that can be fetched and restored a few at a time.
+
+    head       items, items in a block, blocks, whether an item is a tuple of arguments
+    offsets    where the function and each block begin, and where the last one ends
+    function   its pickle, or nothing when it travels as code
+    blocks     the pickle of a slice of the items each
+
+A ``range`` is one block, whatever its length.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..errors import SerializationError
+from .values import Buffer, Encoded, Packed, encode, unpack
+
+__all__ = ["BLOCK", "Blocks", "encode_blocks"]
+
+BLOCK: Final = 256
+"""Items in a block."""
+
+BLOCK_NBYTES: Final = 1 << 16
+"""Larger items than a block of them has room for are better sent one by one."""
+
+_HEAD: Final = struct.Struct("<QQQQ")
+
+
+def encode_blocks(
+    items: Sequence[Any],
+    several: bool,
+    function: object = None,
+    large: bool = False,
+) -> bytes | None:
+    """Encode items, and what is called with them unless it travels as code.
+
+    Parameters
+    ----------
+    items : range or list
+    several : bool
+        Whether each item is a tuple of arguments, not the only argument.
+    function : object, optional
+    large : bool
+        Encode them however large they are.
+
+    Returns
+    -------
+    bytes or None
+        None for items that are better sent one by one: large ones, and those that hold large
+        buffers.
+
+    Raises
+    ------
+    Exception
+        Whatever pickle raises.
+
+    Notes
+    -----
+    Cost: 0.02 us for a number.
+    """
+    size = max(1, len(items)) if isinstance(items, range) else BLOCK
+    parts = [b"" if function is None else _whole(encode(function))]
+    for at in range(0, len(items), size):
+        encoded = encode(items[at : at + size])
+        if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
+            return None
+        parts.append(_whole(encoded))
+    offset = _HEAD.size + 8 * (len(parts) + 1)
+    offsets = [offset]
+    for part in parts:
+        offset += len(part)
+        offsets.append(offset)
+    head = _HEAD.pack(len(items), size, len(parts) - 1, several)
+    return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])
+
+
+def _whole(encoded: Encoded) -> bytes:
+    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
+
+
+class Blocks:
+    """Items as a worker sees them: the beginning of the encoding, and what it fetches of the rest.
+
+    Parameters
+    ----------
+    beginning : buffer
+        The first `LEAST` bytes of the encoding, or all if there are fewer.
+    fetch : callable
+        ``fetch(start, stop)`` returns these bytes of the encoding.
+    """
+
+    LEAST = 4096
+
+    def __init__(self, beginning: Buffer, fetch: Callable[[int, int], Buffer]) -> None:
+        self._fetch = fetch
+        self._have = memoryview(beginning)
+        try:
+            self.total, self._size, blocks, several = _HEAD.unpack(self._part(0, _HEAD.size))
+            stop = _HEAD.size + 8 * (blocks + 2)
+            self._offsets = struct.unpack(f"<{blocks + 2}Q", self._part(_HEAD.size, stop))
+        except (struct.error, OverflowError, MemoryError) as error:
+            raise SerializationError(f"the head of encoded items is damaged: {error}") from error
+        if not self._size or blocks != -(-self.total // self._size):
+            raise SerializationError(f"{blocks} blocks of {self._size} items are not {self.total}")
+        self.several = bool(several)
+
+    def function(self) -> Any:
+        """Return the function, None if it travels as code."""
+        start, stop = self._offsets[:2]
+        return unpack(self._part(start, stop)) if stop > start else None
+
+    def items(self, wanted: range) -> Sequence[Any]:
+        """Return some of the items."""
+        first, last = wanted.start // self._size, (wanted.stop - 1) // self._size
+        start = self._offsets[first + 1]
+        content = self._part(start, self._offsets[last + 2])
+        found: list[Any] = []
+        for block in range(first, last + 1):
+            ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
+            skip = block * self._size
+            part = unpack(content[slice(*ends)])
+            if not isinstance(part, (list, range)):
+                raise SerializationError(f"block {block} is of type {type(part).__qualname__}")
+            part = part[max(0, wanted.start - skip) : wanted.stop - skip]
+            if first == last:
+                return part
+            found += part
+        return found
+
+    def _part(self, start: int, stop: int) -> memoryview:
+        if stop <= len(self._have):
+            return self._have[start:stop]
+        return memoryview(self._fetch(start, stop))

@@ -1,0 +1,306 @@
+"""Functions whose code crosses once for each worker, not once for each task.
+
+A `CodeCache` on the driver decides, at each submit, between three ways for a callable to travel::
+
+    by name     importable functions, builtins and classes: a Code of about 40 bytes, at once
+    by value    functions of the script, lambdas, closures: a Code once a function is seen for
+                the second time and has a `Snapshot`; used only while that snapshot holds
+    in the      everything else (bound methods, partials, callable objects, functions that
+    payload     read something mutable): lookup answers None, and the call takes it along
+
+The second time, because a lambda made anew for each task is never seen twice. A function whose
+snapshot no longer holds goes in the payload until it is seen unchanged, so one that changes for
+every task (it reads the script's loop variable) does not leave a Code behind each time.
+
+A `CallableCache` on each worker keeps what it restored from the Codes, and hands a callable out
+only while it is still as it was restored: what one task leaves in a global, a nonlocal or an
+attribute of the function is not there for the next, as if the function had been sent again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pickle import dumps, loads
+from types import FunctionType, MappingProxyType
+from typing import Any, Final, cast
+
+from ..errors import SerializationError
+from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
+from .prepared import prepare
+from .recent import Recent
+from .snapshot import Snapshot
+
+__all__ = ["CallableCache", "Code", "CodeCache", "load_callable"]
+
+CAPACITY: Final = 256
+"""Codes, or callables restored from them, that a cache keeps unless told otherwise."""
+
+MAX_NBYTES: Final = 1 << 26
+"""Bytes of their data that a cache keeps unless told otherwise."""
+
+
+class Code:
+    """A callable's code, as it crosses once to each worker.
+
+    Hold it while a task that needs it is under way. When nothing holds it any more, no later
+    lookup gives it either, so a `weakref.finalize` on it is the moment to release its memory.
+
+    Parameters
+    ----------
+    code_id : int
+        From 1 upwards, never used again by the same `CodeCache`.
+    data : bytes
+        What `load_callable` restores.
+    """
+
+    __slots__ = ("__weakref__", "code_id", "data")
+
+    def __init__(self, code_id: int, data: bytes) -> None:
+        self.code_id = code_id
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"<Code {self.code_id} nbytes={len(self.data)}>"
+
+
+class _Known:
+    """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
+
+    __slots__ = ("code", "fn", "nbytes", "snapshot")
+
+    def __init__(self, fn: Callable[..., Any], snapshot: Snapshot | None, nbytes: int = 0) -> None:
+        self.fn = fn  # held, so that no other callable gets its id
+        self.snapshot = snapshot
+        self.nbytes = nbytes  # of its latest code: what the snapshot holds is about as large
+        self.code: Code | None = None
+
+
+class CodeCache:
+    """The driver's memory of the callables whose code crosses once.
+
+    Threads may share it.
+
+    Parameters
+    ----------
+    capacity : int
+        Callables remembered; the least recently looked up makes room.
+    max_nbytes : int
+        Bytes of code remembered; one larger than this always goes in the payload.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
+        self._max_nbytes = max_nbytes
+        self._known: Recent[_Known] = Recent(capacity, max_nbytes)
+        self._seen_once: OrderedDict[int, weakref.ref[Callable[..., Any]]] = OrderedDict()
+        self._max_seen_once = 4 * capacity
+        self._registered = registered_modules()
+        self._ids = itertools.count(1)
+        self._lock = threading.RLock()  # reentrant: pickling may run code that submits
+
+    def lookup(self, fn: Callable[..., Any]) -> Code | None:
+        """Return the code of a callable, or None when the call's payload must contain it.
+
+        Parameters
+        ----------
+        fn : callable
+            What the task calls.
+
+        Returns
+        -------
+        Code or None
+            The same Code as before while everything that `fn` reads is unchanged.
+
+        Notes
+        -----
+        Cost: 0.2 us for a known callable that goes by name, 0.4 us for one by value, and 0.05 us
+        for each global and closure variable that it reads. 1 us at the first sight, 30 us and
+        more when a Code is made.
+        """
+        known = self._known.get(id(fn))
+        if known is None or registered_modules() != self._registered:
+            return self._admit(fn)
+        if known.snapshot is not None and not known.snapshot.holds():
+            self._renew(known)
+            return None
+        if known.code is None:
+            return self._encode(known)
+        try:
+            self._known.move_to_end(id(fn))
+        except KeyError:
+            return known.code  # dropped by another thread just now; as good as before
+        return known.code
+
+    def _admit(self, fn: Callable[..., Any]) -> Code | None:
+        """Make the code of a callable that is not known, if it may have one."""
+        with self._lock:
+            registered = registered_modules()
+            if registered != self._registered:
+                self._registered = registered
+                self._known.drop_all()
+        if named(fn):
+            return self._encode(_Known(fn, None))
+        if type(fn) is FunctionType and self._seen_before(fn):
+            snapshot = Snapshot.take(fn)
+            if snapshot is not None:
+                return self._encode(_Known(fn, snapshot))
+        return None
+
+    def _seen_before(self, fn: FunctionType) -> bool:
+        """Tell whether this function was asked about lately; remember that it is now."""
+        with self._lock:
+            seen = self._seen_once.pop(id(fn), None)
+            self._seen_once[id(fn)] = weakref.ref(fn)
+            if len(self._seen_once) > self._max_seen_once:
+                self._seen_once.popitem(last=False)
+        return seen is not None and seen() is fn
+
+    def _encode(self, known: _Known) -> Code | None:
+        """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
+        fn, snapshot = known.fn, known.snapshot
+        try:
+            data = dumps(fn, PROTOCOL) if snapshot is None else dumps_by_value(fn)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # pack_call meets it again and says whose fault it is
+            return None
+        if len(data) > self._max_nbytes or (snapshot is not None and not snapshot.holds()):
+            return None
+        with self._lock:
+            if known.code is None:  # else another thread was here first
+                known.code = Code(next(self._ids), data)
+                known.nbytes = len(data)
+                self._known.keep(id(fn), known, known.nbytes)
+            return known.code
+
+    def _renew(self, known: _Known) -> None:
+        """Take a new snapshot of a function that changed; its next lookup may give a code."""
+        snapshot = Snapshot.take(cast("FunctionType", known.fn))
+        with self._lock:
+            self._known.drop(id(known.fn))
+            if snapshot is not None:
+                renewed = _Known(known.fn, snapshot, known.nbytes)
+                self._known.keep(id(known.fn), renewed, known.nbytes)
+
+
+class _Restored:
+    """A callable on a worker, and the means to restore it again."""
+
+    __slots__ = ("data", "fn", "is_named", "prepared", "snapshot")
+
+    def __init__(self, data: bytes, prepared: Mapping[str, Any]) -> None:
+        self.data = data
+        self.prepared = prepared
+        self.restore()
+
+    def restore(self) -> Callable[..., Any]:
+        """Make the callable anew."""
+        self.fn = fn = load_callable(self.data)
+        prepare(fn, self.prepared)
+        self.is_named = named(fn)
+        self.snapshot: Snapshot | None = None
+        if type(fn) is FunctionType and not self.is_named:
+            self.snapshot = Snapshot.take(fn, own_globals=True)
+        return fn
+
+
+class CallableCache:
+    """A worker's callables, each as it was when it was restored.
+
+    Parameters
+    ----------
+    capacity : int
+        Callables remembered; the least recently used makes room.
+    max_nbytes : int
+        Bytes of code remembered.
+    prepared : mapping of str to object
+        Globals that an initializer has set: see `prepare`.
+    """
+
+    def __init__(
+        self,
+        capacity: int = CAPACITY,
+        max_nbytes: int = MAX_NBYTES,
+        prepared: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.prepared = prepared
+        self._restored: Recent[_Restored] = Recent(capacity, max_nbytes)
+
+    def __contains__(self, code_id: int) -> bool:
+        return code_id in self._restored
+
+    def get(self, code_id: int) -> Callable[..., Any] | None:
+        """Return a callable that shows no trace of earlier tasks.
+
+        Parameters
+        ----------
+        code_id : int
+            Of the `Code`.
+
+        Returns
+        -------
+        callable or None
+            None when it must be added, for the first time or because it was dropped.
+
+        Notes
+        -----
+        Cost: 0.3 us, and 0.05 us for each variable that the function reads; 20 us when the last
+        task altered one, because the function is then restored anew.
+        """
+        restored = self._restored.get(code_id)
+        if restored is None:
+            return None
+        self._restored.move_to_end(code_id)
+        if restored.is_named or (restored.snapshot is not None and restored.snapshot.holds()):
+            return restored.fn
+        return restored.restore()
+
+    def add(self, code_id: int, data: bytes | bytearray | memoryview) -> Callable[..., Any]:
+        """Restore a callable, keep it, and return it.
+
+        Parameters
+        ----------
+        code_id : int
+            Of the `Code`.
+        data : bytes, bytearray or memoryview
+            Its data; copied.
+
+        Raises
+        ------
+        SerializationError
+            It cannot be restored here; ``__cause__`` says why.
+
+        Notes
+        -----
+        Cost: 20 us for a small function.
+        """
+        restored = _Restored(bytes(data), self.prepared)
+        self._restored.keep(code_id, restored, len(restored.data))
+        return restored.fn
+
+
+def load_callable(data: bytes | memoryview) -> Callable[..., Any]:
+    """Restore a callable from the data of its `Code`.
+
+    Raises
+    ------
+    SerializationError
+        It cannot be restored here; ``__cause__`` says why.
+
+    Notes
+    -----
+    Cost: 1 us by name, 5 us for a small function by value.
+    """
+    try:
+        fn: Callable[..., Any] = loads(data)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # importing its module may raise anything
+        raise SerializationError(
+            f"cannot restore a function from {len(data)} bytes of code: {error!r}; "
+            "a worker must be able to import every module that it uses"
+        ) from error
+    return fn

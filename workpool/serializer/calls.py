@@ -1,0 +1,191 @@
+"""A task's call as one payload.
+
+A call without keyword arguments whose function travels as `Code` is the pickle of its tuple of
+arguments. Any other is the pickle of a list: ``[args, kwargs]`` or ``[args, kwargs, fn]``. The
+type of what comes out tells which, so the common case carries no mark.
+
+The thing that would not be pickled is searched for only after pickling has failed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..errors import SerializationError, UsageError
+from .callables import Code
+from .snapshot import reads
+from .values import Buffer, Encoded, decode, encode
+
+__all__ = ["pack_call", "said", "task_name", "type_name", "unpack_call"]
+
+_NO_ARGUMENTS: Final = encode(())
+
+
+def pack_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    code: Code | None = None,
+) -> Encoded:
+    """Encode a call.
+
+    Parameters
+    ----------
+    fn : callable
+        The task's function; part of the payload only when `code` is None.
+    args : tuple
+        Positional arguments.
+    kwargs : dict
+        Keyword arguments.
+    code : Code, optional
+        What `CodeCache.lookup` gave for `fn`, when that travels on its own.
+
+    Returns
+    -------
+    bytes or Packed
+        As from `pack`.
+
+    Raises
+    ------
+    SerializationError
+        Names the argument or the function that cannot be pickled; ``__cause__`` says why.
+
+    Notes
+    -----
+    Cost: 0.1 us without arguments, 0.6 us with three floats; 20 us more for a function by value.
+    """
+    call: object
+    if code is None:
+        call = [args, kwargs, fn]
+    elif kwargs:
+        call = [args, kwargs]
+    elif args:
+        call = args
+    else:
+        return _NO_ARGUMENTS
+    try:
+        return encode(call)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # __reduce__ may raise anything, SystemExit included
+        raise _culprit(fn, args, kwargs, error) from error
+
+
+def unpack_call(
+    buffer: Buffer,
+) -> tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any]]:
+    """Restore a call.
+
+    Parameters
+    ----------
+    buffer : contiguous buffer
+        Exactly the bytes of the encoding; `unpack` says what becomes of it.
+
+    Returns
+    -------
+    fn : callable or None
+        None when the function travels as `Code`.
+    args : tuple
+    kwargs : dict
+
+    Raises
+    ------
+    SerializationError
+        The encoding is damaged, or something in it cannot be restored here.
+
+    Notes
+    -----
+    Cost: 0.2 us for atoms.
+    """
+    try:
+        call = decode(buffer)
+    except (KeyboardInterrupt, SerializationError):
+        raise
+    except BaseException as error:  # __setstate__ may raise anything, SystemExit included
+        raise SerializationError(
+            f"cannot restore the arguments of a task: {said(error)}; "
+            "a worker must be able to import every module that they come from"
+        ) from error
+    if type(call) is tuple:
+        return None, call, {}
+    if type(call) is list and len(call) == 2:
+        return None, call[0], call[1]
+    if type(call) is list and len(call) == 3:
+        return call[2], call[0], call[1]
+    raise SerializationError(f"a payload of type {type_name(call)} is not a task's call")
+
+
+def task_name(task: object) -> str:
+    """Return what messages call a task: the qualified name of its callable; a str is itself."""
+    if isinstance(task, str):
+        return task
+    if isinstance(task, functools.partial):
+        return f"partial({task_name(task.func)})"
+    name = getattr(task, "__qualname__", None)
+    return name if isinstance(name, str) else type_name(task)
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type, with its module unless it is a builtin."""
+    kind = type(value)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def said(error: BaseException) -> str:
+    """Return the type and the message of an error on one line, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except BaseException as failure:  # the user's own code
+        text = f"<its __str__ raised {type(failure).__name__}>"
+    return f"{type_name(error)}: {text}" if text else type_name(error)
+
+
+def _culprit(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
+) -> SerializationError:
+    """Return the error that names what could not be pickled and what to do about it."""
+    suspects = [(f"argument {i} of {len(args)}", value) for i, value in enumerate(args, 1)]
+    suspects += [(f"keyword argument {name!r}", value) for name, value in kwargs.items()]
+    remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
+    found = _first_failure(suspects)
+    if found is None and (failure := _failure(fn)) is not None:
+        suspects = [(f"{name!r}, which the function reads,", value) for name, value in reads(fn)]
+        remedy = "pass it as an argument, build it in the task, or import it from a module"
+        found = _first_failure(suspects)
+        if found is None:
+            found = "the function", fn, failure
+            remedy = "define it in a module that the workers can import"
+    task = task_name(fn)
+    if found is None:
+        return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
+    what, value, failure = found
+    # An error of ours says itself what to do.
+    text = str(failure) if isinstance(failure, UsageError) else f"{said(failure)}; {remedy}"
+    return SerializationError(
+        f"cannot pickle {what} of type {type_name(value)} for task {task}: {text}"
+    )
+
+
+def _first_failure(
+    suspects: list[tuple[str, object]],
+) -> tuple[str, object, BaseException] | None:
+    """Return the first suspect that cannot be pickled, with its name and the error."""
+    for what, value in suspects:
+        failure = _failure(value)
+        if failure is not None:
+            return what, value, failure
+    return None
+
+
+def _failure(value: object) -> BaseException | None:
+    """Return what pickling `value` raises, or None."""
+    try:
+        encode(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as in pack_call
+        return error
+    return None

@@ -1,0 +1,231 @@
+"""What a function and its arguments are, as bytes that are the same in the next run.
+
+A pickle will not do: it depends on which of its objects are one and the same, a set of ``str`` on
+the hash seed, and a definition of the script on ids made up when it is sent.  So here
+
+* equal objects count as equal, shared or not (pickle without its memo);
+* the elements of a set count in any order, those of a dict in their own;
+* a function or class of the script is its name, its code without line numbers, and all that it
+  reads: defaults, closure, globals, other functions and classes by the same rule;
+* whatever can be imported is its name alone.
+
+Objects that cannot do without the memo, because they contain themselves or are larger than
+`LARGE_NBYTES`, keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from hashlib import blake2b
+from io import BytesIO
+from pickle import Pickler, PicklingError, dumps
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Final, TypeVar
+
+from ..errors import UsageError
+from .byvalue import PROTOCOL, ByValuePickler, named, registered_modules
+from .snapshot import reads
+
+__all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
+
+FINGERPRINT_NBYTES: Final = 16
+
+LARGE_NBYTES: Final = 1 << 26
+
+_ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+#: In every plain pickle that has a definition of the script, or a set, or what is refused.
+_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
+
+#: What Python adds to a class by itself, and what changes nothing.
+_INCIDENTAL: Final = frozenset(
+    {
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
+        "__slotnames__",  # kept by copyreg once an instance was pickled
+        *("__firstlineno__", "__static_attributes__", "__parameters__", "__orig_bases__"),
+        *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    }
+)
+
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+
+
+def fingerprint(obj: object, refused: type) -> bytes:
+    """Return 16 bytes that stand for an object.
+
+    Parameters
+    ----------
+    obj : object
+    refused : type
+        Of objects that must not be found in it.
+
+    Raises
+    ------
+    UsageError
+        If one of `refused` is.
+    Exception
+        Whatever pickle raises.
+
+    Notes
+    -----
+    Cost: 2 us for a few atoms; 100 us and more with definitions of the script.
+    """
+    return blake2b(_bytes_of(obj, refused), digest_size=FINGERPRINT_NBYTES).digest()
+
+
+def call_fingerprint(
+    function: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], kind: int, refused: type
+) -> bytes:
+    """Return 16 bytes that stand for a call; `function` are those of what is called.
+
+    Notes
+    -----
+    Cost: as for `fingerprint`.
+    """
+    if not kwargs and not kind:
+        return item_fingerprints(function, (args,), True, refused)
+    call = (args, sorted(kwargs.items()), kind)
+    content = _bytes_of(call, refused)
+    return blake2b(content, digest_size=FINGERPRINT_NBYTES, salt=function, person=b"call").digest()
+
+
+def item_fingerprints(function: bytes, items: Iterable[Any], several: bool, refused: type) -> bytes:
+    """Return for each item the 16 bytes that stand for the call with it, one after another.
+
+    Parameters
+    ----------
+    function : bytes
+        The fingerprint of what is called.
+    items : iterable
+    several : bool
+        Whether each item is a tuple of arguments, not the only argument.
+    refused : type
+        As for `fingerprint`.
+
+    Notes
+    -----
+    Cost: 1 us for a number.
+    """
+    found: list[bytes] = []
+    for item in items:
+        args = item if several else (item,)
+        content = (
+            dumps(args, PROTOCOL)
+            if len(args) == 1 and type(args[0]) in _ATOMS
+            else _bytes_of(args, refused)
+        )
+        found.append(blake2b(content, digest_size=FINGERPRINT_NBYTES, salt=function).digest())
+    return b"".join(found)
+
+
+def _bytes_of(obj: object, refused: type) -> bytes:
+    """Return the pickle that the fingerprint is made of."""
+    try:
+        pickled = _pickle(obj, lambda file: Pickler(file, PROTOCOL))
+        suspect = (*_SUSPECT, refused.__module__.encode(), *map(str.encode, registered_modules()))
+        if not any(mark in pickled for mark in suspect):
+            return pickled
+    except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
+        pass
+    return _pickle(obj, lambda file: _Pickler(file, refused))
+
+
+def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
+    for fast in (True, False):
+        file = _Bounded() if fast else BytesIO()
+        pickler = make(file)
+        pickler.fast = fast
+        try:
+            pickler.dump(obj)
+            break
+        except (_TooLargeError, ValueError, RecursionError):
+            if not fast:
+                raise
+    return file.getvalue()
+
+
+class _TooLargeError(Exception):
+    """What is shared often grows without bounds when each use is written out."""
+
+
+class _Bounded(BytesIO):
+    def write(self, content: Any, /) -> int:
+        if self.tell() + len(content) > LARGE_NBYTES:
+            raise _TooLargeError
+        return super().write(content)
+
+
+class _Pickler(ByValuePickler):
+    """Writes for each definition what it consists of, and the elements of a set in order."""
+
+    def __init__(self, file: BytesIO, refused: type) -> None:
+        super().__init__(file, protocol=PROTOCOL)
+        self._refused = refused
+        self._met: dict[int, tuple[int, object]] = {}  # definitions; held, so that ids stay theirs
+
+    def persistent_id(self, obj: Any) -> object:
+        """Return what stands for an object; None leaves it to pickle."""
+        kind = type(obj)
+        if kind in _ATOMS:
+            return None
+        if kind is set or kind is frozenset:
+            return kind.__name__, sorted(fingerprint(element, self._refused) for element in obj)
+        if kind is FunctionType:
+            return None if named(obj) else self._met_again(obj) or _function(obj)
+        if isinstance(obj, type):
+            plain = not obj.__flags__ & _HEAP_TYPE or named(obj)
+            return None if plain else self._met_again(obj) or _class(obj)
+        if kind is TypeVar:
+            return "TypeVar", obj.__name__
+        if kind is CodeType:
+            return _code(obj)
+        if isinstance(obj, self._refused):
+            raise UsageError(
+                f"{obj!r} in what a journalled task is called with: what a task adds is not in the "
+                "journal and would be missing when the task is skipped; return it from the task, "
+                "or use a pool without journal="
+            )
+        return None
+
+    def _met_again(self, definition: object) -> object:
+        """Return the number of a definition that was written before; None if it is to be."""
+        met = self._met.get(id(definition))
+        if met is not None:
+            return "again", met[0]
+        self._met[id(definition)] = len(self._met), definition
+        return None
+
+
+def _function(function: FunctionType) -> tuple[object, ...]:
+    return (
+        "function",
+        function.__qualname__,
+        _code(function.__code__),
+        function.__defaults__,
+        function.__kwdefaults__,
+        function.__dict__,
+        list(reads(function)),
+    )
+
+
+def _class(cls: type) -> tuple[object, ...]:
+    attributes = {
+        name: value
+        for name, value in vars(cls).items()
+        if name not in _INCIDENTAL
+        and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
+    }
+    if issubclass(cls, Enum):
+        attributes = {n: v for n, v in attributes.items() if type(v) is FunctionType}
+        attributes.update((member.name, member.value) for member in cls)
+    return ("class", cls.__qualname__, type(cls), cls.__bases__, sorted(attributes.items()))
+
+
+def _code(code: CodeType) -> tuple[object, ...]:
+    """Return what a code object does, without where it stands."""
+    return (
+        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags),
+        (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        (code.co_code, getattr(code, "co_exceptiontable", b""), code.co_consts),
+    )

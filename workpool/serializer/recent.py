@@ -1,0 +1,50 @@
+"""The most recently used of some entries, bounded in number and in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+__all__ = ["Recent"]
+
+_V = TypeVar("_V")
+
+
+class Recent(OrderedDict[int, _V]):
+    """A dictionary whose user calls ``move_to_end`` at each use and `keep` for each new entry.
+
+    Parameters
+    ----------
+    capacity : int
+        Entries kept.
+    max_nbytes : int
+        Bytes kept, of all entries together; an entry larger than this is not kept.
+    """
+
+    def __init__(self, capacity: int, max_nbytes: int) -> None:
+        super().__init__()
+        self._capacity = capacity
+        self._max_nbytes = max_nbytes
+        self._each_nbytes: dict[int, int] = {}
+        self.nbytes = 0
+
+    def keep(self, key: int, entry: _V, nbytes: int) -> None:
+        """Add or replace an entry as the latest, and drop the oldest beyond the bounds."""
+        self.drop(key)
+        self[key] = entry
+        self._each_nbytes[key] = nbytes
+        self.nbytes += nbytes
+        while len(self) > self._capacity or self.nbytes > self._max_nbytes:
+            oldest, _ = self.popitem(last=False)  # at once: others may call move_to_end meanwhile
+            self.nbytes -= self._each_nbytes.pop(oldest)
+
+    def drop(self, key: int) -> None:
+        """Forget an entry if it is there."""
+        if self.pop(key, None) is not None:
+            self.nbytes -= self._each_nbytes.pop(key)
+
+    def drop_all(self) -> None:
+        """Forget every entry."""
+        self.clear()
+        self._each_nbytes.clear()
+        self.nbytes = 0

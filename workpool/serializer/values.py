@@ -1,0 +1,286 @@
+"""Values as frames: a pickle and, out of band, the large buffers it refers to.
+
+The first byte of an encoding tells which of two forms it has. A pickle of protocol 5 begins
+with 0x80, so a pickle alone is already the plain form::
+
+    plain    0x80 ... a pickle
+
+    framed   0x01 | frames u32 | pickle nbytes u64 | frame nbytes u64 x frames
+             pickle
+             padding to 64, frame 0
+             padding to 64, frame 1 ...
+
+All numbers are little-endian. Offsets count from the start of the encoding, so an array restored
+from memory that begins at a multiple of 64 is aligned to 64. The last frame ends the encoding.
+
+References: PEP 574.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pickle import PickleBuffer, PicklingError, dumps, loads
+from typing import Any, Final, TypeAlias
+
+from ..errors import SerializationError
+from .byvalue import PROTOCOL, dumps_by_value, registered_modules
+
+__all__ = [
+    "ALIGNMENT",
+    "Buffer",
+    "Encoded",
+    "Packed",
+    "decode",
+    "encode",
+    "join",
+    "pack",
+    "split",
+    "unpack",
+]
+
+ALIGNMENT: Final = 64
+"""Each out-of-band frame begins at a multiple of this, counted from the encoding's start."""
+
+OUT_OF_BAND_NBYTES: Final = 4096
+"""A buffer smaller than this is copied into the pickle: cheaper than a frame of its own."""
+
+_PLAIN: Final = 0x80
+_FRAMED: Final = 0x01
+_HEAD: Final = struct.Struct("<BxxxIQ")
+_NBYTES: Final = struct.Struct("<Q")
+
+_SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
+
+Buffer: TypeAlias = Any
+"""Any contiguous buffer: bytes, bytearray, memoryview, an array (typing has no name for it yet)."""
+
+
+class Packed:
+    """An encoding with out-of-band frames, not joined.
+
+    Its frames are the caller's own arrays: write it before they change, or keep `tobytes`.
+
+    Parameters
+    ----------
+    pickled : bytes
+        The pickle that refers to the frames.
+    frames : sequence of memoryview
+        Contiguous memory, itemsize 1, in the pickle's order.
+
+    Attributes
+    ----------
+    nbytes : int
+        Length of the encoding; ``len`` gives the same.
+    """
+
+    __slots__ = ("_frames", "_head", "_offsets", "_pickled", "nbytes")
+
+    def __init__(self, pickled: bytes, frames: Sequence[memoryview]) -> None:
+        lengths = [frame.nbytes for frame in frames]
+        table = struct.pack(f"<{len(lengths)}Q", *lengths)
+        self._head = _HEAD.pack(_FRAMED, len(frames), len(pickled)) + table
+        self._pickled = pickled
+        self._frames = frames
+        *self._offsets, self.nbytes = _offsets(len(self._head) + len(pickled), lengths)
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        return f"<Packed nbytes={self.nbytes} frames={len(self._frames)}>"
+
+    def segments(self) -> list[bytes | memoryview]:
+        """Return the encoding in pieces, in order: head, pickle, then padding and frame in turn.
+
+        Notes
+        -----
+        Cost: 0.5 us for each frame; no frame is copied.
+        """
+        pieces: list[bytes | memoryview] = [self._head, self._pickled]
+        end = len(self._head) + len(self._pickled)
+        for offset, frame in zip(self._offsets, self._frames, strict=True):
+            if offset > end:
+                pieces.append(bytes(offset - end))
+            pieces.append(frame)
+            end = offset + frame.nbytes
+        return pieces
+
+    def tobytes(self) -> bytes:
+        """Return the encoding as one bytes, independent of the caller's arrays.
+
+        Notes
+        -----
+        Cost: one copy of everything.
+        """
+        return b"".join(self.segments())
+
+
+Encoded: TypeAlias = bytes | Packed
+"""What `pack` returns; `len` gives the bytes of either."""
+
+
+def pack(obj: object) -> Encoded:
+    """Encode any object.
+
+    Parameters
+    ----------
+    obj : object
+        Pickled by value where it, or something in it, is defined in ``__main__`` or nowhere.
+
+    Returns
+    -------
+    bytes or Packed
+        bytes unless it holds a contiguous buffer of at least 4 KiB.
+
+    Raises
+    ------
+    SerializationError
+        It cannot be pickled; ``__cause__`` says why.
+
+    Notes
+    -----
+    Cost: 0.5 us for atoms, 5 us for a large array; 20 us and more by value. Contiguous arrays
+    are not copied, in C or Fortran order; other arrays are, and so are those whose dtype
+    exports no buffer (datetime64, object).
+    """
+    try:
+        return encode(obj)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # __reduce__ may raise anything, SystemExit included
+        raise SerializationError(
+            f"cannot pickle an object of type {type(obj).__qualname__}: {error!r}; "
+            "send plain data in its place, or give its class __reduce__"
+        ) from error
+
+
+def unpack(buffer: Buffer) -> Any:
+    """Restore an object from its whole encoding.
+
+    Parameters
+    ----------
+    buffer : contiguous buffer
+        Exactly the bytes of the encoding. Large arrays become views of it, writable and aligned
+        to 64 bytes if it is; they keep it alive. It is copied first if it is read-only.
+
+    Raises
+    ------
+    SerializationError
+        The encoding is cut or damaged, or the pickle fails; ``__cause__`` says why.
+
+    Notes
+    -----
+    Cost: 0.2 us for atoms, 3 us for a large array; no frame is copied.
+    """
+    try:
+        return decode(buffer)
+    except (KeyboardInterrupt, SerializationError):
+        raise
+    except BaseException as error:  # __setstate__ may raise anything, SystemExit included
+        raise SerializationError(f"cannot unpickle a value: {error!r}") from error
+
+
+def join(parts: Sequence[Any]) -> bytes:
+    """Return several encodings, and numbers that belong to them, as one.
+
+    Notes
+    -----
+    Cost: 0.02 us for each.
+    """
+    return dumps(parts, PROTOCOL)
+
+
+def split(buffer: Buffer) -> Any:
+    """Return what was joined.
+
+    Raises
+    ------
+    SerializationError
+        These bytes were not, or not all of them.
+    """
+    try:
+        return loads(buffer)
+    except Exception as error:  # pickle raises almost anything for damaged bytes
+        raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
+
+
+def encode(obj: object) -> Encoded:
+    """Encode like `pack`, but let whatever pickle raises pass."""
+    frames: list[memoryview] = []
+
+    def keep(buffer: PickleBuffer) -> bool:
+        """Tell pickle to copy the buffer, or take it as a frame."""
+        view = buffer.raw()
+        if view.nbytes < OUT_OF_BAND_NBYTES:
+            return True
+        frames.append(view)
+        return False
+
+    try:
+        pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
+        by_value = pickled.find(_SCRIPT) >= 0 or (
+            bool(registered_modules()) and _names_registered(pickled)
+        )
+    except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
+        by_value = True
+    if by_value:
+        frames.clear()
+        pickled = dumps_by_value(obj, keep)
+    return Packed(pickled, frames) if frames else pickled
+
+
+def decode(buffer: Buffer) -> Any:
+    """Restore like `unpack`, but let whatever pickle raises pass."""
+    if len(buffer) and buffer[0] == _PLAIN:
+        return loads(buffer)
+    view = memoryview(buffer).cast("B")
+    tag = view[0] if len(view) else None
+    if tag == _PLAIN:
+        return loads(view)
+    if tag != _FRAMED:
+        raise SerializationError(
+            f"cannot decode {len(view)} bytes: they begin with {tag!r}, "
+            f"not with {_PLAIN:#x} (plain) or {_FRAMED:#x} (framed)"
+        )
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    pickled, *frames = _split(view)
+    return loads(pickled, buffers=frames)
+
+
+def _names_registered(pickled: bytes) -> bool:
+    """Tell whether a pickle may name something in a module registered to go by value."""
+    return any(name.encode() in pickled for name in registered_modules())
+
+
+def _offsets(start: int, lengths: Sequence[int]) -> Iterator[int]:
+    """Yield where each frame begins after `start`, then where the last one ends."""
+    end = start
+    for length in lengths:
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        yield offset
+        end = offset + length
+    yield end
+
+
+def _split(view: memoryview) -> list[memoryview]:
+    """Cut a framed encoding into its pickle and its frames, after checking every length."""
+    have = len(view)
+    if have < _HEAD.size:
+        raise SerializationError(f"a framed encoding of {have} bytes is cut inside its head")
+    _, n_frames, pickled_nbytes = _HEAD.unpack_from(view)
+    head_nbytes = _HEAD.size + n_frames * _NBYTES.size
+    if head_nbytes > have:
+        raise SerializationError(
+            f"a framed encoding of {have} bytes is cut inside its table of {n_frames} frames"
+        )
+    lengths = struct.unpack_from(f"<{n_frames}Q", view, _HEAD.size)
+    start = head_nbytes + pickled_nbytes
+    *offsets, end = _offsets(start, lengths)
+    if end != have:
+        raise SerializationError(
+            f"a framed encoding of {end} bytes arrived as {have} bytes: it is cut or damaged"
+        )
+    frames = [view[o : o + n] for o, n in zip(offsets, lengths, strict=True)]
+    return [view[head_nbytes:start], *frames]

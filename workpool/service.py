@@ -1,0 +1,99 @@
+"""A worker's part in a job: serve the tables that are open, and come when the driver calls."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from . import layout
+from .control import Called, Choice
+from .errors import ResourceError
+from .layout import Geometry
+from .liveness import Liveness, this_process
+from .status import launched
+from .survival import STUCK, Sentry, vanish
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from . import rma
+
+__all__ = ["meet", "open_table", "serve"]
+
+
+def meet(group: rma.Group) -> Liveness:
+    """Tell each other who we are.  Collective."""
+    here = this_process()
+    return Liveness(group.gather(here), here)
+
+
+def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
+    """Allocate a table's window.  Collective."""
+    start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
+    window = group.allocate(geometry.nbytes, choice.repository, start)
+    identity = bytearray(layout.IDENTITY_NBYTES)
+    window.get(0, identity)
+    window.flush()
+    geometry.check_identity(identity)
+    return window
+
+
+def serve(group: rma.Group, survive: bool = False) -> None:
+    """Be a worker of the job until its driver ends it."""
+    from . import rma
+
+    worker = Worker(group.rank, group.rank, rma.processor_name(), carries=survive)
+    control = Called(group)
+    windows: dict[int, rma.Window] = {}
+
+    def obey() -> bool:
+        order = control.look()
+        if order is None:
+            return True
+        if order.what == "open":
+            assert order.geometry is not None
+            assert order.choice is not None
+            try:
+                window = windows[order.table] = open_table(group, order.geometry, order.choice)
+            except ResourceError:
+                pass  # the driver tells the user
+            else:
+                if group.rank <= order.choice.workers:
+                    worker.attach(order.table, window, order.geometry, order.choice.claim)
+        elif order.what == "stay":
+            with suppress(ValueError):  # not the main thread: whose program has its own plans
+                signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
+        elif order.what == "close":
+            worker.detach(order.table)
+            windows.pop(order.table).close()
+        if order.what != "leave":
+            control.obeyed()
+        return order.what != "leave"
+
+    liveness = meet(group)
+    if survive:
+        sentry = Sentry(
+            liveness,
+            group.answers,
+            lambda: "the driver has died" if liveness.state(0) == "dead" else "",
+            lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
+            2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
+        )
+        sentry.start()
+        worker.serve(obey)
+        sentry.stop()
+        control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
+        return
+    worker.serve(obey)
+    for window in windows.values():
+        window.close()
+    control.window.close()
+    group.close()
+
+
+def _desert(group: rma.Group, why: str, told: bool) -> NoReturn:
+    """Leave a job that cannot go on, or that can only go on without us."""
+    if not told:
+        print(f"workpool: worker rank {group.rank} leaves: {why}", file=sys.stderr)
+    vanish(1)

@@ -1,0 +1,93 @@
+"""The parent of a rank that may die: mpiexec sees the supervisor, and that one ends well.
+
+    mpiexec ... python -I -S supervisor.py python -m workpool ...
+
+Every mpiexec ends the whole job when one of its processes is killed.  What MPICH's offers against
+it (``-disable-auto-cleanup``) still sends SIGUSR1 to the other ranks of the host, which ends them;
+what Open MPI's offers (``--with-ft ulfm``) spares them, but nobody learns how a rank died.  So a
+rank runs as the child of a process that ignores signals, notes how it ended, and leaves with 0.
+The rank never outlives its supervisor.
+
+It is a script of its own, which imports nothing of this package, to start at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+#: Set to 1 for every rank of a job that outlives the death of workers.
+VARIABLE = "WORKPOOL_SURVIVE"
+
+#: Names the directory where ends are noted, if there is a launcher: ``status.VARIABLE``.
+_PLACE = "WORKPOOL_STATUS"
+
+#: Variables by which an MPI tells a process its rank.
+_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def command(words: Sequence[str]) -> list[str]:
+    """Return the command that runs `words` below a supervisor."""
+    return [sys.executable, "-I", "-S", __file__, *words]
+
+
+def ends(place: str | Path | None) -> dict[int, int]:
+    """Return how supervised ranks of this host have ended.
+
+    Parameters
+    ----------
+    place : path, optional
+        The launcher's directory; without one nothing is known.
+
+    Returns
+    -------
+    dict
+        By process id the exit status, -n for a rank that signal n has killed.
+    """
+    if not place:
+        return {}
+    names = [path.name.split(".") for path in Path(place).glob("ended.*.*")]
+    return {int(pid): int(status) for _, pid, status in names}
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    """Run `words` as a child; leave with 0, or with the driver's status unless it was killed."""
+    me = os.getpid()
+    # With fault tolerance the library's own calls fail after a death, and it warns at each start
+    # that windows are untested.  They go on working (on one host) if it does not know.
+    os.environ.update(OMPI_MCA_mpi_ft_enable="0")
+    rank = os.fork()
+    if rank == 0:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != me:  # gone before it could be asked for
+            os._exit(1)
+        os.execvp(words[0], [*words])
+    for signum in (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    # Among them is the process manager's socket, whose end must show that the rank is dead.
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd > 2:
+            with suppress(OSError):  # the one that has listed them
+                os.close(fd)
+    status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
+    place = os.environ.get(_PLACE)
+    if place:
+        with suppress(OSError):  # the launcher is gone
+            # A name alone: it is there as a whole or not at all.
+            os.close(os.open(os.path.join(place, f"ended.{rank}.{status}"), os.O_CREAT))
+    # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
+    # more than one of them would end an Open MPI job.
+    driver = {os.environ.get(name, "0") for name in _RANK_VARIABLES} == {"0"}
+    os._exit(max(0, status) if driver else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

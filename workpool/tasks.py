@@ -1,0 +1,310 @@
+"""The records that travel on each side of the table: a task and what it shares with others.
+
+A ``Task`` lives on the driver, from ``submit`` to its future; a ``Batch`` is what one row of the
+table stands for.  ``TaskKind`` and ``Context`` are what driver and worker must agree on beyond the
+table.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from .layout import Blob, Extent, Items, Terms
+from .repository import Row
+from .serializer import Encoded, join, split
+
+
+class TaskKind(IntEnum):
+    """How a worker calls a task's function."""
+
+    CALL = 0  #: ``function(*args, **kwargs)``
+    CHUNK = 1  #: ``[function(*item) for item in args]``
+    RANGE = 2  #: a turn in a range of items, which other workers take from as well
+
+
+#: Added to a kind in a descriptor: run it in a child process.
+ISOLATED = 1 << 4
+
+
+class Setup(NamedTuple):
+    """What a process does once before it runs the first task of a pool."""
+
+    sys_path: list[str]
+    initializer: Callable[..., object] | None
+    initargs: tuple[Any, ...]
+
+
+class Limits(NamedTuple):
+    """What a task may use; enforced upon the child process that runs it."""
+
+    timeout_s: float | None = None
+    memory_nbytes: int | None = None  #: besides what the child has between two tasks
+    tasks_per_child: int | None = None
+
+
+class Context(NamedTuple):
+    """What tasks have in common beside their function."""
+
+    pool_id: int
+    limits: Limits | None  #: None: they run in the rank itself
+    setup: bytes  #: of the pool; restored only in processes that run its tasks
+
+    def encoded(self) -> bytes:
+        """Return it as bytes."""
+        limits = None if self.limits is None else tuple(self.limits)
+        return join((self.pool_id, limits, self.setup))
+
+    @classmethod
+    def decode(cls, content: bytes) -> Context:
+        """Return what was encoded."""
+        pool_id, limits, setup = split(content)
+        return cls(pool_id, None if limits is None else Limits(*limits), setup)
+
+
+class Shared:
+    """Bytes that many tasks need, and where the workers find them.
+
+    Parameters
+    ----------
+    blob_id : int
+        Unique in the job; workers remember what they have by it.
+    content : bytes or Packed
+    """
+
+    def __init__(self, blob_id: int, content: Encoded) -> None:
+        self.blob_id = blob_id
+        self.content = content
+        self.extent: Extent | None = None  # not placed yet
+        self.users = 0  # tasks in the driver or in the table
+        self.kept = True  # more users may come
+
+    @property
+    def blob(self) -> Blob:
+        """What descriptors say of it."""
+        assert self.extent is not None
+        return Blob(self.blob_id, self.extent)
+
+
+class SharedCode(Shared):
+    """A function, and how long its tasks take."""
+
+    #: Weight of the latest task in the mean, and what is remembered of the slowest after it.
+    WEIGHT = 0.05
+    MEMORY = 0.99
+
+    def __init__(self, blob_id: int, content: Encoded) -> None:
+        super().__init__(blob_id, content)
+        self.mean_s: float | None = None  # not measured yet
+        self.slowest_s = 0.0
+
+    def measured(self, total_s: float, slowest_s: float, tasks: int = 1) -> None:
+        """Take in how long some tasks took, and the slowest of them."""
+        latest_s = total_s / tasks
+        mean_s = latest_s if self.mean_s is None else self.mean_s
+        self.mean_s = latest_s + (1 - self.WEIGHT) ** tasks * (mean_s - latest_s)
+        self.slowest_s = max(slowest_s, self.MEMORY**tasks * self.slowest_s)
+
+
+class PoolContext(Shared):
+    """A pool as its tasks know it: what its workers do first, and where outcomes go.
+
+    Parameters
+    ----------
+    blob_id : int
+        As for ``Shared``.
+    context : Context
+    resolve : callable
+        ``resolve(finished)``: called outside of every lock, again if it was interrupted.
+    commit : callable
+        ``commit(several)``: called with what will be resolved, before it is.
+    """
+
+    def __init__(
+        self,
+        blob_id: int,
+        context: Context,
+        resolve: Callable[[Finished], None],
+        commit: Callable[[Iterable[Finished]], None],
+    ) -> None:
+        super().__init__(blob_id, context.encoded())
+        self.isolated = context.limits is not None
+        self.resolve = resolve
+        self.commit = commit
+
+
+class Segment(Shared):
+    """The items of a range, or some of them, that workers share out among themselves.
+
+    Parameters
+    ----------
+    blob_id, content
+        As for ``Shared``; of ``encode_blocks``.
+    tickets : int
+        How far its counter goes.
+    terms : Terms
+    """
+
+    def __init__(self, blob_id: int, content: Encoded, tickets: int, terms: Terms) -> None:
+        super().__init__(blob_id, content)
+        self.tickets = tickets
+        self.terms = terms
+        self.items: Items | None = None  # no counter lent yet
+
+
+class Retry(NamedTuple):
+    """When a task that has failed is tried again."""
+
+    retries: int
+    delay_s: float
+    on: tuple[type[BaseException], ...]
+
+
+class Task:
+    """A submitted call, from ``submit`` until its future is resolved.
+
+    Parameters
+    ----------
+    task_id : int
+    kind : TaskKind
+    function : callable
+        For messages.
+    context : PoolContext
+    payload : bytes or Packed
+        The encoded call.
+    future : object
+        Whose task it is.
+    segment : Segment, optional
+        If it is a turn in a range, the items.
+    retry : Retry, optional
+        Whether it is tried again when it fails.
+    noted : Noted, optional
+        If its results go into a journal, their keys.
+    """
+
+    __slots__ = (
+        "attempt",
+        "batch",
+        "code",
+        "context",
+        "crashes",
+        "failures",
+        "function",
+        "future",
+        "kind",
+        "noted",
+        "over",
+        "payload",
+        "retry",
+        "segment",
+        "task_id",
+    )
+
+    def __init__(
+        self,
+        task_id: int,
+        kind: TaskKind,
+        function: Callable[..., Any],
+        context: PoolContext,
+        payload: Encoded,
+        future: Any,
+        segment: Segment | None = None,
+        retry: Retry | None = None,
+        noted: Any = None,
+    ) -> None:
+        self.task_id = task_id
+        self.kind = kind
+        self.function = function
+        self.code: SharedCode | None = None
+        self.context = context
+        self.payload = payload
+        self.future = future
+        self.segment = segment
+        self.noted = noted
+        self.batch: Batch | None = None  # in whose row it is
+        self.retry = retry
+        self.attempt = 0
+        self.failures = 0  # attempts that count against its retries
+        self.crashes = 0  # processes that have ended under it
+        self.over = False  # cancelled, or its outcome is fetched
+
+    def goes_with(self, other: Task) -> bool:
+        """Return whether the two may share a row: they differ in nothing but their arguments."""
+        return (
+            self.code is other.code
+            and self.context is other.context
+            and self.kind == TaskKind.CALL
+            and not self.attempt
+            and isinstance(self.payload, bytes)  # else the arguments are still the caller's
+        )
+
+
+class Batch:
+    """What one row stands for: a task, or several short ones of one function.
+
+    Parameters
+    ----------
+    tasks : list of Task
+        Of one pool, one function and one attempt.
+    payload : bytes or Packed
+        The task's own, or all of them joined.
+    """
+
+    __slots__ = ("claimed_s", "extent", "incoming", "payload", "row", "tasks")
+
+    def __init__(self, tasks: list[Task], payload: Encoded) -> None:
+        self.tasks = tasks
+        self.payload = payload
+        self.extent: Extent | None = None  # of the payload, once there is room
+        self.row: Row | None = None  # as published
+        self.incoming: memoryview | None = None  # an outcome that comes in pieces
+        self.claimed_s: float | None = None  # when it was first seen to run
+
+
+class Finished:
+    """What became of the tasks of one row, on its way to their futures.
+
+    Parameters
+    ----------
+    context : PoolContext
+    owner : int
+        The member that ran them.
+    elapsed_ns : int
+        How long, all together.
+    outcomes : iterable of (Task, int, bytes or memoryview)
+        Each with the kind of its outcome and its bytes.
+    carried : bytes or memoryview
+        Contributions to accumulators that nobody has added yet.
+    """
+
+    __slots__ = (
+        "carried",
+        "context",
+        "elapsed_ns",
+        "failure",
+        "outcomes",
+        "owner",
+        "uncounted",
+        "written",
+    )
+
+    def __init__(
+        self,
+        context: PoolContext,
+        owner: int,
+        elapsed_ns: int,
+        outcomes: Iterable[tuple[Task, int, memoryview | bytes]],
+        carried: memoryview | bytes = b"",
+    ) -> None:
+        self.context = context
+        self.owner = owner
+        self.elapsed_ns = elapsed_ns
+        self.outcomes = deque(outcomes)
+        self.carried = carried
+        self.written = False  # as far as there is a journal
+        self.failure: Exception | None = None  # why it is not
+        # Tasks that are in nobody's statistics yet; a turn says itself how many it was.
+        turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None
+        self.uncounted = 0 if turn else len(self.outcomes)

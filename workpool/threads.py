@@ -1,0 +1,186 @@
+"""The threads beside the driver's own: one that attends to progress, one that is a worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from .backoff import Backoff
+from .driver import Driver
+from .worker import Worker
+
+#: How often the attendant looks while nobody waits for a result.
+LAZY_S = 5e-3
+
+#: Its longest sleep while somebody waits who makes no progress himself.
+CLOSE_S = 1e-3
+
+#: How long the driver's thread and the one that is a worker leave each other the interpreter.
+SWITCH_S = 0.5e-3
+
+#: How often it looks when there seems to be nothing: an interrupt may have left something.
+REST_S = 1.0
+
+
+class Attendant:
+    """Makes progress when nobody else does: futures with callbacks, waits of the standard library.
+
+    A daemon thread that starts with the first task.  It only looks in from time to time, because
+    two threads that compete for the interpreter lock cost milliseconds, unless a future is watched
+    by somebody who makes no progress himself.
+
+    Parameters
+    ----------
+    drivers : callable
+        Returns those to attend to.
+    watched : callable
+        Returns whether a future is watched.
+    """
+
+    def __init__(self, drivers: Callable[[], list[Driver]], watched: Callable[[], bool]) -> None:
+        self._drivers = drivers
+        self._watched = watched
+        self._work = threading.Event()
+        self._bell = threading.Event()
+        self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._stopped = False
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """There is something to attend to."""
+        if not self._work.is_set() or self._thread is None:
+            with self._starting:
+                self._work.set()
+                if self._thread is None:
+                    thread = threading.Thread(
+                        target=self._run, name="workpool-attendant", daemon=True
+                    )
+                    thread.start()
+                    self._thread = thread
+
+    def ring(self) -> None:
+        """A future is watched: look at once."""
+        if not self._bell.is_set():
+            self._bell.set()
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Have an action done by the thread, when it does nothing else."""
+        self._actions.put(action)
+        self._work.set()
+        self._bell.set()
+
+    def stop(self) -> None:
+        """End the thread when it has done what it was told."""
+        self._stopped = True
+        self._work.set()
+        self._bell.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._attend()
+        except BaseException:  # nobody would ever resolve the futures that others wait for
+            report_failure("the driver's attendant failed")
+            os._exit(1)
+
+    def _attend(self) -> None:
+        wait = Backoff(CLOSE_S, spins=0)
+        seen: list[int] = []
+        while True:
+            self._work.wait(REST_S)
+            self._act()
+            if self._stopped:
+                return
+            drivers = self._drivers()
+            if not any(driver.outstanding for driver in drivers):
+                self._work.clear()
+                if any(driver.outstanding for driver in drivers) or not self._actions.empty():
+                    self._work.set()  # just now
+                continue
+            beats = [driver.beats for driver in drivers]
+            attended = any(driver.attended for driver in drivers)
+            closely = not attended and self._watched()
+            if closely or beats == seen:
+                try:
+                    found = sum(driver.progress() for driver in drivers)
+                except KeyboardInterrupt:  # raised by a result that was restored: its future has it
+                    continue
+                if found:
+                    wait.reset()
+                    self._act()
+                beats = [driver.beats for driver in drivers]
+            seen = beats
+            if closely:
+                busy = [driver for driver in drivers if driver.outstanding]
+                if len(busy) == 1:
+                    busy[0].pause(wait)
+                else:
+                    wait.pause()
+            else:
+                wait.reset()
+                self._bell.clear()
+                if self._actions.empty() and (attended or not self._watched()):
+                    self._bell.wait(LAZY_S)
+
+    def _act(self) -> None:
+        while not self._actions.empty():
+            try:
+                self._actions.get()()
+            except BaseException:  # the user's callback: nothing of ours depends on it
+                traceback.print_exc()
+
+
+class ThreadWorker:
+    """The worker of a job of one rank: a thread beside the driver's own."""
+
+    def __init__(self, host: str) -> None:
+        self.worker = Worker(1, 0, host)
+        self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
+        self._stopped = False
+        # Every call into MPI lets go of the interpreter, and waits for so long to have it back
+        # while the driver's thread computes.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
+        self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread that asks."""
+        return self._thread is threading.current_thread()
+
+    def ask(self, action: Callable[[], None]) -> threading.Event:
+        """Have `action` called between two tasks; the event says when it was."""
+        done = threading.Event()
+        self._asked.put((action, done))
+        return done
+
+    def stop(self) -> None:
+        """End the thread; called by it."""
+        self._stopped = True
+
+    def _obey(self) -> bool:
+        while not self._asked.empty():
+            action, done = self._asked.get()
+            action()
+            done.set()
+        return not self._stopped
+
+    def _run(self) -> None:
+        try:
+            self.worker.serve(self._obey)
+        except BaseException:  # nobody will ever answer the driver: end it
+            report_failure("the worker thread failed")
+            os._exit(1)
+
+
+def report_failure(what: str) -> None:
+    """Say on standard error that the runtime itself has failed, and how."""
+    print(f"workpool: {what}, the job ends here", file=sys.stderr)
+    traceback.print_exc()
+    sys.stderr.flush()

@@ -1,0 +1,355 @@
+"""A pool as a program uses it: submit, map, reduce, with options for the tasks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import DTypeLike
+
+from .accumulator import Accumulator
+from .core import Core, WorkerStats
+from .errors import SerializationError, TaskKilled, UsageError
+from .future import PoolFuture
+from .mapping import LEAST_BUFFERSIZE, Mapping, Source
+from .options import TaskOptions
+from .reduction import OPERATIONS
+from .resume import Ledger
+from .schedule import Schedule
+from .serializer import task_name
+from .tasks import TaskKind
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+T = TypeVar("T")
+
+
+class View(Executor):
+    """A pool, and options for the tasks that are submitted through it.
+
+    Parameters
+    ----------
+    core : Core
+    options : TaskOptions
+    """
+
+    def __init__(self, core: Core, options: TaskOptions) -> None:
+        self._core = core
+        self._options = options
+        self._retry = options.retry
+        self._tasks = core.context(options.limits)
+
+    def with_options(self, **options: Any) -> View:
+        """Return a view of the same pool whose tasks are run otherwise.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Seconds that a task may run.  After that it is killed: its future has `TaskTimeout`,
+            which shows where the task was, and the worker takes the next one.
+        retries : int
+            How often a task that has failed is tried again.
+        retry_delay_s : float
+            Seconds before it is.
+        retry_on : exception type or tuple of them
+            What counts as a failure; ``Exception`` by default.
+        isolate : bool
+            Run the tasks in a child process of the worker, so that a segmentation fault,
+            ``os._exit`` or a kill costs one attempt: `WorkerCrashed`.  Implied by each limit.
+        memory_limit_nbytes : int, optional
+            What a task may allocate; beyond that it gets MemoryError.
+        max_tasks_per_child : int, optional
+            Tasks that a child process runs before another takes its place.
+
+        Raises
+        ------
+        UsageError
+            If a value cannot be honoured.
+        TypeError
+            If there is no such option.
+
+        Notes
+        -----
+        A child process is kept between tasks, and has no MPI.  A task that has brought down three
+        processes is not tried again.
+        """
+        return View(self._core, replace(self._options, **options))
+
+    def kill(self, future: Future[Any]) -> bool:
+        """End a task, queued or running; its future is cancelled, or has `TaskKilled`.
+
+        Returns
+        -------
+        bool
+            False if it had ended before.
+
+        Raises
+        ------
+        UsageError
+            If the task runs in the rank itself, which cannot be killed.
+
+        Notes
+        -----
+        RMA cost: 2 or 3 compare_and_swap.
+        """
+        if not isinstance(future, PoolFuture) or future._pool is not self._core:
+            raise UsageError("kill of a future that is not of this pool")
+        task = future._task
+        if future.cancel():
+            return True
+        if task is None or future.done():
+            return False
+        name = task_name(task.function)
+        if not task.context.isolated:
+            raise UsageError(
+                f"kill of task {name}, which runs in the rank itself: submit it by "
+                "with_options(isolate=True), then it runs in a process that can be killed"
+            )
+        if not self._core.driver.kill(task):
+            return False
+        future._task = None
+        future.resolve(None, TaskKilled(f"task {name} was killed while it ran"))
+        self._core.ended()
+        return True
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.
+
+        The call is pickled before this returns; what cannot be pickled is the future's exception.
+
+        Raises
+        ------
+        BrokenPool
+            If the pool's initializer has failed.
+        RuntimeError
+            After shutdown.
+
+        Notes
+        -----
+        RMA cost: 5 calls for a task that is published at once, less in a batch.
+        """
+        return self._send(TaskKind.CALL, fn, args, kwargs, self._core.ledgers.default)
+
+    def _send(
+        self,
+        kind: TaskKind,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: dict[str, Any],
+        ledger: Ledger | None,
+    ) -> Future[Any]:
+        return self._core.send(kind, fn, args, kwargs, self._tasks, self._retry, ledger)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether tasks run in the ranks, once."""
+        return not self._tasks.isolated and self._retry is None
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int | None = None,
+        buffersize: int | None = None,
+        schedule: str = "adaptive",
+        journal: str | os.PathLike[str] | None = None,
+    ) -> Iterator[T]:
+        """Yield ``fn`` of each item, in order; see ``Executor.map``.
+
+        Parameters
+        ----------
+        fn : callable
+        *iterables : iterable
+        timeout : float, optional
+            Seconds from this call to the last result.
+        chunksize : int, optional
+            Items in one task; by default the workers take chunks as `schedule` says, and each
+            item is a task where tasks have limits or are retried.
+        buffersize : int, optional
+            Items taken from the iterables ahead of the results; all of them at once by default.
+        schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}
+            How large the workers' chunks are: see ``workpool.schedule``.
+        journal : str or Path, optional
+            Of this map; default: the pool's.
+
+        Raises
+        ------
+        ValueError
+            If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
+        """
+        if chunksize is not None and chunksize < 1:
+            raise UsageError(f"chunksize={chunksize}: a task has at least one item")
+        wanted = Schedule.named(schedule)
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._core.check_open()
+        ledgers = self._core.ledgers
+        ledger = ledgers.default if journal is None else ledgers.open(journal)
+        small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
+        if chunksize is not None or small or not self._plain:
+            items: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
+            chunksize = chunksize or 1
+        else:
+            source = Source(iterables, buffersize)
+            code = self._core.code(fn)
+            workers, several = self._core.workers, source.several
+            mapping = Mapping(self._core, workers, fn, code, wanted, several, ledger=ledger)
+            rest = source.feed(mapping)
+            if rest is None:
+                results = mapping.results(lambda: source.feed(mapping), deadline)
+                return results if ledger is None else ledger.reading(results)
+            items, chunksize = rest, 1
+        chunks = iter(lambda: tuple(islice(items, chunksize)), ())
+        ahead = None if buffersize is None else -(-buffersize // chunksize)
+
+        def submit(chunk: tuple[Any, ...]) -> Future[Any]:
+            if chunksize == 1:
+                return self._send(TaskKind.CALL, fn, chunk[0], {}, ledger)
+            return self._send(TaskKind.CHUNK, fn, chunk, {}, ledger)
+
+        futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
+        more = chunks if ahead is not None else iter(())
+        return self._results(futures, map(submit, more), chunksize == 1, deadline)
+
+    def reduce(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        op: str | MPI.Op | Callable[[T, T], T] = "sum",
+        timeout: float | None = None,
+        schedule: str = "adaptive",
+    ) -> T:
+        """Return ``fn`` of all items, folded by an operation: results never travel one by one.
+
+        Parameters
+        ----------
+        fn : callable
+        *iterables : iterable
+        op : str, MPI.Op or callable
+            ``sum``, ``prod``, ``min``, ``max``, ``band``, ``bor``, ``bxor``, ``land``, ``lor``,
+            ``lxor``, or a function of two values.  It is applied in any order and grouping.
+        timeout : float, optional
+            Seconds.
+        schedule : str
+            As for `map`.
+
+        Returns
+        -------
+        object
+            Each item counts exactly once.
+
+        Raises
+        ------
+        UsageError
+            If there are no items, no such operation or no such schedule, or if tasks have limits,
+            are retried or have a journal.
+
+        Notes
+        -----
+        RMA cost: as for `map`; one value for each turn of a worker comes back.
+        """
+        from . import rma
+
+        if not self._plain:
+            raise UsageError(
+                "reduce runs in the ranks themselves, once: call it on the pool itself"
+            )
+        if self._core.ledgers.default is not None:
+            raise UsageError(
+                "reduce has no results of single items that a journal could keep: use map and fold "
+                "what it yields, or a pool without journal="
+            )
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wanted = Schedule.named(schedule)
+        operation = op if callable(op) and not rma.is_op(op) else OPERATIONS[rma.op_name(op)]
+        self._core.check_open()
+        source = Source(iterables, None)
+        code = self._core.code(fn)
+        mapping = Mapping(
+            self._core, self._core.workers, fn, code, wanted, source.several, operation
+        )
+        try:
+            source.feed_all(mapping)
+        except Exception as error:
+            raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
+        values: list[T] = mapping.fold(deadline)
+        if not values:
+            raise UsageError("reduce of no items has no value")
+        return values[0]
+
+    def _results(
+        self,
+        futures: deque[Future[Any]],
+        more: Iterator[Future[Any]],
+        single: bool,
+        deadline: float | None,
+    ) -> Iterator[Any]:
+        try:
+            while futures:
+                left = None if deadline is None else deadline - time.monotonic()
+                result = futures[0].result(left)
+                futures.popleft()
+                futures.extend(islice(more, 1))
+                if single:
+                    yield result
+                else:
+                    yield from result
+        finally:
+            for future in futures:
+                self._core.apart(future.cancel)
+
+    # --- the pool behind it -------------------------------------------------------------------
+
+    def accumulator(
+        self,
+        shape: int | tuple[int, ...] = (),
+        dtype: DTypeLike = float,
+        op: str | MPI.Op = "sum",
+    ) -> Accumulator:
+        """Return numbers in the repository's window that tasks can add to.
+
+        Those of this pool do so in the window itself.  Tasks of another pool may add, too, as long
+        as this one is not shut down; what they add, their outcomes carry to the driver.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+        dtype : dtype
+            An integer, float or complex type, or bool.
+        op : str or MPI.Op
+            ``sum``, ``prod``, ``min``, ``max``, ``band``, ``bor``, ``bxor``, ``land``, ``lor`` or
+            ``lxor``.
+
+        Raises
+        ------
+        UsageError
+            If MPI does not define `op` for `dtype`, or the arena has no room.
+        """
+        return self._core.accumulator(shape, dtype, op)
+
+    def stats(self) -> list[WorkerStats]:
+        """Return what each worker has done for this pool so far, by rank."""
+        return self._core.stats()
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers serve the pool; 0 after shutdown or when it is broken."""
+        return self._core.workers if self._core.open else 0
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more tasks; see ``Executor.shutdown``."""
+        self._core.shutdown(wait, cancel_futures=cancel_futures)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        self.shutdown(wait=exc_type is None)

@@ -1,0 +1,408 @@
+"""The worker's half: take, fetch, run, put the outcome, commit.  ``driver`` is the other half.
+
+The same steps in the same order, facing each other::
+
+    driver                                   worker
+    prepare   task -> descriptor
+    publish   rows READY            ------>  take      tickets -> offers
+                                             claim     one compare-and-swap: mine to run
+                                             fetch     context, code, payload
+                                             run       -> outcome
+    collect   rows DONE             <------  commit    outcome, then one compare-and-swap
+    resolve   outcome -> future
+
+A worker claims each row when it starts it, not when it takes the ticket: what it has taken and not
+started stays READY, and an idle worker may have it.  So a long task in a batch holds up nobody, and
+tasks that wait for each other do not deadlock as long as there are workers for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from . import layout, verbs
+from .arena import write
+from .backoff import Backoff
+from .errors import ProtocolError, WindowError
+from .exchange import WAIT_S, Exchange
+from .isolation import IsolatedRunner
+from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
+from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items, OutcomeRecord
+from .leases import Heart
+from .protocol import Step
+from .ranges import Pace, Range
+from .repository import TAKERS, Claim, Claimant, Miss, Offer, Stream
+from .runner import Evicted, Pool, Runner
+from .serializer import CONTRIBUTES, Blocks, Encoded, Kind, Packed, split
+from .tasks import ISOLATED, TaskKind
+from .tracing import Tracer
+
+#: Longest sleep of an idle worker, and by how much each is longer than the one before: a sleep is
+#: as long as a twentieth of the time that the worker has been idle, so that is how late it comes.
+IDLE_S = 50e-3
+IDLE_GROWTH = 1.05
+
+#: How often a busy worker looks for rows whose tickets were lost.
+SWEEP_S = 10e-3
+
+#: How often an idle one does, and how soon after its last task.
+IDLE_SWEEP_S = 200e-3
+SOON_S = 1e-3
+
+#: How often a worker looks whether the driver calls.
+CONTROL_S = 50e-3
+
+#: Tickets taken by one atomic: at most so many, and at most so much expected work.
+MOST_TICKETS = 32
+TICKETS_S = 1e-3
+
+
+class _Outcome(NamedTuple):
+    """What became of one attempt."""
+
+    kind: int
+    content: Encoded | Outcomes
+    elapsed_ns: int
+
+
+class Worker:
+    """Serves any number of tables, one task at a time.
+
+    Parameters
+    ----------
+    member : int
+        Who we are in the tables.
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+    tracer : Tracer, optional
+    carries : bool
+        Whether outcomes carry all contributions to accumulators.
+    """
+
+    def __init__(
+        self,
+        member: int,
+        rank: int,
+        host: str,
+        tracer: Tracer | None = None,
+        carries: bool = False,
+    ) -> None:
+        self.member = member
+        self.tracer = tracer
+        self.carries = carries
+        self.runner = Runner(rank, host)
+        self.isolated = IsolatedRunner(self.runner, rank, host)
+        self._services: dict[int, _Service] = {}
+        self.heart = Heart(self._beat, self._watch)
+
+    def attach(self, table: int, window: verbs.Window, geometry: Geometry, method: str) -> None:
+        """Serve one more table, taking tickets by ``"pointer"`` or ``"counter"``."""
+        service = _Service(self, window, geometry, method)
+        self._services = {**self._services, table: service}
+
+    def detach(self, table: int) -> None:
+        """Stop serving a table."""
+        with self.heart.still:
+            self._services = {t: s for t, s in self._services.items() if t != table}
+
+    def _beat(self) -> None:
+        for service in self._services.values():
+            service.beat()
+
+    def _watch(self) -> bool:
+        watched = [service.watch() for service in self._services.values()]  # each of them
+        return any(watched)
+
+    def serve(self, control: Callable[[], bool]) -> None:
+        """Run tasks until `control`, which is called between tasks, returns False."""
+        self.runner.begin()
+        self.heart.start()
+        try:
+            self._serve(control)
+        finally:
+            self.heart.stop()
+            self.isolated.leave()
+
+    def _serve(self, control: Callable[[], bool]) -> None:
+        idle = Backoff(IDLE_S, growth=IDLE_GROWTH)
+        asked = 0.0
+        while True:
+            busy = False
+            for service in tuple(self._services.values()):
+                busy |= service.work()
+            now = time.monotonic()
+            if now - asked > CONTROL_S or not self._services:
+                asked = now
+                if not control():
+                    return
+            if busy:
+                idle.reset()
+            else:
+                idle.pause()
+
+
+class _Service:
+    """One table, as its worker sees it."""
+
+    def __init__(
+        self, worker: Worker, window: verbs.Window, geometry: Geometry, method: str
+    ) -> None:
+        self._worker = worker
+        self._window = window
+        self._geometry = geometry
+        taker = TAKERS[method](window, geometry.members - 1)
+        self._claimant = Claimant(window, geometry, worker.member, taker)
+        self._exchange = Exchange(window, self._claimant, geometry.region(worker.member))
+        self._record = bytearray(layout.OUTCOME_NBYTES)
+        self._mean_s = TICKETS_S  # of a task, over the last ones
+        self._pace = Pace()
+        self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
+        self._beats = 0
+        self._swept = 0.0  # when we last looked behind the head
+        self._rest_s = SOON_S  # until we look there again when we are idle
+        self._busy = True  # there was work last time
+        self._contended = Backoff(WAIT_S)
+        self._items: ItemRun | None = None  # the tasks that run now, if they are several
+        self._watched: ItemRun | None = None  # when the heart looked last
+
+    def beat(self) -> None:
+        """Show that we live; called by the heart.  RMA cost: 1 compare_and_swap."""
+        disp = self._geometry.beat(self._worker.member)
+        self._window.compare_and_swap(disp, self._beats, self._beats + 1)  # nobody else writes it
+        self._beats += 1
+
+    def watch(self) -> bool:
+        """See that no task holds up others; called by the heart.  Return whether there are some."""
+        watched, self._watched = self._watched, self._items
+        if self._watched is not None:
+            self._watched.watch()
+        return bool(watched or self._watched)
+
+    # --- take ---------------------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """Take tickets and run what they give; return whether there was anything."""
+        now = time.monotonic()
+        if not self._busy and now - self._swept < self._rest_s and self._claimant.quiet():
+            return False  # an idle worker does one look each time it wakes
+        limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
+        found = self._claimant.take(limit)
+        if found is Miss.CONTENDED:
+            self._contended.pause()
+            return True
+        self._contended.reset()
+        if isinstance(found, Miss):
+            self._busy = False
+            if now - self._swept > self._rest_s:
+                self._swept = now
+                # Tickets die with a worker, and a living one may be busy with the first of many.
+                self._busy = self._run_all(self._claimant.sweep(limit))
+                if not self._busy:
+                    self._rest_s = IDLE_SWEEP_S
+                    self._exchange.reap()
+            return self._busy
+        self._busy = True
+        self._rest_s = SOON_S
+        if found and now - self._swept > SWEEP_S:
+            # Even while work flows, rows behind the head must not wait for ever.
+            self._swept = now
+            first = self._geometry.ticket(*found[0].row)
+            self._run_all(self._claimant.sweep(1, before=first))
+        self._run_all(found)
+        return True
+
+    # --- claim, run, commit -------------------------------------------------------------------
+
+    def _run_all(self, offers: list[Offer] | Miss) -> bool:
+        """Claim and run offers in order, skipping what others claim first."""
+        if isinstance(offers, Miss):
+            return False
+        ran = False
+        following: Claim | Miss = Miss.EMPTY
+        for i, offer in enumerate(offers):
+            claim = following
+            if isinstance(claim, Miss):
+                # A miss of the last commit was about this very offer: do not try it again.
+                if claim is Miss.CONTENDED:
+                    following = Miss.EMPTY
+                    continue
+                claim = self._claimant.claim(offer)
+            following = Miss.EMPTY
+            if isinstance(claim, Miss):
+                continue
+            ran = True
+            following = self._attempt(claim, offers[i + 1] if i + 1 < len(offers) else None)
+        return ran
+
+    def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
+        """Run one claim and commit its outcome; return the claim on the next offer."""
+        descriptor, inline = claim.descriptor
+        self._trace("claimed", claim, descriptor)
+        start = time.perf_counter_ns()
+        try:
+            kind, content = self._run(claim, descriptor, inline)
+            elapsed_ns = time.perf_counter_ns() - start
+            self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
+            committed, following = self._commit(claim, _Outcome(kind, content, elapsed_ns), then)
+        except Evicted:
+            committed, following = False, Miss.EMPTY
+        finally:
+            self._worker.runner.contributions.clear()
+        self._trace("completed" if committed else "rejected", claim, descriptor)
+        return following
+
+    def _run(
+        self, claim: Claim, descriptor: Descriptor, inline: memoryview
+    ) -> tuple[Kind, Encoded | Outcomes]:
+        """Fetch what tasks need, call them, and encode what became of them."""
+        runner: Any = self._worker.runner  # or the other one, each with pools of its own
+        kind, code = descriptor.kind, descriptor.code
+        if kind & ISOLATED:
+            kind, runner = kind & ~ISOLATED, self._worker.isolated
+            self._worker.isolated.holds = lambda: self._claimant.holds(claim)
+        try:
+            pool = runner.enter(
+                descriptor.context.blob_id,
+                lambda: self._exchange.blob(claim, Stream.CONTEXT, descriptor.context),
+            )
+            if pool.failure is not None:
+                return Kind.BROKEN, pool.failure
+            if code.blob_id and code.blob_id not in pool.callables:
+                pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
+            payload = inline
+            if kind != TaskKind.RANGE:
+                payload = self._exchange.fetch(claim, Stream.PAYLOAD, descriptor.payload, inline)
+        except (Evicted, ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
+        if kind == TaskKind.RANGE:
+            assert isinstance(pool, Pool)
+            return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+
+        def call(payload: Any) -> tuple[Kind, Encoded]:
+            what: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
+            return what
+
+        if descriptor.tasks > 1:
+            return Kind.BATCH, self._run_items(claim, call, split(payload))
+        return call(payload)
+
+    def _run_range(
+        self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
+    ) -> bytes:
+        """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
+        offset, nbytes = descriptor.payload
+
+        def fetch(start: int, stop: int) -> memoryview:
+            place = Extent(offset + start, stop - start)
+            return self._exchange.fetch(claim, Stream.PAYLOAD, place, inline)
+
+        if offset == layout.STREAMED:
+            if self._streamed[0] != descriptor.items:
+                whole = self._exchange.fetch(claim, Stream.PAYLOAD, descriptor.payload, inline)
+                self._streamed = descriptor.items, whole  # the next turn is likely to need it again
+            beginning = self._streamed[1]
+        else:
+            beginning = fetch(0, min(nbytes, Blocks.LEAST))
+        turn = Range(
+            self._worker.runner,
+            pool,
+            self._pace,
+            self._window,
+            self._geometry,
+            descriptor,
+            layout.read_terms(inline),
+            Blocks(beginning, fetch),
+        )
+        return turn.run()
+
+    def _run_items(
+        self, claim: Claim, call: Callable[[bytes], tuple[Kind, Encoded]], payloads: list[bytes]
+    ) -> Outcomes:
+        """Run the tasks of a batch, as far as nobody takes them back."""
+        nbytes = OUTCOMES_NBYTES + len(payloads) * OUTCOME_NBYTES
+        place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
+        self._items = ItemRun(self._window, self._claimant, claim, payloads, place)
+        worker = self._worker
+        isolated = bool(claim.descriptor[0].kind & ISOLATED)
+        if not isolated:
+            worker.heart.hurry()
+        try:
+            return self._items.run(call, worker.runner.contributions, not isolated)
+        except Evicted:
+            if place is not NOTHING:
+                self._exchange.region.release(place)
+            raise
+        finally:
+            self._items = None
+
+    def _commit(
+        self, claim: Claim, outcome: _Outcome, then: Offer | None
+    ) -> tuple[bool, Claim | Miss]:
+        """Put an outcome where the driver finds it, and commit it."""
+        kind, content, elapsed_ns = outcome
+        contributions = self._worker.runner.contributions
+        carried = b""
+        if contributions and (self._worker.carries or contributions.foreign):
+            carried = contributions.packed()
+            kind |= CONTRIBUTES
+        extent, inline, held = self._place(claim, content, carried)
+        view = self._write(OutcomeRecord(kind, elapsed_ns, extent), inline)
+        following: Claim | Miss = Miss.EMPTY
+        if contributions and not carried:
+            committed = self._claimant.commit(claim, view)
+            if committed:
+                # Only the attempt that won the commit contributes: exactly once (rule 6).
+                contributions.make(self._window)
+                self._claimant.advance(claim, Step.COMPLETE)
+        else:
+            committed, following = self._claimant.complete(claim, view, then)
+        self._exchange.keep(claim, held, committed)
+        return committed, following
+
+    def _place(
+        self, claim: Claim, content: Encoded | Outcomes, carried: bytes
+    ) -> tuple[Extent, bytes, list[Extent]]:
+        """Put an outcome into the window; return what its record says, and what it holds of ours.
+
+        The record names an extent, or stands before the bytes themselves.
+        """
+        held = []
+        if isinstance(content, Outcomes):
+            place, nbytes, entries = content.place, content.nbytes, content.entries
+            if place is not NOTHING:
+                held.append(place)  # the driver may be reading in it
+            if nbytes <= place.nbytes and not carried:
+                return Extent(place.offset, nbytes), b"", held
+            content = b"".join(entries)
+        if carried:
+            encoded = content.tobytes() if isinstance(content, Packed) else content
+            content = layout.write_carried(encoded, carried)
+        nbytes = len(content)
+        if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
+            return Extent(layout.INLINE, nbytes), content, held
+        if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
+            try:
+                self._exchange.offer_all(claim, content)
+            except Evicted:
+                self._exchange.keep(claim, held, committed=False)
+                raise
+            return Extent(layout.STREAMED, nbytes), b"", held
+        extent = self._exchange.reserve(nbytes)
+        write(self._window, extent.offset, content)
+        return extent, b"", [*held, extent]
+
+    def _write(self, record: OutcomeRecord, inline: bytes = b"") -> memoryview:
+        """Return an outcome record as it is put; valid until the next one."""
+        used = layout.write_outcome(self._record, 0, record, inline)
+        return memoryview(self._record)[:used]
+
+    def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
+        if self._worker.tracer is not None:
+            ticket = self._geometry.ticket(claim.number, claim.word)
+            self._worker.tracer(event, task_id=descriptor.task_id, ticket=ticket)
