@@ -24,15 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import marked
+from processes import END_GRACE_S, marked, outlives
 
 from workpool.litter import litter_of, remove
 from workpool.mpiexec import Mpiexec, command_line, environment, find
 
 TESTS = Path(__file__).resolve().parent
-
-END_GRACE_S = 3.0
-"""How long a job may take to end by itself: after SIGTERM, and after its mpiexec has returned."""
 
 HOOK = """\
 import faulthandler, os, signal
@@ -166,10 +163,7 @@ class Job:
 
     def orphans(self) -> list[str]:
         """Return the commands that outlive mpiexec by more than their grace."""
-        give_up = time.monotonic() + END_GRACE_S
-        while (left := marked(self._mark)) and time.monotonic() < give_up:
-            time.sleep(0.02)
-        return [f"{pid}: {command}" for pid, command in left.items()]
+        return [f"{pid}: {command}" for pid, command in outlives(self._mark).items()]
 
     def note_litter(self) -> None:
         """Note what the job has in shared memory now, where its processes may leave it."""

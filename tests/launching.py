@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import PATIENCE, marked
+from processes import PATIENCE, marked, outlives
 
+from workpool import mpiexec
 from workpool.litter import litter_of, remove
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,11 +44,14 @@ class Ended(NamedTuple):
 class Started:
     """A command under way, in a session of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], place: Path, mark: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], place: Path, mark: str, lasting: bool
+    ) -> None:
         self.process = process
         self.place = place
         self.litter: set[str] = set()  #: what its processes had in shared memory when last seen
         self._mark = mark
+        self._lasting = lasting
 
     def wait(self, limit_s: float = LIMIT_S) -> Ended:
         """Wait for the end, and see that no process is left."""
@@ -55,7 +59,7 @@ class Started:
             status = self.process.wait(limit_s * PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"not ended in time: {self._ended(-1)}") from None
-        left = self.members()
+        left = outlives(self._mark) if self._lasting else self.members()
         assert not left, f"left behind: {left}, after {self._ended(status)}"
         return self._ended(status)
 
@@ -102,8 +106,12 @@ def job(
     *,
     text: str = "",
     cwd: Path | None = None,
+    lasting: bool = False,
 ) -> Iterator[Started]:
-    """Start a command with `text` as its standard input, and end it with everything it started."""
+    """Start a command with `text` as its standard input, and end it with everything it started.
+
+    What it has started may outlive it by a moment if it is `lasting`, as an mpiexec by itself is.
+    """
     mark = uuid.uuid4().hex
     given = dict(os.environ if environment is None else environment)
     given["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), given.get("PYTHONPATH")]))
@@ -127,7 +135,7 @@ def job(
                 env=given,
                 start_new_session=True,
             )
-        started = Started(process, place, mark)
+        started = Started(process, place, mark, lasting)
         try:
             yield started
         finally:
@@ -146,6 +154,13 @@ def run(
 ) -> contextlib.AbstractContextManager[Started]:
     """Start ``workpool run`` with these words."""
     return job([sys.executable, "-m", "workpool.cli", "run", *words], text=text, cwd=cwd)
+
+
+def by_hand(*words: str, cwd: Path | None = None) -> contextlib.AbstractContextManager[Started]:
+    """Start ``mpiexec -n 3 python -m workpool`` with these words."""
+    found = mpiexec.find()
+    command = mpiexec.command_line(found, 3, [sys.executable, "-m", "workpool", *words])
+    return job(command, mpiexec.environment(found.kind, os.environ), cwd=cwd, lasting=True)
 
 
 def stored(path: Path) -> list[bytes]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT, job, run
+from launching import ROOT, by_hand, job, run
 
 from workpool import cli, launcher, mpiexec
 from workpool.errors import ResourceError
@@ -150,9 +150,7 @@ def test_once_and_not_once_for_each_rank(words: list[str], status: int, named: s
 
 @pytest.mark.mpi
 def test_missing_script_under_mpiexec() -> None:
-    found = mpiexec.find()
-    command = mpiexec.command_line(found, 3, [sys.executable, "-m", "workpool", "missing.py"])
-    with job(command, mpiexec.environment(found.kind, os.environ)) as started:
+    with by_hand("missing.py") as started:
         ended = started.wait()
     assert ended.status == 2
     assert ended.err.count("missing.py") == 1

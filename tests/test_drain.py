@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import job, run, stored
+from launching import by_hand, job, run, stored
 from processes import PATIENCE
 
-from workpool.mpiexec import Kind, command_line, environment, find
+from workpool.mpiexec import Kind, find
 from workpool.status import UNFINISHED
 
 DRAIN = """\
@@ -38,13 +38,6 @@ finally:
 """
 
 
-def by_hand(*words: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment that start a job without the launcher."""
-    program = find(None)
-    command = [sys.executable, "-m", "workpool", *words]
-    return command_line(program, 3, command, []), environment(program.kind, os.environ)
-
-
 @pytest.mark.mpi
 @pytest.mark.parametrize("how", ["submit", "map", "isolated"])
 @pytest.mark.parametrize("to", ["launcher", "everything", "driver by hand", "all by hand", "alone"])
@@ -56,8 +49,7 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
     elif to == "alone":
         start = job([sys.executable, *words], cwd=tmp_path)
     else:
-        command, variables = by_hand(*words)
-        start = job(command, variables, cwd=tmp_path)
+        start = by_hand(*words, cwd=tmp_path)
     with start as started:
         started.until("begun")
         time.sleep(0.1)
@@ -83,10 +75,7 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
 def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     (tmp_path / "driver.py").write_text(DRAIN)
     words = ["driver.py", "60", "0.5", "submit"]
-    command, variables = by_hand(*words)
-    start = (
-        run("-w", "2", *words, cwd=tmp_path) if launched else job(command, variables, cwd=tmp_path)
-    )
+    start = run("-w", "2", *words, cwd=tmp_path) if launched else by_hand(*words, cwd=tmp_path)
     with start as started:
         started.until("begun")
         begun = time.monotonic()
@@ -106,8 +95,7 @@ def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     if find(None).kind is Kind.OPENMPI:
         pytest.skip("Open MPI's mpiexec kills its ranks at SIGTERM, half a second later")
     (tmp_path / "driver.py").write_text(DRAIN)
-    command, variables = by_hand("driver.py", "1.0", "20", "submit")
-    with job(command, variables, cwd=tmp_path) as started:
+    with by_hand("driver.py", "1.0", "20", "submit", cwd=tmp_path) as started:
         started.until("begun")
         started.signal(signal.SIGTERM)
         ended = started.wait()

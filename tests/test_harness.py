@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness import END_OF_JOB, Batch, HangError, JobError, case_names, run_ranks
-from jobs import END_GRACE_S
-from processes import marked
+from processes import END_GRACE_S, marked
 
 pytestmark = pytest.mark.mpi
 

@@ -100,7 +100,7 @@ def test_by_hand() -> None:
     words = [sys.executable, "-m", "workpool", "-c", HEAD + BUSY.format(options="")]
     command = command_line(program, 4, words, survive=True)
     variables = {**environment(program.kind, os.environ), supervisor.VARIABLE: "1"}
-    with job(command, {**variables, "PYTHONPATH": str(ROOT)}) as started:
+    with job(command, {**variables, "PYTHONPATH": str(ROOT)}, lasting=True) as started:
         started.until("busy")
         os.kill(started.ranks()[0], signal.SIGKILL)
         ended = end(started, 10)

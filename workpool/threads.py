@@ -19,9 +19,6 @@ LAZY_S = 5e-3
 #: Its longest sleep while somebody waits who makes no progress himself.
 CLOSE_S = 1e-3
 
-#: How long the driver's thread and the one that is a worker leave each other the interpreter.
-SWITCH_S = 0.5e-3
-
 #: How often it looks when there seems to be nothing: an interrupt may have left something.
 REST_S = 1.0
 
@@ -143,9 +140,6 @@ class ThreadWorker:
         self.worker = Worker(1, 0, host)
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False
-        # Every call into MPI lets go of the interpreter, and waits for so long to have it back
-        # while the driver's thread computes.
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
         self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
         self._thread.start()
 

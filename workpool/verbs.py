@@ -9,10 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 #: What ``load`` compares with: no control word is negative.
 NEVER = -1
+
+#: What ``accumulate`` does, by the names of the standard: for windows over plain memory.
+UFUNCS: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": np.logical_and,
+    "lor": np.logical_or,
+    "lxor": np.logical_xor,
+}
 
 
 class Window(Protocol):

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES
+from .own import OwnWindow
 from .window import Ticker, Window
 
 _SHM = "/dev/shm"
@@ -123,7 +124,8 @@ class Group:
             ticker = Ticker(memory[:PAGE_NBYTES], self._lock)
             ticker.start()
             return Window(win, host, nbytes, self._lock, ticker=ticker)
-        return Window(win, host, nbytes, self._lock, memory if mine else None)
+        kind = OwnWindow if self.size == 1 else Window
+        return kind(win, host, nbytes, self._lock, memory if mine else None)
 
     def _advances(self, win: MPI.Win, host: int, memory: memoryview) -> bool:
         """Return whether the calls of others are carried out while the host is outside of MPI.

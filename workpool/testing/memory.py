@@ -15,24 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import WindowError
-from ..verbs import NEVER
+from ..verbs import NEVER, UFUNCS
 
 LINE = 64
 _ZERO = bytes(LINE)
 _RUBBISH = 0xA5
-
-_UFUNCS: dict[str, Any] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "band": np.bitwise_and,
-    "bor": np.bitwise_or,
-    "bxor": np.bitwise_xor,
-    "land": np.logical_and,
-    "lor": np.logical_or,
-    "lxor": np.logical_xor,
-}
 
 #: Methods of ``Memory`` that are not called like the verb.
 _METHODS: dict[Any, str] = {"put": "write", "get": "read"}
@@ -93,7 +80,7 @@ class Memory:
         """Combine numbers into the memory, element by element."""
         values = np.frombuffer(content, dtype)
         old = np.frombuffer(self.read(disp, values.nbytes), dtype)
-        self.write(disp, _UFUNCS[op](old, values).astype(dtype).tobytes())
+        self.write(disp, UFUNCS[op](old, values).astype(dtype).tobytes())
 
     def perform(self, op: Op) -> Any:
         """Carry one call out; return its answer."""

@@ -1,0 +1,79 @@
+"""The window of a rank that is alone: plain memory, and a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..verbs import UFUNCS
+from ..whole import whole
+from .window import Window
+
+
+class OwnWindow(Window):
+    """A window that no other rank can reach, only the threads of this one.
+
+    No verb calls MPI.  Such a call lets go of the interpreter, so the two threads of a rank that is
+    alone would change places several times for every task; on a busy machine each change costs a
+    turn of the scheduler.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        assert self._memory is not None
+        self._words = self._memory[: self.nbytes & ~7].cast("q")
+
+    @whole
+    def compare_and_swap(self, disp: int, expected: int, desired: int) -> int:
+        """Store `desired` where `expected` stands; return what stood there."""
+        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+            self._outside("compare_and_swap", disp, 8)
+        with self._lock:
+            found = self._words[disp >> 3]
+            if found == expected:
+                self._words[disp >> 3] = desired
+            return found
+
+    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Carry out many compare_and_swap; return what stood at each."""
+        return [self.compare_and_swap(*step) for step in steps]
+
+    @whole
+    def fetch_add(self, disp: int, amount: int) -> int:
+        """Add to a counter word; return what stood there."""
+        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+            self._outside("fetch_add", disp, 8)
+        with self._lock:
+            found = self._words[disp >> 3]
+            self._words[disp >> 3] = found + amount
+            return found
+
+    @whole
+    def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
+        """Combine numbers into the window, element by element."""
+        with self._lock, np.errstate(all="ignore"):
+            target = self._numbers("accumulate", disp, values)
+            UFUNCS[op](target, values.reshape(-1), out=target, casting="unsafe")
+
+    @whole
+    def get_numbers(self, disp: int, values: NDArray[Any]) -> None:
+        """Fill an array of numbers that others may be accumulating to."""
+        with self._lock:
+            values.reshape(-1)[:] = self._numbers("get_numbers", disp, values)
+
+    def _numbers(self, verb: str, disp: int, like: NDArray[Any]) -> NDArray[Any]:
+        if disp % like.itemsize or not 0 <= disp <= self.nbytes - like.nbytes:
+            self._outside(verb, disp, like.nbytes)
+        assert self._memory is not None
+        return np.frombuffer(self._memory, like.dtype, like.size, disp)
+
+    def flush(self) -> None:
+        """Nothing: every call is complete when it returns."""
+
+    def close(self) -> None:
+        """End the access epoch and free the window."""
+        self._words.release()
+        super().close()
