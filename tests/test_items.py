@@ -58,7 +58,7 @@ class Scene:
     def word(self) -> int:
         return self.window.load(self.geometry.word(0))
 
-    def run(self, during: Any = lambda n: None, several: bool = True) -> list[int]:
+    def run(self, during: Any = lambda n: None, strides: bool = True) -> list[int]:
         """Run the tasks; return those whose outcomes are to be committed."""
 
         def call(payload: bytes) -> tuple[Kind, bytes]:
@@ -66,7 +66,7 @@ class Scene:
             during(payload[0])
             return Kind.VALUE, payload
 
-        outcomes = self.items.run(call, Contributions(), several)
+        outcomes = self.items.run(call, Contributions(), strides)
         content = memoryview(b"".join(outcomes.entries))
         assert len(content) == outcomes.nbytes
         return [bytes(item[2])[0] for item in layout.read_items(content)]
@@ -76,9 +76,9 @@ class Scene:
         count = layout.item_of(self.word)
         if not count:
             return []
-        record, _ = layout.read_outcome(self.publisher.read_records([0])[0])
-        content = bytearray(record.extent.nbytes)
-        self.window.get(record.extent.offset, content)
+        place = layout.read_place(self.publisher.read_records([0])[0])
+        content = bytearray(place.nbytes)
+        self.window.get(place.offset, content)
         self.window.flush()
         return [bytes(item[2])[0] for item in layout.read_items(memoryview(content), count)]
 
@@ -92,7 +92,7 @@ def test_strides_cost_a_step_for_many_tasks() -> None:
     assert steps == 1 + -(-(TASKS - 1) // STRIDE), f"{steps} steps for {TASKS} tasks"
 
 
-@pytest.mark.parametrize("options", [{"several": False}, {"during": lambda n: time.sleep(1e-3)}])
+@pytest.mark.parametrize("options", [{"strides": False}, {"during": lambda n: time.sleep(1e-3)}])
 def test_long_tasks_are_started_one_by_one(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +105,7 @@ def test_long_tasks_are_started_one_by_one(
         during(n)
         started.append(layout.started_of(scene.word))
 
-    assert scene.run(seen, options.get("several", True)) == list(range(TASKS))
+    assert scene.run(seen, options.get("strides", True)) == list(range(TASKS))
     assert started == list(range(1, TASKS + 1))
 
 

@@ -1,9 +1,10 @@
 """Rows of several tasks, in every interleaving: recalled, reclaimed, or cut off by a death.
 
 A worker runs the tasks of a row one after another, or starts a stride of several and may give back
-what it has not come to; the submitter may recall at any time what has not been started, or take the
-row back.  Each task's outcome arrives exactly once, each outcome says which attempt made it, and no
-task runs twice but those that were started when their row was taken back.
+what it has not come to; what became of them it leaves in one place, or offers as a piece.  The
+submitter may recall at any time what has not been started, or take the row back.  Each task's
+outcome arrives exactly once, each outcome says which attempt made it, and no task runs twice but
+those that were started when their row was taken back.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from struct import unpack_from
 from typing import Any
 
 import pytest
-from model import GREEDY, Port, forget, geometry, obituary
+from model import GREEDY, Port, find_one, geometry, obituary
 
 from workpool import layout, protocol
 from workpool.arena import Region
-from workpool.layout import NO_BLOB, Descriptor, Extent, OutcomeRecord
+from workpool.errors import WindowError
+from workpool.layout import NO_BLOB, STREAMED, Descriptor, Extent, OutcomeRecord, Piece
 from workpool.protocol import State, Step
-from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
+from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream
 from workpool.testing import Explorer, Found, Memory, MemoryWindow
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -41,6 +44,7 @@ class Submitter:
     blind: bool = False  # takes back without having read what is there
 
     held: dict[int, list[int]] = field(default_factory=dict)  # tasks by row number
+    pieces: dict[int, bytes] = field(default_factory=dict)  # outcomes that were offered, likewise
     got: list[int] = field(default_factory=list)
     again: list[int] = field(default_factory=list)  # may run twice
     open: bool = True
@@ -75,8 +79,13 @@ class Submitter:
         state, owner = layout.state_of(row.word), layout.owner_of(row.word)
         if state == State.DONE:
             ran = self._read(window, row, None)
+            self.pieces.pop(row.number, None)
             self.publisher.retire([row])
             self._end(row.number, ran, range(0))
+        elif state == State.OFFERED:
+            piece = layout.read_piece(self.publisher.read_records([row.number])[0])
+            self.pieces[row.number] = self._get(window, piece.extent)
+            self.publisher.answer(row, Step.TAKE)
         elif state == State.CLAIMED and owner in self.watches and self._gone(window, owner):
             self._reclaim(window, row)
         elif state == State.CLAIMED and self.suspicions and choose(2):
@@ -122,10 +131,11 @@ class Submitter:
         """Take the first outcomes of a row, or all."""
         if count == 0:
             return 0
-        record, _ = layout.read_outcome(self.publisher.read_records([row.number])[0])
-        content = bytearray(record.extent.nbytes)
-        window.get(record.extent.offset, content)
-        window.flush()
+        (record,) = self.publisher.read_records([row.number])
+        whole = count is None
+        place = layout.read_outcome(record)[0].extent if whole else layout.read_place(record)
+        streamed = place.offset == STREAMED
+        content = self.pieces[row.number] if streamed else self._get(window, place)
         items = layout.read_items(memoryview(content), count)
         ticket, owner = self.shape.ticket(*row), layout.owner_of(row.word)
         tasks = self.held[row.number]
@@ -135,6 +145,12 @@ class Submitter:
             if task not in self.got:
                 self.got.append(task)
         return len(items)
+
+    def _get(self, window: MemoryWindow, extent: Extent) -> bytes:
+        content = bytearray(extent.nbytes)
+        window.get(extent.offset, content)
+        window.flush()
+        return bytes(content)
 
     def _end(self, number: int, ended: int, started: range) -> None:
         tasks = self.held.pop(number)
@@ -154,6 +170,7 @@ class Worker:
     member: int
     stops: int | None = None  # leaves the row after so many of its tasks
     strides: bool = False  # starts several at once
+    offers: bool = False  # what became of them, as a piece
 
     ran: list[int] = field(default_factory=list)
     claim: Claim | None = None
@@ -162,6 +179,7 @@ class Worker:
     unsaid: list[bytes] = field(default_factory=list)  # outcomes that are not in the window
     named: list[tuple[int, int, Extent]] = field(default_factory=list)
     place: Extent | None = None
+    piece: Extent | None = None  # is offered
 
     def __post_init__(self) -> None:
         self.shape = geometry(self.rows)
@@ -180,29 +198,24 @@ class Worker:
         if self.claim is not None:
             self._go_on(window, self.claim, choose)
             return True
-        found = self.claimant.take(1)
-        if found is Miss.EMPTY:
-            found = self.claimant.sweep(1)
-        for offer in found if isinstance(found, list) else ():
-            claim = self.claimant.claim(offer)
-            if isinstance(claim, Claim):
-                claim.record = bytes(claim.record)  # type: ignore[assignment]
-                self.claim, self.done, self.pending, self.unsaid = claim, 0, 0, []
-                self.place = self.region.reserve(3 * ENTRY_NBYTES)
-                assert self.place is not None
-        # What decides nothing in a later step, so that more states are equal.
-        self.claimant._words[:] = 0
-        forget(self.claimant)
+        found = find_one(self.claimant)
+        if isinstance(found, Claim):
+            self.claim, self.done, self.pending, self.unsaid = found, 0, 0, []
+            self.place = self.region.reserve(3 * ENTRY_NBYTES)
+            assert self.place is not None
         return found is not Miss.CLOSED or bool(self.named)
 
     def _record(self, extent: Extent) -> bytes:
         record = bytearray(layout.OUTCOME_NBYTES)
-        layout.write_outcome(record, 0, OutcomeRecord(BATCH, 0, extent))
-        return bytes(record)
+        used = layout.write_outcome(record, 0, OutcomeRecord(BATCH, 0, extent))
+        return bytes(record[:used])
 
     def _go_on(self, window: MemoryWindow, claim: Claim, choose: Callable[[int], int]) -> None:
         """Run one task, and take the step after it."""
         assert self.place is not None
+        if self.piece is not None:
+            self._await(window, claim)
+            return
         descriptor, payload = layout.read_descriptor(memoryview(claim.record))
         if not self.done and not self.claimant.holds(claim):  # as after fetching the payload
             self._drop()
@@ -222,7 +235,7 @@ class Worker:
         disp = self.place.offset + said * ENTRY_NBYTES
         if self.done < len(tasks) and self.done != self.stops:
             if not said:
-                self.claimant.announce(claim, self._record(self.place))
+                self.claimant.announce(claim, self.place)
             ended = len(self.unsaid)
             following = self.claimant.next(claim, disp, entries, ended, self.strides)
             if following is True:
@@ -236,7 +249,38 @@ class Worker:
         else:
             window.put(disp, entries)
         used = Extent(self.place.offset, self.done * ENTRY_NBYTES)
-        committed, _ = self.claimant.complete(claim, self._record(used))
+        if self.offers:
+            self._offer(window, claim, used)
+        else:
+            self._complete(claim, used)
+
+    def _offer(self, window: MemoryWindow, claim: Claim, used: Extent) -> None:
+        window.flush()
+        content = bytearray(used.nbytes)
+        window.get(used.offset, content)
+        window.flush()
+        self.piece = self.region.reserve(used.nbytes)
+        assert self.piece is not None
+        window.put(self.piece.offset, content)
+        piece = Piece(Stream.OUTCOME, 0, used.nbytes, self.piece)
+        if not self.claimant.request(claim, Step.OFFER, piece):
+            self._drop()
+
+    def _await(self, window: MemoryWindow, claim: Claim) -> None:
+        """Look for the answer to an offer."""
+        assert self.piece is not None
+        answer = self.claimant.answered(claim, Step.TAKE)
+        if answer is Miss.CONTENDED:
+            self._drop()
+        elif answer is not None:
+            nbytes = self.piece.nbytes
+            self.region.release(self.piece)
+            self.piece = None
+            self._complete(claim, Extent(STREAMED, nbytes))
+
+    def _complete(self, claim: Claim, extent: Extent) -> None:
+        assert self.place is not None
+        committed, _ = self.claimant.complete(claim, self._record(extent))
         if committed:
             self.named.append((claim.number, claim.word, self.place))
             self.claim, self.place = None, None
@@ -252,9 +296,9 @@ class Worker:
             self.unsaid = []
 
     def _drop(self) -> None:
-        assert self.place is not None
-        self.region.release(self.place)
-        self.claim, self.place = None, None
+        for extent in filter(None, (self.place, self.piece)):
+            self.region.release(extent)
+        self.claim, self.place, self.piece = None, None, None
 
 
 def check(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
@@ -272,6 +316,7 @@ def explore(
     workers: int = 2,
     stops: int | None = None,
     strides: bool = False,
+    offers: bool = False,
     crashes: int = 0,
     **options: Any,
 ) -> Any:
@@ -281,7 +326,8 @@ def explore(
     todo = [list(islice(numbers, tasks)) for tasks in batches]
     members = range(1, 1 + workers)
     submitter = Submitter(rows, todo, watches=tuple(members) if crashes else (), **options)
-    others = {f"worker {member}": Worker(rows, member, stops, strides) for member in members}
+    ours = [Worker(rows, member, stops, strides, offers) for member in members]
+    others = {f"worker {worker.member}": worker for worker in ours}
 
     def end(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
         ended, *rest = processes.values()
@@ -322,6 +368,9 @@ def explore(
         {"strides": True, "suspicions": 1, "workers": 1},
         {"strides": True, "suspicions": 1, "recalls": 1, "workers": 1},
         {"strides": True, "rows": 3, "crashes": 1},
+        {"offers": True, "recalls": 1, "workers": 1},
+        {"offers": True, "recalls": 1, "strides": True, "stops": 2, "workers": 1},
+        {"offers": True, "suspicions": 1, "recalls": 1, "workers": 1},
     ],
     ids=str,
 )
@@ -408,6 +457,15 @@ def test_a_recall_that_forgets_what_was_started_is_found(monkeypatch: pytest.Mon
 def test_reading_after_the_row_was_taken_back_is_found() -> None:
     with pytest.raises(Found, match="instead of"):
         explore((2, 1), suspicions=1, workers=1, blind=True)
+
+
+def test_a_piece_where_the_place_of_outcomes_is_named_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layout, "PLACE_AT", 0)
+    monkeypatch.setattr(layout, "read_place", lambda record: Extent(*unpack_from("<qQ", record)))
+    with pytest.raises((Found, WindowError), match=r"outside|instead of|are cut|too far"):
+        explore(offers=True, recalls=1, workers=1)
 
 
 def test_steps_of_items() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from model import GREEDY, Port, forget, geometry
+from model import GREEDY, Port, find_one, geometry
 from model.places import Choose
 
 from workpool import layout
@@ -244,16 +244,9 @@ class Worker:
             if self.run < self.places.runs:
                 self._enter()
             return self.run < self.places.runs
-        found = self.claimant.take(1)
-        if found is Miss.EMPTY:
-            found = self.claimant.sweep(1)
-        for offer in found if isinstance(found, list) else ():
-            claim = self.claimant.claim(offer)
-            if isinstance(claim, Claim):
-                claim.record = bytes(claim.record)  # type: ignore[assignment]
-                self.claim = claim
-        self.claimant._words[:] = 0
-        forget(self.claimant)
+        found = find_one(self.claimant)
+        if isinstance(found, Claim):
+            self.claim = found
         return found is not Miss.CLOSED
 
     def _deliver(self, claim: Claim, choose: Choose) -> None:

@@ -62,7 +62,9 @@ def test_records_round_trip() -> None:
     outcome = OutcomeRecord(2, 10**18, Extent(layout.INLINE, layout.INLINE_OUTCOME_NBYTES))
     inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
     buffer = bytearray(layout.OUTCOME_NBYTES)
-    assert layout.write_outcome(buffer, 0, outcome, inline) == layout.OUTCOME_NBYTES
+    assert layout.write_outcome(buffer, 0, outcome, inline) == layout.PLACE_AT
+    buffer[layout.PLACE_AT :] = layout.write_place(Extent(2**62, 2**40))
+    assert layout.read_place(memoryview(buffer)) == Extent(2**62, 2**40)
     result, rest = layout.read_outcome(memoryview(buffer))
     assert (result, bytes(rest)) == (outcome, inline)
     piece = Piece(3, 2**40, 2**41, Extent(-1, 7))

@@ -527,9 +527,6 @@ class Driver:
     def _take(self, row: Row) -> None:
         """Fetch the piece of an outcome that a worker offers."""
         batch = self._rows[row.number]
-        # Nothing of it can be recalled any more: the row's record is a piece, not an outcome.  What
-        # its worker has not run comes back with the outcome.
-        self._published.batches.pop(row.number, None)
         piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
         if piece.position == 0:
             batch.incoming = empty(piece.total_nbytes)

@@ -18,7 +18,7 @@ from threading import Lock
 
 from . import layout, verbs
 from .accumulator import Contributions
-from .layout import STRIDE, Extent, OutcomeRecord
+from .layout import STRIDE, Extent
 from .repository import Claim, Claimant, Miss
 from .runner import Evicted
 from .serializer import CONTRIBUTES, Encoded, Kind, Packed
@@ -87,7 +87,7 @@ class ItemRun:
         self,
         call: Callable[[bytes], tuple[Kind, Encoded]],
         contributions: Contributions,
-        several: bool,
+        strides: bool,
     ) -> Outcomes:
         """Run the tasks; return what became of those that were not given back.
 
@@ -97,7 +97,7 @@ class ItemRun:
             ``call(payload)``: runs one task.
         contributions : Contributions
             Of the tasks, noted by their positions.
-        several : bool
+        strides : bool
             Whether several tasks may be started at once.
 
         Raises
@@ -128,7 +128,7 @@ class ItemRun:
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
                 short = end - begun < SHORT_NS * (len(entries) - done)
-                if not self._next(several and short):
+                if not self._next(strides and short):
                     return outcomes
         finally:
             with self._lock:
@@ -146,9 +146,7 @@ class ItemRun:
                 self._window.put(disp, entries)  # complete when the row is
                 return False
             if not self._said:
-                record = bytearray(layout.OUTCOME_NBYTES)
-                used = layout.write_outcome(record, 0, OutcomeRecord(Kind.BATCH, 0, place))
-                self._claimant.announce(self._claim, memoryview(record)[:used])
+                self._claimant.announce(self._claim, place)
             ended = done - self._said
             following = self._claimant.next(self._claim, disp, entries, ended, stride)
             if following is Miss.CONTENDED:

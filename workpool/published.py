@@ -19,7 +19,7 @@ from .backlog import Backlog
 from .layout import Item
 from .protocol import State, Step
 from .repository import Publisher, Row
-from .serializer import CONTRIBUTES, Kind, Packed
+from .serializer import Packed
 from .store import Store
 from .tasks import Batch, Task
 
@@ -117,11 +117,9 @@ class Published:
         self._backlog.put_back(left)
         ended = layout.item_of(word)
         if ended:
-            record, _ = layout.read_outcome(self._publisher.read_records([number])[0])
-            if record.kind & ~CONTRIBUTES != Kind.BATCH:
-                return  # its worker was about to offer the outcome in pieces: all comes with them
-            content = empty(record.extent.nbytes)
-            self._window.get(record.extent.offset, content)
+            place = layout.read_place(self._publisher.read_records([number])[0])
+            content = empty(place.nbytes)
+            self._window.get(place.offset, content)
             self._window.flush()
             items = layout.read_items(content, ended)
             self._finish(batch, layout.owner_of(word), items, False)
@@ -169,8 +167,8 @@ class Published:
         if number in self.batches:
             self.recall(number, batch, word)  # the others are not this worker's to lose
             word = self._publisher.load(number)
-        lost = [task for task in batch.tasks if task.batch is batch and not task.over]
-        if only is not None and only not in lost:
+        left = [task for task in batch.tasks if task.batch is batch and not task.over]
+        if only is not None and only not in left:
             return []
         # Against what stands there now: the row is about our tasks until we have collected it, and
         # whoever runs them, and however far he is, shall not.
@@ -183,11 +181,11 @@ class Published:
         self._evicted[number] = protocol.advance(word, Step.RECLAIM)
         self._keep_payload(batch)
         self.dissolve(self.pop(number))
-        if only is not None:
-            # Their contributions would have been made with the last of the batch: once more.
-            self._backlog.put_back([task for task in lost if task is not only])
-            return [only]
-        return lost
+        lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
+        # The others have lost nothing: they were not started, or it is not they who shall end (what
+        # they contribute would have been made with the last of the batch: once more).
+        self._backlog.put_back([task for task in left if task not in lost])
+        return [task for task in left if task in lost]
 
     def _keep_payload(self, batch: Batch) -> None:
         """Have the arguments that are in the window only, for another attempt."""

@@ -260,9 +260,10 @@ class _Service:
     ) -> tuple[Kind, Encoded | Outcomes]:
         """Fetch what tasks need, call them, and encode what became of them."""
         runner: Any = self._worker.runner  # or the other one, each with pools of its own
-        kind, code = descriptor.kind, descriptor.code
-        if kind & ISOLATED:
-            kind, runner = kind & ~ISOLATED, self._worker.isolated
+        isolated = bool(descriptor.kind & ISOLATED)
+        kind, code = descriptor.kind & ~ISOLATED, descriptor.code
+        if isolated:
+            runner = self._worker.isolated
             self._worker.isolated.holds = lambda: self._claimant.holds(claim)
         try:
             pool = runner.enter(
@@ -289,7 +290,7 @@ class _Service:
             return what
 
         if descriptor.tasks > 1:
-            return Kind.BATCH, self._run_items(claim, call, split(payload))
+            return Kind.BATCH, self._run_items(claim, call, split(payload), not isolated)
         return call(payload)
 
     def _run_range(
@@ -322,18 +323,21 @@ class _Service:
         return turn.run()
 
     def _run_items(
-        self, claim: Claim, call: Callable[[bytes], tuple[Kind, Encoded]], payloads: list[bytes]
+        self,
+        claim: Claim,
+        call: Callable[[bytes], tuple[Kind, Encoded]],
+        payloads: list[bytes],
+        strides: bool,
     ) -> Outcomes:
-        """Run the tasks of a batch, as far as nobody takes them back."""
+        """Run the tasks of a batch, in strides or not, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * OUTCOME_NBYTES
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
         self._items = ItemRun(self._window, self._claimant, claim, payloads, place)
         worker = self._worker
-        isolated = bool(claim.descriptor[0].kind & ISOLATED)
-        if not isolated:
+        if strides:
             worker.heart.hurry()
         try:
-            return self._items.run(call, worker.runner.contributions, not isolated)
+            return self._items.run(call, worker.runner.contributions, strides)
         except Evicted:
             if place is not NOTHING:
                 self._exchange.region.release(place)

@@ -17,7 +17,7 @@ from .places import GREEDY, Port, geometry, obituary
 from .rules import Rules
 from .submitter import Submitter
 from .tickets import explore_tickets
-from .worker import Worker, forget
+from .worker import Worker, find_one, forget
 
 __all__ = [
     "GREEDY",
@@ -29,6 +29,7 @@ __all__ = [
     "Worker",
     "case",
     "explore_tickets",
+    "find_one",
     "forget",
     "geometry",
     "obituary",

@@ -94,10 +94,12 @@ _DESCRIPTOR = struct.Struct("<QQQqQQqQqQQQqQ")
 _TERMS = struct.Struct("<QQQQQ")
 _OUTCOME = struct.Struct("<QQqQ")
 _PIECE = struct.Struct("<QQQqQ")
+_PLACE = struct.Struct("<qQ")  # at the end of an outcome record
 _LENGTH = struct.Struct("<Q")
 _ITEM = struct.Struct("<QQQ")  # of an outcome: kind, nbytes, elapsed_ns
 INLINE_PAYLOAD_NBYTES = DESCRIPTOR_NBYTES - _DESCRIPTOR.size
-INLINE_OUTCOME_NBYTES = OUTCOME_NBYTES - _OUTCOME.size
+PLACE_AT = OUTCOME_NBYTES - _PLACE.size
+INLINE_OUTCOME_NBYTES = PLACE_AT - _OUTCOME.size
 
 
 def write_descriptor(descriptor: Descriptor, inline: bytes = b"") -> bytes:
@@ -150,7 +152,17 @@ def write_outcome(
 def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:
     """Return the outcome in a record, and the part of the record that may hold its bytes."""
     kind, elapsed_ns, offset, nbytes = _OUTCOME.unpack_from(record, 0)
-    return OutcomeRecord(kind, elapsed_ns, Extent(offset, nbytes)), record[_OUTCOME.size :]
+    return OutcomeRecord(kind, elapsed_ns, Extent(offset, nbytes)), record[_OUTCOME.size : PLACE_AT]
+
+
+def write_place(extent: Extent) -> bytes:
+    """Return what says where the outcomes of a batch's tasks stand, to be put at ``PLACE_AT``."""
+    return _PLACE.pack(*extent)
+
+
+def read_place(record: memoryview) -> Extent:
+    """Return where the outcomes of a batch's tasks stand, from the record of its row."""
+    return Extent(*_PLACE.unpack_from(record, PLACE_AT))
 
 
 def write_item(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:

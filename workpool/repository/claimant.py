@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import layout, protocol, verbs
-from ..layout import DESCRIPTOR_NBYTES, Descriptor, Geometry, Piece
+from ..layout import DESCRIPTOR_NBYTES, Descriptor, Extent, Geometry, Piece
 from ..protocol import State, Step
 from .table import Row, Table, runs
 from .tickets import Miss, Taker
@@ -198,7 +199,7 @@ class Claimant(Table):
         if found == claim.word:
             claim.word = done
             return True, following
-        return self._lost(claim, found) and self.advance(claim, Step.COMPLETE), following
+        return self._keeps(claim, found) and self.advance(claim, Step.COMPLETE), following
 
     def commit(self, claim: Claim, record: bytes | memoryview) -> bool:
         """Put the outcome into the window and decide it, before contributions are made.
@@ -239,7 +240,7 @@ class Claimant(Table):
         if word == claim.word:
             return None
         claim.word = protocol.advance(claim.word, step)
-        if word != claim.word and not self._lost(claim, word):
+        if word != claim.word and not self._keeps(claim, word):
             return Miss.CONTENDED
         return layout.read_piece(self.read_records([claim.number])[0])
 
@@ -251,19 +252,19 @@ class Claimant(Table):
         RMA cost: 1 load.
         """
         word = self.load(claim.number)
-        return word == claim.word or self._lost(claim, word)
+        return word == claim.word or self._keeps(claim, word)
 
-    def announce(self, claim: Claim, record: bytes | memoryview) -> None:
+    def announce(self, claim: Claim, place: Extent) -> None:
         """Say where the outcomes of a batch's tasks will stand, before the first ``next``.
 
-        Only then: the flush in ``next`` parts this put from that of the record which ends the
-        attempt, and two puts to one place without a flush between them are not ordered.
+        The flush in there completes it.  Nothing else of a row is put where this is.
 
         Notes
         -----
         RMA cost: 1 put.
         """
-        self.window.put(self.geometry.outcome(claim.number), record)
+        at = self.geometry.outcome(claim.number) + layout.PLACE_AT
+        self.window.put(at, layout.write_place(place))
 
     def next(
         self, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
@@ -290,7 +291,7 @@ class Claimant(Table):
         if found == claim.word:
             claim.word = word
             return True
-        return False if self._lost(claim, found) else Miss.CONTENDED
+        return False if self._keeps(claim, found) else Miss.CONTENDED
 
     def give_back(self, claim: Claim, disp: int, outcomes: bytes, ended: int) -> bool:
         """Put the outcomes of items that have ended, and give back all of a stride but the next.
@@ -306,14 +307,7 @@ class Claimant(Table):
         """
         self.window.put(disp, outcomes)
         self.window.flush()  # as in next
-        while True:
-            word = protocol.give_back(claim.word, ended)
-            found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
-            if found == claim.word:
-                claim.word = word
-                return True
-            if not self._recalled(claim, found):
-                return False
+        return self._change(claim, lambda word: protocol.give_back(word, ended), self._recalled)
 
     def advance(self, claim: Claim, step: Step) -> bool:
         """Take one step from the word that the claim holds; False if it was taken back.
@@ -322,17 +316,23 @@ class Claimant(Table):
         -----
         RMA cost: 1 compare_and_swap, 1 more if the attempt was taken back or items recalled.
         """
+        return self._change(claim, lambda word: protocol.advance(word, step), self._keeps)
+
+    def _change(
+        self, claim: Claim, step: Callable[[int], int], keeps: Callable[[Claim, int], bool]
+    ) -> bool:
+        """Take a step from the word that the claim holds, as long as it `keeps` the row."""
         while True:
-            word = protocol.advance(claim.word, step)
+            word = step(claim.word)
             # Against the word that we hold (rule 4), never against a fresh load.
             found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
             if found == claim.word:
                 claim.word = word
                 return True
-            if not self._lost(claim, found):
+            if not keeps(claim, found):
                 return False
 
-    def _lost(self, claim: Claim, found: int) -> bool:
+    def _keeps(self, claim: Claim, found: int) -> bool:
         """Return whether the row is ours all the same, after a compare-and-swap that was lost.
 
         Its submitter may recall items; whatever else happened was an eviction.
