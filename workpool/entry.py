@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .drain import interrupted
-from .errors import UsageError
+from .errors import UsageError, WorkerUnreachable
 from .litter import litter_of, remove
 from .runtime import Runtime
 from .service import serve
@@ -140,6 +140,10 @@ def launch(program: Callable[[], object], fail: Callable[[int], object] = bool) 
         except SystemExit as end:
             status = exit_status(end)
         except BaseException as error:
+            if isinstance(error, WorkerUnreachable) and step is _close_current:
+                print(f"workpool: {error}: the job ends without it", file=sys.stderr)
+                fail(status)
+                abort(group, status)
             if isinstance(error, KeyboardInterrupt):
                 _finish_running()
             if error.__traceback__ is not None:

@@ -2,8 +2,8 @@
 
 ``UsageError``
     The caller asked for something that cannot be: a bad option, a closed pool.
-``ResourceError``
-    The machine lacks something: shared memory, ranks, an ``mpiexec``.
+``ResourceError``, ``WorkerUnreachable``
+    The machine lacks something: shared memory, ranks, an ``mpiexec``, a host that answers.
 ``SerializationError``
     A function, an argument or a result cannot travel between processes.
 ``TaskError``
@@ -37,6 +37,7 @@ __all__ = [
     "WindowError",
     "WorkPoolError",
     "WorkerCrashed",
+    "WorkerUnreachable",
 ]
 
 
@@ -50,6 +51,10 @@ class UsageError(WorkPoolError, ValueError):
 
 class ResourceError(WorkPoolError, RuntimeError):
     """The machine or the job lacks what was asked for."""
+
+
+class WorkerUnreachable(ResourceError):
+    """A worker on another host is not heard of, where all are needed."""
 
 
 class SerializationError(WorkPoolError, pickle.PicklingError):

@@ -7,6 +7,7 @@ while others are computed, and a worker that is lost costs no more than a turn.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -25,9 +26,10 @@ TURN_S = 5e-3
 MOST_TURN_S = 25e-3
 TURN_ITEMS = 20
 
-#: How long a chunk lasts when the schedule is adaptive, but for the last ones: a hundred times as
-#: long as it takes to get it.
+#: How long a chunk lasts when the schedule is adaptive, but for the last ones: so long, and so many
+#: times as long as it takes to get it, which over a network may be milliseconds.
 CHUNK_S = 2e-3
+TAKES = 20
 
 #: How much larger than the one before a chunk may be: a turn begins with one item, because those
 #: of this range may cost more than the last ones did.  The first turn ever ends there, too: what a
@@ -56,30 +58,33 @@ class Turn(NamedTuple):
 
 
 class Pace:
-    """How long the items of functions take on this worker."""
+    """How long the items of functions take on this worker, and how long it takes to get a chunk."""
 
     #: Functions remembered.
     MOST = 1024
 
     def __init__(self) -> None:
         self._mean_s: dict[Hashable, float] = {}
+        self._chunk_s = 0.0
 
     def turn_s(self, function: Hashable) -> float:
         """Return how long to go on before a report, which costs as much as a very short item."""
         mean_s = self._mean_s.get(function)
         if mean_s is None:
             return 0.0
-        return max(TURN_S, min(MOST_TURN_S, TURN_ITEMS * mean_s))
+        return max(TURN_S, min(MOST_TURN_S, TURN_ITEMS * mean_s), 2 * self._chunk_s)
 
     def count(self, function: Hashable, left: int, before: int) -> int:
-        """Return how many items to take next: about `CHUNK_S`, at most a share of what is left."""
+        """Return how many items to take next: as many as a chunk, or a share of what is left."""
         mean_s = self._mean_s.get(function)
         if mean_s is None or not before:
             return 1
-        return max(1, min(int(CHUNK_S / mean_s), left, GROWTH * before))
+        return max(1, min(int(max(CHUNK_S, self._chunk_s) / mean_s), left, GROWTH * before))
 
-    def measured(self, function: Hashable, items: int, elapsed_s: float) -> None:
-        """Take in how long some items took."""
+    def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
+        """Take in how long some items took, and to get them."""
+        # The quickest lately: now and then somebody else has the core.
+        self._chunk_s = min(TAKES * take_s, 1.5 * self._chunk_s or math.inf)
         latest_s = max(elapsed_s, 1e-9) / items
         mean_s = self._mean_s.get(function, latest_s)
         if len(self._mean_s) >= self.MOST:
@@ -150,10 +155,11 @@ class Range:
         end = time.perf_counter()
         over = end + self._pace.turn_s(self._function)
         while taken := self._take():
+            asked, start = end, time.perf_counter()
             self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
-            start, end = end, time.perf_counter()
-            self._pace.measured(self._function, len(taken), end - start)
+            end = time.perf_counter()
+            self._pace.measured(self._function, len(taken), end - start, start - asked)
             if end >= over or nbytes >= TURN_NBYTES or self._failed is not None:
                 break
         parts, covered = self._parts, []

@@ -25,14 +25,14 @@ from .backoff import Backoff
 from .control import Caller, Choice, Order
 from .drain import Drain
 from .driver import WAIT_S, Driver
-from .errors import ResourceError, UsageError
+from .errors import ResourceError, UsageError, WorkerUnreachable
 from .layout import FAREWELL, Geometry
-from .leases import Leases
+from .leases import Gone, Leases
 from .liveness import Liveness
 from .serializer import CodeCache
 from .service import meet, open_table
 from .status import UNFINISHED, Reporter
-from .survival import Sentry, abort, flush, obituary, vanish
+from .survival import Sentry, abort, flush, name_of, obituary, vanish
 from .threads import Attendant, ThreadWorker
 from .whole import defer_interrupts
 
@@ -243,7 +243,12 @@ class Runtime:
             return
         control = self._control
         self._gather(control.obeyed)
-        self._gather(control.call())
+        word = control.call()
+        try:
+            self._gather(word)
+        except WorkerUnreachable:
+            control.tell(Order("nothing"))
+            raise
         dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
         if dead and order.what != "stay":  # which is for each by himself
             assert self.liveness is not None
@@ -256,15 +261,47 @@ class Runtime:
         control.tell(order)
 
     def _gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> None:
-        """Wait until the words of all workers that live, but for some, are as far as this one."""
+        """Wait until the words of all workers that live, but for some, are as far as this one.
+
+        Raises
+        ------
+        WorkerUnreachable
+            If one is waited for without a limit, and its heart is not heard any more.
+        """
         assert self._control is not None
         assert self.liveness is not None
         control, state = self._control, self.liveness.state
+        hearts = None if self.survive else self._hearts()
 
-        def awaited(member: int) -> bool:
-            return not self.survive or (member not in late and state(member) != "dead")
+        def ended() -> bool:
+            missing = control.missing(word)
+            if self.survive:
+                return all(member in late or state(member) == "dead" for member in missing)
+            if missing and hearts is not None:
+                self._check_heard(*hearts, missing)
+            return not missing
 
-        self._until(lambda: not any(map(awaited, control.missing(word))), limit_s)
+        self._until(ended, limit_s)
+
+    def _hearts(self) -> tuple[Choice, Leases] | None:
+        """Return leases of those who serve a table, and its choice: the one that most serve."""
+        if not self._tables:
+            return None
+        choice = max(self._tables, key=lambda choice: choice.workers)
+        table = self._tables[choice]
+        leases = self._leases(table.window, table.driver.geometry, choice)
+        return None if leases is None else (choice, leases)
+
+    def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
+        """Raise WorkerUnreachable if one of these members is on another host, and silent."""
+        if not leases.due():
+            return
+        assert self.liveness is not None
+        serving = [member for member in members if member <= choice.workers]
+        for member, gone in leases.gone(serving).items():
+            if gone is Gone.SILENT:
+                name = name_of(self.liveness, member)
+                raise WorkerUnreachable(f"{name} has not been heard of for {choice.lease_s:g} s")
 
     def _tell(self, action: Callable[[], None]) -> None:
         """Have the thread that is our worker do something between two tasks."""

@@ -27,7 +27,7 @@ from .status import VARIABLE
 if TYPE_CHECKING:
     from . import rma
 
-__all__ = ["Sentry", "abort", "depart", "flush", "obituary", "survives", "vanish"]
+__all__ = ["Sentry", "abort", "depart", "flush", "name_of", "obituary", "survives", "vanish"]
 
 #: How often a sentry looks; for each member that it looks after, that costs some 20 us.
 LOOK_S = 0.25
@@ -81,7 +81,7 @@ class Sentry(threading.Thread):
             why = self._reason()
             busy = 0 if self._answers(LOOK_S) else busy + 1
             if busy > self._patience and (dead := self._liveness.dead()):
-                name = _name(self._liveness, dead[0])
+                name = name_of(self._liveness, dead[0])
                 why = why or f"a call into MPI does not end after {name} died; start the job again"
             if why and not self._stopped.is_set():
                 self._end(why)
@@ -106,7 +106,7 @@ def obituary(liveness: Liveness, member: int, task: object = None) -> str:
     ended = supervisor.ends(os.environ.get(VARIABLE)).get(process.pid)
     how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
     ran = "" if task is None else f", while it ran task {task_name(task)}"
-    return f"{_name(liveness, member)} died{how}{ran}"
+    return f"{name_of(liveness, member)} died{how}{ran}"
 
 
 def depart(status: int) -> NoReturn:
@@ -148,7 +148,8 @@ def flush() -> None:
             stream.flush()
 
 
-def _name(liveness: Liveness, member: int) -> str:
+def name_of(liveness: Liveness, member: int) -> str:
+    """Return how a member is named in messages."""
     process = liveness.members[member]
     what = "worker" if member else "the driver,"
     return f"{what} rank {member} on {process.host} (process {process.pid})"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workpool.ranges import CHUNK_S, GROWTH, Pace
+from workpool.ranges import CHUNK_S, GROWTH, TAKES, Pace
 from workpool.schedule import Schedule, chunk, tickets
 
 Floats = NDArray[np.float64]
@@ -117,15 +117,16 @@ class Workers:
 class AdaptiveWorkers(Workers):
     """Claimants that take as many items as ``workpool.ranges.Pace`` says."""
 
-    def __init__(self, number: int, times_s: Floats) -> None:
+    def __init__(self, number: int, times_s: Floats, take_s: float) -> None:
         super().__init__(number, times_s)
+        self._chunk_s = max(CHUNK_S, TAKES * take_s)
         self._mean_s = np.full(number, math.inf)  # nothing is known: one item
         self._left = np.full(number, self.total)
         self._before = np.zeros(number, np.int64)
 
     def wants(self, who: Integers) -> Integers:
         most = np.minimum(self._left[who] // (2 * self.number), GROWTH * self._before[who])
-        counts = np.clip(CHUNK_S / self._mean_s[who], 1, np.maximum(1, most)).astype(np.int64)
+        counts = np.clip(self._chunk_s / self._mean_s[who], 1, np.maximum(1, most)).astype(np.int64)
         self._before[who] = counts
         return counts
 
@@ -215,7 +216,7 @@ def batches(times_s: Sequence[float], batch: int) -> Work:
     return work
 
 
-def adaptive(times_s: Sequence[float], workers: int) -> Work:
+def adaptive(times_s: Sequence[float], workers: int, take_s: float) -> Work:
     """Return the work of claims in an adaptive range, with the runtime's own ``Pace``."""
     left = deque(times_s)
     paces = [Pace() for _ in range(workers)]
@@ -227,7 +228,7 @@ def adaptive(times_s: Sequence[float], workers: int) -> Work:
         if not mine:
             return None
         before[worker], seen[worker] = count, len(left)
-        paces[worker].measured(0, len(mine), math.fsum(mine))
+        paces[worker].measured(0, len(mine), math.fsum(mine), take_s)
         return math.fsum(mine)
 
     return work
@@ -319,7 +320,7 @@ def simulate(
 def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, by waves."""
     if way.schedule is Schedule.ADAPTIVE:
-        return by_waves(AdaptiveWorkers(workers, times_s), fabric)
+        return by_waves(AdaptiveWorkers(workers, times_s, fabric.latency_s), fabric)
     if way.schedule is not None:
         times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:
@@ -330,7 +331,7 @@ def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
 def stepped(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, event by event."""
     if way.schedule is Schedule.ADAPTIVE:
-        return by_events(workers, adaptive(times_s.tolist(), workers), fabric)
+        return by_events(workers, adaptive(times_s.tolist(), workers, fabric.latency_s), fabric)
     if way.schedule is not None:
         times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:
