@@ -1,0 +1,103 @@
+"""Jobs on two hosts: everything that works on one, and the loss of the other one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from hosts import Hosts, missing
+from processes import PATIENCE
+
+pytestmark = pytest.mark.mpi
+
+WORK = """
+import os, socket, time
+from collections import Counter
+import numpy as np
+from workpool import WorkPool
+
+def where(n):
+    time.sleep(0.02)
+    return socket.gethostname()
+
+def add(total, part):
+    total.add(part)
+    return len(part)
+
+with WorkPool() as pool:
+    hosts = Counter(pool.map(where, range(100), chunksize=1))
+    print("hosts", *sorted(hosts))
+    futures = [pool.submit(pow, n, 2) for n in range(2000)]
+    assert [future.result() for future in futures] == [n * n for n in range(2000)]
+    assert sum(pool.map(abs, range(200_000))) == sum(range(200_000))
+    large = np.arange(500_000.0)
+    for back in pool.map(np.negative, [large] * 6, chunksize=1):
+        assert np.array_equal(back, -large)
+    total = pool.accumulator((4,), "float64")
+    assert sum(pool.map(add, [total] * 200, [np.ones(4)] * 200, chunksize=1)) == 800
+    assert total.value().tolist() == [200.0] * 4
+    apart = pool.with_options(isolate=True)
+    assert len({apart.submit(os.getpid).result() for _ in range(4)}) >= 1
+with WorkPool(rows=32, arena_nbytes=1 << 20) as small:
+    for back in small.map(np.negative, [large] * 3, chunksize=1):
+        assert np.array_equal(back, -large)
+print("right")
+"""
+
+BUSY = """
+import time
+from workpool import WorkPool
+
+def task(n):
+    time.sleep(0.02)
+    return n
+
+with WorkPool(lease_s=1) as pool:
+    results = pool.map(task, range(400), chunksize=1)
+    print(next(results), "begun", flush=True)
+    print("sum", sum(results))
+print("end")
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    if why := missing():
+        pytest.skip(why)
+    hosts = Hosts(tmp_path_factory.mktemp("hosts"))
+    try:
+        hosts.make()
+        yield hosts
+    finally:
+        hosts.remove()
+
+
+def test_two_hosts_work_as_one(hosts: Hosts) -> None:
+    with hosts.run("-c", WORK) as started:
+        ended = started.wait()
+    assert ended.status == 0, ended
+    assert ended.out.splitlines() == [f"hosts {' '.join(hosts.names)}", "right"]
+
+
+def test_the_death_of_a_host_ends_the_job(hosts: Hosts) -> None:
+    with hosts.run("-c", BUSY) as started:
+        started.until("begun")
+        hosts.kill()
+        killed = time.monotonic()
+        ended = started.wait()
+    assert time.monotonic() - killed < 10 * PATIENCE
+    assert ended.status not in (0, 75), ended
+    assert "workpool: the driver never told how it ended: mpiexec ended with status" in ended.err
+
+
+def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
+    """It may have lost its power, or the network: nobody can tell."""
+    with hosts.run("-c", BUSY) as started:
+        started.until("begun")
+        with hosts.cut_off():
+            ended = started.wait()
+    assert ended.status == 0, ended
+    assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(400))}", "end"]
+    assert f"on {hosts.names[1]} " in ended.err
+    assert "has not been heard of for 1 s: the job ends without it" in ended.err
