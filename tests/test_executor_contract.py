@@ -126,6 +126,24 @@ def test_print_in_a_task_reaches_stdout(ranks: int, claim: str) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_nobody_imports_numpy_who_does_not_need_it(ranks: int, claim: str) -> None:
+    """It takes longer to import than everything else."""
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        def task(n):
+            return "numpy" in sys.modules
+
+        with WorkPool() as pool:
+            print([pool.submit(task, 0).result(), *pool.map(task, range(100)), task(0)].count(True))
+            print(sum(pool.map(abs, map(int, "123"))), any(pool.map(task, [0, 1])), task(0))
+    """
+    assert run_ranks(ranks, script, claim=claim).stdout == "0\n6 False False\n"
+
+
+@pytest.mark.mpi
 def test_guarded_script_runs_as_main_and_sees_its_arguments(claim: str) -> None:
     script = """
         import sys

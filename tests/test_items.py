@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from workpool import items, layout, protocol
-from workpool.accumulator import Contributions
+from workpool.contributions import Contributions
 from workpool.items import ItemRun
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
 from workpool.leases import Heart

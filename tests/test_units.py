@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import weakref
+from array import array
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from workpool import accumulator, layout, protocol
-from workpool.accumulator import Accumulator, Contributions
+from workpool.accumulator import Accumulator
 from workpool.arena import Region
+from workpool.contributions import Contributions
 from workpool.errors import LayoutError, ProtocolError, UsageError, WindowError
 from workpool.layout import (
     NO_BLOB,
@@ -45,8 +47,9 @@ def test_word_round_trip(state: int, owner: int, attempt: int, generation: int) 
     assert layout.owner_of(word) == owner
     assert layout.attempt_of(word) == attempt
     assert layout.generation_of(word) == generation
-    assert layout.states_of(np.array([word]))[0] == state
-    assert layout.generations_of(np.array([word]))[0] == generation
+    other = layout.pack_word((state + 1) % 16, owner, attempt, generation)
+    assert layout.States([state]).rows(array("q", [other, word, other, word])) == [1, 3]
+    assert layout.States(range(16)).rows(array("q", [word, other])) == [0, 1]
     changed = layout.rewrite_word(word, 3, 7)
     assert changed == layout.pack_word(3, 7, attempt, generation)
 
@@ -331,10 +334,10 @@ def test_sweep_starts_with_the_oldest_even_of_rows_that_are_just_published(metho
     scene.publish(1, 2, 3)
     whole = claimant.look
 
-    def torn(rows: range | None = None) -> NDArray[np.int64]:
+    def torn(rows: range | None = None) -> array[int]:
         claimant.look = whole  # type: ignore[method-assign]
         words = whole(rows)
-        words[:2] = 0  # read before they were published, and the third one after it
+        words[0] = words[1] = 0  # read before they were published, and the third one after it
         return words
 
     claimant.look = torn  # type: ignore[method-assign]

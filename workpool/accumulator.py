@@ -32,15 +32,16 @@ from __future__ import annotations
 
 import pickle
 import threading
-from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import verbs
+from .contributions import Group, Spec, combine, current
 from .errors import UsageError
+from .lazy import np
 from .whole import whole
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 _INTEGERS = "iu"
 _FLOATS = "f"
@@ -49,9 +50,8 @@ _BOOLEAN = "b"
 
 
 class _Operation(NamedTuple):
-    """A reduction operation: how it combines, for which kinds of dtype, from what it starts."""
+    """A reduction operation: for which kinds of dtype, and from what it starts."""
 
-    ufunc: Any
     kinds: str
     identity: Any
 
@@ -66,34 +66,19 @@ def _highest(dtype: np.dtype[Any]) -> Any:
 
 _NUMBERS = _INTEGERS + _FLOATS + _COMPLEX
 _OPERATIONS = {
-    "sum": _Operation(np.add, _NUMBERS, lambda dtype: 0),
-    "prod": _Operation(np.multiply, _NUMBERS, lambda dtype: 1),
-    "min": _Operation(np.minimum, _INTEGERS + _FLOATS, _highest),
-    "max": _Operation(np.maximum, _INTEGERS + _FLOATS, _lowest),
-    "band": _Operation(np.bitwise_and, _INTEGERS, lambda dtype: np.invert(np.zeros((), dtype))),
-    "bor": _Operation(np.bitwise_or, _INTEGERS, lambda dtype: 0),
-    "bxor": _Operation(np.bitwise_xor, _INTEGERS, lambda dtype: 0),
-    "land": _Operation(np.logical_and, _INTEGERS + _BOOLEAN, lambda dtype: 1),
-    "lor": _Operation(np.logical_or, _INTEGERS + _BOOLEAN, lambda dtype: 0),
-    "lxor": _Operation(np.logical_xor, _INTEGERS + _BOOLEAN, lambda dtype: 0),
+    "sum": _Operation(_NUMBERS, lambda dtype: 0),
+    "prod": _Operation(_NUMBERS, lambda dtype: 1),
+    "min": _Operation(_INTEGERS + _FLOATS, _highest),
+    "max": _Operation(_INTEGERS + _FLOATS, _lowest),
+    "band": _Operation(_INTEGERS, lambda dtype: np.invert(np.zeros((), dtype))),
+    "bor": _Operation(_INTEGERS, lambda dtype: 0),
+    "bxor": _Operation(_INTEGERS, lambda dtype: 0),
+    "land": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 1),
+    "lor": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 0),
+    "lxor": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 0),
 }
 
 _DTYPES = "int8 to int64, uint8 to uint64, float32, float64, complex64, complex128 and bool"
-
-
-class Spec(NamedTuple):
-    """Which numbers are meant; all that crosses when a task gets an accumulator."""
-
-    pool: int  # number of the pool that it belongs to
-    offset: int  # displacement of the first, in the window of that pool's table
-    shape: tuple[int, ...]
-    dtype: str
-    op: str
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all elements in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
 def check(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
@@ -115,114 +100,6 @@ def check(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
     except (TypeError, ValueError) as error:
         raise UsageError(f"shape={shape!r}: {error}") from None
     return Spec(-1, -1, sizes, kind.str, op)
-
-
-#: What was added to accumulators, each one's parts combined.
-Parts: TypeAlias = "dict[Spec, NDArray[Any]]"
-
-
-class Group(NamedTuple):
-    """Tasks of one attempt that have added to the same accumulators, and stand or fall together."""
-
-    tasks: set[int]  # their places in the row
-    parts: Parts
-
-
-class Contributions:
-    """What the tasks of one attempt have added so far, each accumulator's parts combined.
-
-    Attributes
-    ----------
-    pool : int
-        Number of the pool whose tasks run.
-    task : int
-        Place of the task that runs among those of its row.
-    parts : Parts
-        What it has added.
-    """
-
-    def __init__(self) -> None:
-        self.pool = 0
-        self.task = 0
-        self.parts: Parts = {}
-        self._kept: dict[tuple[Spec, ...], Group] = {}  # of the tasks that have ended well
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
-
-    @property
-    def foreign(self) -> bool:
-        """Whether there are any to an accumulator of another pool."""
-        return any(spec.pool != self.pool for specs in self._kept for spec in specs)
-
-    def add(self, spec: Spec, values: NDArray[Any]) -> None:
-        """Combine `values`, which nobody else changes, with what the task has added before."""
-        _combine(self.parts, spec, values)
-
-    def keep(self) -> None:
-        """The task has ended well: what it added counts if the attempt does."""
-        specs = tuple(self.parts)
-        group = self._kept.get(specs)
-        if group is None:
-            group = self._kept[specs] = Group(set(), {})
-        group.tasks.add(self.task)
-        for spec, part in self.parts.items():
-            _combine(group.parts, spec, part)
-        self.parts.clear()
-
-    def drop(self) -> None:
-        """The task has failed: what it added does not count."""
-        self.parts.clear()
-
-    def make(self, window: verbs.Window) -> None:
-        """Put everything into the window of the pool's table; complete when this returns.
-
-        Only while the row is COMMITTED, and only if nothing is `foreign`: until the row is DONE
-        the task is not over, and its pool keeps the room of its numbers.
-
-        Notes
-        -----
-        RMA cost: 1 accumulate for each accumulator, 1 flush.
-        """
-        total: Parts = {}
-        for group in self._kept.values():
-            for spec, part in group.parts.items():
-                _combine(total, spec, part)
-        for spec, part in total.items():
-            window.accumulate(spec.offset, part, spec.op)  # ours until the flush
-        window.flush()  # before the row says DONE: who sees the result must see the contribution
-
-    def take(self) -> Parts | None:
-        """Return what a task's own process has kept, to be given to another, and forget it."""
-        kept, self._kept = self._kept, {}
-        return next((group.parts for group in kept.values()), None)
-
-    def give(self, parts: Parts) -> None:
-        """Have what a task has added in another process count if the attempt does."""
-        self.parts = parts
-        self.keep()
-
-    def packed(self) -> bytes:
-        """Return everything as bytes, for the driver to `Accumulators.collect`."""
-        return pickle.dumps(list(self._kept.values()))
-
-    def clear(self) -> None:
-        """Forget everything: the attempt is over."""
-        self.task = 0
-        self.parts.clear()
-        self._kept.clear()
-
-
-def _combine(parts: Parts, spec: Spec, part: NDArray[Any]) -> None:
-    known = parts.get(spec)
-    if known is not None:
-        combined = _OPERATIONS[spec.op].ufunc(known, part)
-        part = np.asarray(combined, part.dtype)  # of two arrays of shape () NumPy makes a scalar
-    parts[spec] = part
-
-
-#: What the task that runs in this context has added; None outside of tasks.
-current: ContextVar[Contributions | None] = ContextVar("workpool_contributions", default=None)
 
 
 class Accumulator:
@@ -343,7 +220,7 @@ class Accumulator:
                 self._window.flush()  # whoever sees the result must see the contribution
             elif self._numbers is not None:
                 parts = {self._spec: self._numbers}
-                _combine(parts, self._spec, part)
+                combine(parts, self._spec, part)
                 self._numbers = parts[self._spec]
             else:
                 raise UsageError(

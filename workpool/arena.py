@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
-import numpy as np
-
 from . import verbs
 from .errors import ProtocolError
-from .layout import LINE_NBYTES, Extent
+from .layout import LINE_NBYTES, PAGE_NBYTES, Extent
+from .lazy import np
 from .serializer import Encoded, Packed
 
 
@@ -115,7 +114,9 @@ def write(
 
 
 def empty(nbytes: int) -> memoryview:
-    """Return memory to receive bytes in, on a cache line; its content is whatever stood there."""
+    """Return memory to receive bytes in; if it is long, on a cache line, and with any content."""
+    if nbytes < PAGE_NBYTES:
+        return memoryview(bytearray(nbytes))
     memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
     start = -memory.ctypes.data % LINE_NBYTES
     view: memoryview = memory[start : start + nbytes].data

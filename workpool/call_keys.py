@@ -9,16 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .accumulator import Accumulator
 from .errors import SerializationError, WorkPoolError
 from .journal import Keys, read_keys
+from .lazy import np
 from .serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 

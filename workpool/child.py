@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from .accumulator import Parts
 from .channel import Channel
+from .contributions import Parts
 from .runner import Runner
 from .serializer import Kind, Packed, join, split
 

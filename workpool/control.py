@@ -17,9 +17,8 @@ driver does not wait for it; nothing that the driver has to say goes through a c
 from __future__ import annotations
 
 import pickle
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from . import layout
 from .backoff import Backoff
@@ -103,10 +102,10 @@ class Caller:
 
     def missing(self, word: int) -> list[int]:
         """Return the workers whose words are not as far as `word`.  RMA cost: 1 get, 1 flush."""
-        words = np.empty(self._members - 1, np.int64)
+        words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
         self.window.get(layout.present(1), words)
         self.window.flush()
-        return [int(member) for member in np.flatnonzero(words < word) + 1]
+        return [member for member, found in enumerate(words, 1) if found < word]
 
 
 class Called:

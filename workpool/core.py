@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numpy.typing import DTypeLike
-
 from . import accumulator, runtime
-from .accumulator import Accumulator, Spec
+from .accumulator import Accumulator
+from .contributions import Spec
 from .control import Choice
 from .driver import Driver
 from .errors import BrokenPool, RemoteTraceback, SerializationError, UsageError
@@ -28,6 +27,7 @@ from .whole import whole, within
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from numpy.typing import DTypeLike
 
 _CRASHES = (Why.CRASHED.value, Why.DEAD.value)
 

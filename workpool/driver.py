@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from . import layout, verbs
 from .arena import empty
@@ -58,7 +56,7 @@ TOGETHER_S = 2e-3
 AHEAD = 2
 
 
-_WANTED = int(State.WANTED)  # an enum's member makes NumPy look for its array methods
+_ASKING = layout.States(state for state in State if state >= State.WANTED)
 
 
 class Driver:
@@ -411,7 +409,7 @@ class Driver:
         words, numbers = self._look()
         done: list[Row] = []
         for number in numbers:
-            row = Row(number, int(words[number]))
+            row = Row(number, words[number])
             state = layout.state_of(row.word)
             if state == State.DONE:
                 done.append(row)
@@ -432,15 +430,14 @@ class Driver:
             retired, self._retired = self._retired, []
             self._publisher.retire(retired)
 
-    def _look(self) -> tuple[NDArray[np.int64], list[int]]:
+    def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
         rows = self._rows
         if len(rows) <= FEW:
             words = self._publisher.look(range(min(rows), max(rows) + 1))
             return words, list(rows)
         words = self._publisher.look()
-        busy = np.flatnonzero(layout.states_of(words) >= _WANTED).tolist()
-        return words, [number for number in busy if number in rows]
+        return words, [number for number in _ASKING.rows(words) if number in rows]
 
     def _collect(self, done: list[Row]) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""

@@ -74,7 +74,7 @@ class Exchange:
         words = self._claimant.look()
         kept: deque[tuple[int, int, Extent]] = deque()
         for number, word, extent in self._results:
-            if int(words[number]) == word:
+            if words[number] == word:
                 kept.append((number, word, extent))
             else:
                 self.region.release(extent)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from . import layout, verbs
-from .accumulator import Contributions
+from .contributions import Contributions
 from .layout import STRIDE, Extent
 from .repository import Claim, Claimant, Miss
 from .runner import Evicted

@@ -28,14 +28,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .errors import ResourceError
 from .journal_file import connect, failed, lock
+from .lazy import np
 from .serializer import FINGERPRINT_NBYTES, Recent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KEY_NBYTES = FINGERPRINT_NBYTES
 
@@ -46,7 +47,7 @@ MOST_NBYTES = 256 << 20
 _RECENT = 4096
 _RECENT_NBYTES = 32 << 20
 
-Keys = NDArray[np.uint64]
+Keys: TypeAlias = "NDArray[np.uint64]"
 """Of shape (n, 2), each row 16 bytes."""
 
 

@@ -8,10 +8,8 @@ take back    what a worker runs, because somebody wants it ended or the worker i
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from . import layout, protocol, verbs
 from .arena import empty
@@ -124,11 +122,11 @@ class Published:
             items = layout.read_items(content, ended)
             self._finish(batch, layout.owner_of(word), items, False)
 
-    def recall_late(self, words: NDArray[np.int64]) -> None:
+    def recall_late(self, words: array[int]) -> None:
         """Take back what waits behind an item that takes longer than expected."""
         now = time.monotonic()
         for number, batch in tuple(self.batches.items()):
-            word = int(words[number])
+            word = words[number]
             if layout.state_of(word) != State.CLAIMED:
                 continue
             if batch.claimed_s is None:
@@ -202,7 +200,7 @@ class Published:
         words = self._publisher.look()
         found: dict[int, list[Batch]] = {}
         for number, batch in self.rows.items():
-            word = int(words[number])
+            word = words[number]
             if layout.state_of(word) in (*_RUNS, State.COMMITTED):
                 found.setdefault(layout.owner_of(word), []).append(batch)
         return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
 
-import numpy as np
+from .lazy import np
 
 Binary = Callable[[Any, Any], Any]
 
@@ -28,6 +28,18 @@ def _larger(one: Any, other: Any) -> Any:
     return max(one, other)
 
 
+def _both(one: Any, other: Any) -> Any:
+    return np.logical_and(one, other)
+
+
+def _either(one: Any, other: Any) -> Any:
+    return np.logical_or(one, other)
+
+
+def _one(one: Any, other: Any) -> Any:
+    return np.logical_xor(one, other)
+
+
 #: By the names of the standard, see ``rma.OPS``.
 OPERATIONS: dict[str, Binary] = {
     "sum": operator.add,
@@ -37,9 +49,9 @@ OPERATIONS: dict[str, Binary] = {
     "band": operator.and_,
     "bor": operator.or_,
     "bxor": operator.xor,
-    "land": np.logical_and,
-    "lor": np.logical_or,
-    "lxor": np.logical_xor,
+    "land": _both,
+    "lor": _either,
+    "lxor": _one,
 }
 
 

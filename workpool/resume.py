@@ -21,11 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .call_keys import CallKeys
 from .errors import ResourceError
 from .journal import MOST_NBYTES, Entry, Journal, Keys, Places, Record, write_keys
+from .lazy import np
 from .ranges import read_turn
 from .serializer import Code, Kind, Recent, from_earlier_run, task_name, unpack_outcome
 from .tasks import Finished

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from . import accumulator
-from .accumulator import Contributions
+from . import contributions
+from .contributions import Contributions
 from .errors import ProtocolError, SerializationError, WindowError
 from .serializer import (
     CallableCache,
@@ -68,7 +68,7 @@ class Runner:
 
     def begin(self) -> None:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
-        accumulator.current.set(self.contributions)
+        contributions.current.set(self.contributions)
 
     def enter(self, context_id: int, content: Callable[[], bytes]) -> Pool:
         """Prepare for a pool's tasks, once; `content` fetches what there is to do."""

@@ -7,27 +7,33 @@ scheduling point.  Their meaning is stated in ``rma``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from .lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: What ``load`` compares with: no control word is negative.
 NEVER = -1
 
-#: What ``accumulate`` does, by the names of the standard: for windows over plain memory.
-UFUNCS: dict[str, Any] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "band": np.bitwise_and,
-    "bor": np.bitwise_or,
-    "bxor": np.bitwise_xor,
-    "land": np.logical_and,
-    "lor": np.logical_or,
-    "lxor": np.logical_xor,
+_UFUNCS = {
+    "sum": "add",
+    "prod": "multiply",
+    "min": "minimum",
+    "max": "maximum",
+    "band": "bitwise_and",
+    "bor": "bitwise_or",
+    "bxor": "bitwise_xor",
+    "land": "logical_and",
+    "lor": "logical_or",
+    "lxor": "logical_xor",
 }
+
+
+def ufunc(op: str) -> Any:
+    """Return what ``accumulate`` does to arrays in memory, by its name in the standard."""
+    return getattr(np, _UFUNCS[op])
 
 
 class Window(Protocol):

@@ -11,8 +11,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numpy.typing import DTypeLike
-
 from .accumulator import Accumulator
 from .core import Core, WorkerStats
 from .errors import SerializationError, TaskKilled, UsageError
@@ -27,6 +25,7 @@ from .tasks import TaskKind
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from numpy.typing import DTypeLike
 
 T = TypeVar("T")
 

@@ -120,7 +120,7 @@ BUGS = {
     # Each compare-and-swap compares with the word that its caller holds, and its answer counts.
     "complete against a fresh load": Bug(
         Claimant,
-        "advance",
+        "_change",
         [
             (
                 "# Against the word that we hold (rule 4), never",
@@ -171,7 +171,7 @@ BUGS = {
     ),
     "an eviction ignored": Bug(
         Claimant,
-        "advance",
+        "_change",
         [("if found == claim.word:", "if True:")],
         _EVICTED,
         "row 0 is left EVICTED",
@@ -181,7 +181,7 @@ BUGS = {
         Claimant,
         "answered",
         [
-            ("if word != claim.word and not self._lost(claim, word):", "if False:"),
+            ("if word != claim.word and not self._keeps(claim, word):", "if False:"),
         ],
         {"tasks": 1, "how": "pieces", "suspicions": 1, "workers": 1},
         "WindowError",
@@ -246,7 +246,7 @@ BUGS = {
     ),
     "an evicted row never let go": Bug(
         Claimant,
-        "_lost",
+        "_keeps",
         [("self._step(Row(claim.number, found), Step.LET_GO)", "pass")],
         _EVICTED,
         "row 0 is left EVICTED",

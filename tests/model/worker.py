@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,11 @@ def forget(claimant: Claimant) -> None:
     claimant._taker.__dict__.update(_head=0, _tail=0, _news=False, _closed=False)
 
 
+def forget_words(claimant: Claimant) -> None:
+    """Drop the words that a claimant has seen: they decide nothing in a later step."""
+    claimant._words = array("q", bytes(8 * len(claimant._words)))
+
+
 def find_one(claimant: Claimant) -> Claim | Miss:
     """Take or sweep one row and claim it; what it says has no part in the state that comes."""
     found = claimant.take(1)
@@ -30,8 +36,7 @@ def find_one(claimant: Claimant) -> Claim | Miss:
         found = claimant.claim(offer)
         if isinstance(found, Claim):
             found.record = bytes(found.record)  # type: ignore[assignment]
-    # What decides nothing in a later step, so that more states are equal.
-    claimant._words[:] = 0
+    forget_words(claimant)  # so that more states are equal
     forget(claimant)
     return Miss.EMPTY if isinstance(found, list) else found
 
@@ -102,7 +107,7 @@ class Worker:
 
     def _forget(self) -> None:
         """Drop what decides nothing in a later step, so that more states are equal."""
-        self.claimant._words[:] = 0
+        forget_words(self.claimant)
         if not self.remembers:
             forget(self.claimant)
 

@@ -15,8 +15,10 @@ number is our generation.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import re
+import sys
+from array import array
+from collections.abc import Iterable
 
 WORD_NBYTES = 8
 
@@ -110,11 +112,22 @@ def generation_of(word: int) -> int:
     return word >> _GENERATION_SHIFT
 
 
-def states_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the state field of many control words at once."""
-    return words & _STATE_MASK
+class States:
+    """Finds the words that are in some states among many, without looking at each in Python.
 
+    Parameters
+    ----------
+    states : iterable of int
+    """
 
-def generations_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the generation fields of many control words at once."""
-    return words >> _GENERATION_SHIFT
+    _FOUND = re.compile(b"\1")
+    _LOWEST = 0 if sys.byteorder == "little" else WORD_NBYTES - 1  # of a word's bytes
+
+    def __init__(self, states: Iterable[int]) -> None:
+        wanted = frozenset(states)
+        self._found = bytes((byte & _STATE_MASK) in wanted for byte in range(256))
+
+    def rows(self, words: array[int]) -> list[int]:
+        """Return the rows whose words are in one of the states, in order."""
+        lowest = bytes(memoryview(words).cast("B")[self._LOWEST :: WORD_NBYTES])
+        return [match.start() for match in self._FOUND.finditer(lowest.translate(self._found))]

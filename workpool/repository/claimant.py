@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from .. import layout, protocol, verbs
 from ..layout import DESCRIPTOR_NBYTES, Descriptor, Extent, Geometry, Piece
 from ..protocol import State, Step
 from .table import Row, Table, runs
 from .tickets import Miss, Taker
 
-_READY = int(State.READY)  # an enum's member makes NumPy look for its array methods
+_READY = layout.States([State.READY])
 
 
 class Offer(NamedTuple):
@@ -76,11 +74,11 @@ class Claimant(Table):
         indices = [self.geometry.row(ticket) for ticket in tickets]
         for run in runs(indices):
             first, last = indices[run.start], indices[run.stop - 1]
-            self.window.get(self.geometry.word(first), self._words[first : last + 1])
+            self.window.get(self.geometry.word(first), memoryview(self._words)[first : last + 1])
         self.window.flush()  # READY must be seen before the descriptor is read, see _offers
         rows = []
         for ticket, index in zip(tickets, indices, strict=True):
-            word = int(self._words[index])
+            word = self._words[index]
             if layout.state_of(word) == State.READY and self.geometry.ticket(index, word) == ticket:
                 rows.append(Row(index, word))
         return self._offers(rows)
@@ -129,9 +127,8 @@ class Claimant(Table):
     def _ready(self) -> list[Row]:
         """Return the rows that are READY, by ticket.  RMA cost: 1 look."""
         words = self.look()
-        ready = np.flatnonzero(layout.states_of(words) == _READY)
-        order = np.lexsort((ready, layout.generations_of(words[ready])))
-        return [Row(number, int(words[number])) for number in ready[order].tolist()]
+        rows = [Row(number, words[number]) for number in _READY.rows(words)]
+        return sorted(rows, key=lambda row: layout.generation_of(row.word))
 
     def _offers(self, rows: list[Row]) -> list[Offer]:
         # The descriptor is read after the flush that showed READY.  Should the row be withdrawn

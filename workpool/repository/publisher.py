@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import chain, islice
 
 from .. import layout, protocol, verbs
 from ..errors import ProtocolError
@@ -12,7 +12,7 @@ from ..layout import Geometry, Piece
 from ..protocol import State, Step
 from .table import Row, Table, runs
 
-_FREE = int(State.FREE)  # 0; an enum's member makes NumPy look for its array methods
+_FREE = layout.States([State.FREE])
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
 AHEAD = 16
@@ -140,7 +140,7 @@ class Publisher(Table):
         found: list[tuple[int, Row]] = []
         for ticket in range(start, min(start + count, end)):  # mostly the next ones are free
             number = geometry.row(ticket)
-            word = int(words[number])
+            word = words[number]
             if layout.state_of(word) or layout.generation_of(word) >= geometry.generation(ticket):
                 break
             found.append((ticket, Row(number, word)))
@@ -148,18 +148,16 @@ class Publisher(Table):
             return found
         found.clear()
         first = geometry.row(start)
-        free = np.flatnonzero(layout.states_of(words) == _FREE)
-        turn = int(np.searchsorted(free, first))
-        for part in (free[turn:], free[:turn]):
-            for i in range(0, len(part), count):  # seldom more than once
-                for number in part[i : i + count].tolist():
-                    ticket = start + (number - first) % geometry.rows
-                    if ticket >= end or len(found) == count:
-                        return found
-                    word = int(words[number])
-                    # A row that has served this ticket already shows that our tail is stale.
-                    if layout.generation_of(word) < geometry.generation(ticket):
-                        found.append((ticket, Row(number, word)))
+        free = _FREE.rows(words)
+        turn = bisect_left(free, first)
+        for number in chain(islice(free, turn, None), islice(free, turn)):
+            ticket = start + (number - first) % geometry.rows
+            if ticket >= end or len(found) == count:
+                break
+            word = words[number]
+            # A row that has served this ticket already shows that our tail is stale.
+            if layout.generation_of(word) < geometry.generation(ticket):
+                found.append((ticket, Row(number, word)))
         return found
 
     def _push_tail(self, tail: int, end: int) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .. import protocol, verbs
-from ..layout import OUTCOME_NBYTES, Geometry
+from ..layout import OUTCOME_NBYTES, WORD_NBYTES, Geometry
 from ..protocol import Step
 
 
@@ -48,9 +46,9 @@ class Table:
         self.window = window
         self.geometry = geometry
         self.member = member
-        self._words: NDArray[np.int64] = np.zeros(geometry.rows, np.int64)  # as last seen
+        self._words = array("q", bytes(geometry.rows * WORD_NBYTES))  # as last seen
 
-    def look(self, rows: range | None = None) -> NDArray[np.int64]:
+    def look(self, rows: range | None = None) -> array[int]:
         """Return the words of all rows: hints of where to try.
 
         Parameters
@@ -65,7 +63,8 @@ class Table:
         if rows is None:
             self.window.get(self.geometry.word(0), self._words)
         else:
-            self.window.get(self.geometry.word(rows.start), self._words[rows.start : rows.stop])
+            part = memoryview(self._words)[rows.start : rows.stop]
+            self.window.get(self.geometry.word(rows.start), part)
         self.window.flush()  # the words are here only after it
         return self._words
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from array import array
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from ..errors import ResourceError, UsageError
-from ..layout import PAGE_NBYTES
+from ..layout import PAGE_NBYTES, WORD_NBYTES
 from .own import OwnWindow
 from .window import Ticker, Window
 
@@ -110,7 +110,7 @@ class Group:
                     f"MPI allocates no window of {nbytes:,} bytes ({error.Get_error_string()}): "
                     "lower arena_nbytes= (WORKPOOL_ARENA_NBYTES)"
                 ) from error
-            memory = np.asarray(win.tomemory(), np.uint8).data
+            memory = memoryview(win.tomemory()).cast("B")  # type: ignore[arg-type]
             win.Lock_all(MPI.MODE_NOCHECK)
             unified = win.model == MPI.WIN_UNIFIED
         alone = self.one_host and unified and self._advances(win, host, memory)
@@ -137,7 +137,7 @@ class Group:
         if self.size == 1:
             return True
         seen = True
-        count = memory[: np.int64().nbytes].cast("q")
+        count = memory[:WORD_NBYTES].cast("q")
         if self.rank == host:
             count[0] = 0
         with self._lock:
@@ -149,7 +149,7 @@ class Group:
                     time.sleep(PROBE_S / 1000)
                 seen = count[0] != first or first == PROBES
             elif self.rank == (1 if host == 0 else 0):
-                one, old = np.ones(1, np.int64), np.zeros(1, np.int64)
+                one, old = array("q", [1]), array("q", [0])
                 for _ in range(PROBES):
                     win.Fetch_and_op(one, old, host, 0, MPI.SUM)
                     win.Flush(host)

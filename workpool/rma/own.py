@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..verbs import UFUNCS
+from ..lazy import np
+from ..verbs import ufunc
 from ..whole import whole
 from .window import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class OwnWindow(Window):
@@ -56,7 +57,7 @@ class OwnWindow(Window):
         """Combine numbers into the window, element by element."""
         with self._lock, np.errstate(all="ignore"):
             target = self._numbers("accumulate", disp, values)
-            UFUNCS[op](target, values.reshape(-1), out=target, casting="unsafe")
+            ufunc(op)(target, values.reshape(-1), out=target, casting="unsafe")
 
     @whole
     def get_numbers(self, disp: int, values: NDArray[Any]) -> None:

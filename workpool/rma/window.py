@@ -7,15 +7,16 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from ..errors import UsageError, WindowError
 from ..verbs import NEVER
 from ..whole import whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more.
 PIECE_NBYTES = 1 << 30
@@ -101,7 +102,6 @@ class Window:
         self._ticker = ticker
         self._win = win
         self._lock = lock
-        self._zero = np.zeros(1, np.int64)
         # One element for each atomic under way; MPI reads and writes them until the flush.
         self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
         self._slots = [

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import WindowError
-from ..verbs import NEVER, UFUNCS
+from ..verbs import NEVER, ufunc
 
 LINE = 64
 _ZERO = bytes(LINE)
@@ -80,7 +80,7 @@ class Memory:
         """Combine numbers into the memory, element by element."""
         values = np.frombuffer(content, dtype)
         old = np.frombuffer(self.read(disp, values.nbytes), dtype)
-        self.write(disp, UFUNCS[op](old, values).astype(dtype).tobytes())
+        self.write(disp, ufunc(op)(old, values).astype(dtype).tobytes())
 
     def perform(self, op: Op) -> Any:
         """Carry one call out; return its answer."""
