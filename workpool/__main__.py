@@ -8,8 +8,7 @@ import sys
 import time
 from typing import NoReturn, TextIO
 
-from . import entry, mpiexec, program, survival
-from .drain import leave
+from . import mpiexec, program, service, survival
 from .errors import UsageError
 from .program import Program
 from .status import Reporter
@@ -46,7 +45,15 @@ def main() -> int:
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
+    from . import rma
+
+    group = rma.Group()
+    if group.rank > 0:
+        return service.launch(group)
+    from . import entry  # the driver's half, which workers do without
+
     status = entry.launch(
+        group,
         functools.partial(_drive, found, reporter),
         lambda status: reporter.failed(status) if reporter.heard else None,
     )
@@ -56,6 +63,9 @@ def main() -> int:
 
 def _drive(found: Program, reporter: Reporter) -> None:
     """Run the program on rank 0."""
+    from . import entry
+    from .drain import leave
+
     reporter.begin()
     entry.current().reporter = reporter
     if reporter.heard:

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m workpool script.py    launch     rank 0 runs the script, the others serve it
+    python -m workpool script.py    launch     rank 0 runs the script, the others serve it (service)
     workpool.run(main)              drive      one rank of an SPMD program runs main
     python script.py                current    the first pool makes a job of one process
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -22,10 +21,8 @@ from .drain import interrupted
 from .errors import UsageError, WorkerUnreachable
 from .litter import litter_of, remove
 from .runtime import Runtime
-from .service import serve
 from .status import exit_status
 from .survival import abort, flush, survives
-from .threads import report_failure
 
 if TYPE_CHECKING:
     from . import rma
@@ -96,11 +93,14 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
         runtime.close()
 
 
-def launch(program: Callable[[], object], fail: Callable[[int], object] = bool) -> int:
-    """Run `program` on rank 0 of ``MPI.COMM_WORLD`` and serve its pools on the others.
+def launch(
+    group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = bool
+) -> int:
+    """Run `program` as the driver of a job that consists in it.
 
     Parameters
     ----------
+    group : rma.Group
     program : callable
     fail : callable
         ``fail(status)``: ends the job if somebody listens, else returns.
@@ -112,25 +112,9 @@ def launch(program: Callable[[], object], fail: Callable[[int], object] = bool) 
 
     Notes
     -----
-    An exception that the program does not catch, and any failure of a worker's own loop, ends the
-    whole job with status 1 and its traceback.
+    An exception that the program does not catch ends the whole job with status 1 and its traceback.
     """
     global _current
-    from . import rma
-
-    group = rma.Group()
-    if group.rank > 0:
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                # A task's print is seen at once, and whole lines of it.
-                stream.reconfigure(line_buffering=True, write_through=False)
-        signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
-        try:
-            serve(group, survives())
-        except BaseException:
-            report_failure(f"worker rank {group.rank} failed")
-            abort(group, 1)
-        return 0
     status = 0
     _current = Runtime(group, survives(), fail)
     step: Callable[[], object] = program

@@ -13,13 +13,13 @@ from .errors import ResourceError
 from .layout import Geometry
 from .liveness import Liveness, this_process
 from .status import launched
-from .survival import STUCK, Sentry, vanish
+from .survival import STUCK, Sentry, abort, report_failure, survives, vanish
 from .worker import Worker
 
 if TYPE_CHECKING:
     from . import rma
 
-__all__ = ["meet", "open_table", "serve"]
+__all__ = ["launch", "meet", "open_table", "serve"]
 
 
 def meet(group: rma.Group) -> Liveness:
@@ -37,6 +37,26 @@ def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Wind
     window.flush()
     geometry.check_identity(identity)
     return window
+
+
+def launch(group: rma.Group) -> int:
+    """Be a worker, and nothing else; return the exit status.
+
+    Notes
+    -----
+    A failure of the worker's own loop ends the whole job with status 1 and its traceback.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A task's print is seen at once, and whole lines of it.
+            stream.reconfigure(line_buffering=True, write_through=False)
+    signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
+    try:
+        serve(group, survives())
+    except BaseException:
+        report_failure(f"worker rank {group.rank} failed")
+        abort(group, 1)
+    return 0
 
 
 def serve(group: rma.Group, survive: bool = False) -> None:

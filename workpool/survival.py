@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
@@ -27,7 +28,17 @@ from .status import VARIABLE
 if TYPE_CHECKING:
     from . import rma
 
-__all__ = ["Sentry", "abort", "depart", "flush", "name_of", "obituary", "survives", "vanish"]
+__all__ = [
+    "Sentry",
+    "abort",
+    "depart",
+    "flush",
+    "name_of",
+    "obituary",
+    "report_failure",
+    "survives",
+    "vanish",
+]
 
 #: How often a sentry looks; for each member that it looks after, that costs some 20 us.
 LOOK_S = 0.25
@@ -146,6 +157,13 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # none, broken, closed
             stream.flush()
+
+
+def report_failure(what: str) -> None:
+    """Say on standard error that the runtime itself has failed, and how."""
+    print(f"workpool: {what}, the job ends here", file=sys.stderr)
+    traceback.print_exc()
+    sys.stderr.flush()
 
 
 def name_of(liveness: Liveness, member: int) -> str:

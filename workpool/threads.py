@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from queue import SimpleQueue
 
 from .backoff import Backoff
 from .driver import Driver
+from .survival import report_failure
 from .worker import Worker
 
 #: How often the attendant looks while nobody waits for a result.
@@ -171,10 +171,3 @@ class ThreadWorker:
         except BaseException:  # nobody will ever answer the driver: end it
             report_failure("the worker thread failed")
             os._exit(1)
-
-
-def report_failure(what: str) -> None:
-    """Say on standard error that the runtime itself has failed, and how."""
-    print(f"workpool: {what}, the job ends here", file=sys.stderr)
-    traceback.print_exc()
-    sys.stderr.flush()
