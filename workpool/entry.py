@@ -2,7 +2,7 @@
 
 ::
 
-    python -m workpool script.py    launch     rank 0 runs the script, the others serve it (service)
+    python -m workpool script.py    launch     rank 0 runs the script; the others: ``service``
     workpool.run(main)              drive      one rank of an SPMD program runs main
     python script.py                current    the first pool makes a job of one process
 """
@@ -113,6 +113,7 @@ def launch(
     Notes
     -----
     An exception that the program does not catch ends the whole job with status 1 and its traceback.
+    A worker that is not heard of at the end changes nothing but that: the job ends without it.
     """
     global _current
     status = 0

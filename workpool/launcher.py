@@ -56,6 +56,12 @@ _ADVICE = (
     "or the job with --survive"
 )
 
+#: The same where a host may have died with all of its ranks, and only mpiexec knows.
+_ADVICE_PLACED = (
+    ": a rank or a host of the job has died, see above; start it again without that host, "
+    "and with a journal it goes on from there"
+)
+
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
 
@@ -248,8 +254,10 @@ class _Job:
             return status if status >= 0 else 128 - status  # on another host: mpiexec must know
         began = "the driver never told how it ended" if self.watch.driver else "no driver began"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        died = status > 0 and self.watch.driver is not None and not self.survive
-        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{_ADVICE * died}")
+        advice = _ADVICE if self.local else _ADVICE_PLACED
+        died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
+        died = died and self.watch.driver is not None and not self.survive
+        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{advice * died}")
         return 128 - status if status < 0 else status or 1
 
     def _lament(self) -> int:
