@@ -30,13 +30,14 @@ import numpy as np
 from workpool import Accumulator, WorkerStats, WorkPool
 
 NODE_TYPES = sorted(
-    name for name, kind in vars(ast).items() if isinstance(kind, type) and issubclass(kind, ast.AST)
+    {kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)},
+    key=lambda kind: kind.__name__,
 )
 """What the elements of the histogram count, in order."""
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-BLOCKS = tuple(kind for kind in ast.stmt.__subclasses__() if {"body", "cases"} & {*kind._fields})
+BLOCKS = {kind for kind in ast.stmt.__subclasses__() if {"body", "cases"} & {*kind._fields}}
 """Statements that hold other statements: def, class, if, for, while, with, try, match."""
 
 
@@ -66,29 +67,34 @@ def census(path: str, histogram: Accumulator) -> Figures:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Figures(path, failure=f"{type(error).__name__} {error}".strip())
 
-    kinds: Counter[str] = Counter()
+    kinds: Counter[type[ast.AST]] = Counter()
     nesting, longest = 0, (0, "")
-    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]  # a stack: deep trees need no recursion
-    while waiting:
-        node, depth = waiting.pop()
-        kinds[type(node).__name__] += 1
+    blocks: list[tuple[int, ast.AST]] = [(0, tree)]  # a stack: deep trees need no recursion
+    while blocks:
+        depth, block = blocks.pop()
         nesting = max(nesting, depth)
-        if isinstance(node, FUNCTIONS):
-            longest = max(longest, (node.end_lineno - node.lineno + 1, node.name))
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, ast.expr_context):  # a mark on a name, not syntax
-                deeper = isinstance(child, BLOCKS) and not is_elif(node, child)
-                waiting.append((child, depth + deeper))
+        waiting = [block]
+        while waiting:
+            node = waiting.pop()
+            kind = type(node)
+            kinds[kind] += 1
+            if kind in FUNCTIONS:
+                longest = max(longest, (node.end_lineno - node.lineno + 1, node.name))
+            for child in ast.iter_child_nodes(node):
+                if type(child) in BLOCKS and not is_elif(node, child):
+                    blocks.append((depth + 1, child))
+                elif not isinstance(child, ast.expr_context):  # a mark on a name, not syntax
+                    waiting.append(child)
 
-    histogram.add([kinds[name] for name in NODE_TYPES])
+    histogram.add([kinds[kind] for kind in NODE_TYPES])
     return Figures(
         path,
         lines=len(source.splitlines()),
-        functions=sum(kinds[kind.__name__] for kind in FUNCTIONS),
-        classes=kinds["ClassDef"],
+        functions=sum(kinds[kind] for kind in FUNCTIONS),
+        classes=kinds[ast.ClassDef],
         nesting=nesting,
         longest=longest,
-        common=tuple(name for name, _ in kinds.most_common(3)),
+        common=tuple(kind.__name__ for kind, _ in kinds.most_common(3)),
     )
 
 
@@ -181,7 +187,7 @@ def report_nodes(counts: np.ndarray) -> None:
     for index in np.argsort(-counts, kind="stable")[: min(15, np.count_nonzero(counts))]:
         share = counts[index] / counts.sum()
         bar = "#" * round(56 * counts[index] / counts.max())
-        print(f"  {NODE_TYPES[index]:<18} {bar:<57} {counts[index]:>9,} {share:>9.1%}")
+        print(f"  {NODE_TYPES[index].__name__:<18} {bar:<57} {counts[index]:>9,} {share:>9.1%}")
 
 
 def report_work(stats: Sequence[WorkerStats], wall_s: float) -> None:
@@ -231,8 +237,8 @@ def check(paths: Sequence[str], files: Sequence[Figures], counts: np.ndarray) ->
         if one != other
     ]
     wrong += [
-        f"{name}: serially {one:,}, in the pool {other:,}"
-        for name, one, other in zip(NODE_TYPES, tally.counts, counts, strict=True)
+        f"{kind.__name__}: serially {one:,}, in the pool {other:,}"
+        for kind, one, other in zip(NODE_TYPES, tally.counts, counts, strict=True)
         if one != other
     ]
     print(f"\nChecked against a serial run: {len(wrong)} differences")

@@ -247,6 +247,9 @@ def test_a_limit_of_memory() -> None:
         assert limited.submit(allocate, 16 << 20).result() == 16 << 20
         free = pool.with_options(isolate=True)
         assert free.submit(allocate, 128 << 20).result() == 128 << 20
+        # The first array that a child sees costs the task its bytes, and not NumPy's libraries.
+        tight = pool.with_options(memory_limit_nbytes=4 << 20, max_tasks_per_child=1)
+        assert tight.submit(np.sum, np.ones(1000)).result() == 1000
         """,
     )
 

@@ -22,8 +22,11 @@ BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_ITEMS
 BATCH_NBYTES = 16 << 10
 
-#: A function one of whose last tasks took so long runs alone: others must not wait for it.
-SLOW_S = 2e-3
+#: Less work is not worth a row of its own, even if a worker is left without.
+ROW_S = 50e-6
+
+#: How likely one of a batch's tasks may be a slow one, for which the others would wait.
+RISK = 0.25
 
 
 class Backlog:
@@ -78,7 +81,7 @@ class Backlog:
         self._withdrawn += not any(task is late for _, _, late in self._later)
 
     def next_batch(self, share: int) -> Batch | None:
-        """Take what goes into one row, at most `share` tasks."""
+        """Take what goes into one row: at most `share` tasks, unless these are very short."""
         tasks = self._tasks
         passed = 0
         while passed < len(tasks):
@@ -95,7 +98,7 @@ class Backlog:
             return None
         first = tasks.popleft()
         found = [first]
-        most = min(share, self._most(first))
+        most = self._most(first, share)
         nbytes = len(first.payload)
         while len(found) < most and tasks:
             task = tasks[0]
@@ -107,11 +110,13 @@ class Backlog:
             return Batch(found, first.payload)
         return Batch(found, join([task.payload for task in found]))
 
-    def _most(self, task: Task) -> int:
+    def _most(self, task: Task, share: int) -> int:
         """Return how many tasks may share a row with this one, itself included."""
         code = task.code
-        if code is None or code.mean_s is None or code.slowest_s > SLOW_S:
+        if code is None or code.mean_s is None:
             return 1
         if len(task.payload) > BATCH_NBYTES or not task.goes_with(task):
             return 1
-        return min(BATCH_TASKS, 1 + int(BATCH_S / max(code.mean_s, 1e-6)))
+        mean_s = max(code.mean_s, 1e-6)
+        most = min(BATCH_TASKS, 1 + int(BATCH_S / mean_s), int(RISK / max(code.slow, 1e-6)))
+        return max(1, min(most, max(share, int(ROW_S / mean_s))))

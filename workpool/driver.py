@@ -108,8 +108,9 @@ class Driver:
         self._full = False
         self._draining = False
         self.drained = False
-        self._row_s = 0.0  # how long a row takes, over the last ones
+        self._row_s = SHORT_S  # how long a row takes, over the last ones
         self._advanced_s = 0.0  # when progress was made last
+        self._again_s = 0.0  # when a task may be published again without others
         self._waiting: set[int] = set()  # threads
 
     @property
@@ -144,11 +145,13 @@ class Driver:
         with self._lock:
             self._store.use(task, code)
             self._backlog.append(task)
-            late = time.monotonic() - self._advanced_s > TOGETHER_S
+            now = time.monotonic()
+            late = now - self._advanced_s > TOGETHER_S
+            room = len(self._rows) < AHEAD * self._workers and not self._full
             if late or len(self._backlog) % TOGETHER == 0:
                 self._advance()
-            elif len(self._rows) < AHEAD * self._workers and not self._full:
-                self._publish()
+            elif room and now >= self._again_s:
+                self._publish_one(now)
             batch, payload = task.batch, task.payload
             if isinstance(payload, Packed) and (batch is None or batch.extent is None):
                 # Not in the window yet: keep the arguments as they are now, not as they will be.
@@ -186,6 +189,17 @@ class Driver:
         )
 
     # --- publish ------------------------------------------------------------------------------
+
+    def _publish_one(self, now: float) -> None:
+        """Publish a task that was just submitted, and what waits.
+
+        Where rows are short, half of the time at most goes into this: what is submitted until then
+        goes with the next one, or with whoever makes progress.
+        """
+        self._publish()
+        if self._row_s < SHORT_S:
+            end = time.monotonic()
+            self._again_s = end + (end - now)
 
     def _publish(self) -> None:
         """Publish from the backlog what finds room."""
@@ -398,14 +412,17 @@ class Driver:
         return count
 
     def _advance(self) -> None:
-        self._advanced_s = time.monotonic()
         self._retire()
         self._backlog.wake()
         if self._leases is not None and self._leases.due() and self.outstanding:
             self._look_after_members(self._leases)
-        if not self._rows:
+        if self._rows:
+            self._look_after_rows()
+        if len(self._backlog):
             self._publish()
-            return
+        self._advanced_s = time.monotonic()
+
+    def _look_after_rows(self) -> None:
         words, numbers = self._look()
         done: list[Row] = []
         for number in numbers:
@@ -421,8 +438,6 @@ class Driver:
             self._published.recall_late(words)
         if done:
             self._collect(done)
-        if len(self._backlog):
-            self._publish()
 
     def _retire(self) -> None:
         """Free the rows that were collected: not at once, for somebody waits for their results."""
@@ -497,7 +512,7 @@ class Driver:
             self._trace("collected", task)
         self._store.unuse(batch.tasks[0], len(outcomes))
         if code is not None and outcomes and batch.tasks[0].segment is None:
-            code.measured(sum(times_ns) * 1e-9, max(times_ns) * 1e-9, len(times_ns))
+            code.measured(times_ns)
         if decided:  # what the worker has not run, is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
             for task in left:

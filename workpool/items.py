@@ -130,6 +130,7 @@ class ItemRun:
                 short = end - begun < SHORT_NS * (len(entries) - done)
                 if not self._next(strides and short):
                     return outcomes
+                end = time.perf_counter_ns()
         finally:
             with self._lock:
                 self._over = True

@@ -137,8 +137,7 @@ class Published:
             if recalled or now - batch.claimed_s > RECALL_S:
                 code = batch.tasks[0].code
                 assert code is not None
-                late_s = max(RECALL_S, now - batch.claimed_s)
-                code.measured(late_s, late_s)
+                code.measured([int(1e9 * max(RECALL_S, now - batch.claimed_s))])
                 if recalled:
                     self._take_in(number, batch, word)
                 else:

@@ -8,7 +8,7 @@ table.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -89,23 +89,36 @@ class Shared:
 
 
 class SharedCode(Shared):
-    """A function, and how long its tasks take."""
+    """A function, and how long its tasks take.
 
-    #: Weight of the latest task in the mean, and what is remembered of the slowest after it.
-    WEIGHT = 0.05
-    MEMORY = 0.99
+    Attributes
+    ----------
+    mean_s : float or None
+        Of the last tasks; None as long as there are none.
+    slow : float
+        The share of them that took `SLOW_NS`.
+    """
+
+    SLOW_NS = 2_000_000
+
+    #: What a task leaves of the mean, and of the share, as it was before.
+    MEAN = 0.95
+    SLOW = 0.99
 
     def __init__(self, blob_id: int, content: Encoded) -> None:
         super().__init__(blob_id, content)
-        self.mean_s: float | None = None  # not measured yet
-        self.slowest_s = 0.0
+        self.mean_s: float | None = None
+        self.slow = 0.0
 
-    def measured(self, total_s: float, slowest_s: float, tasks: int = 1) -> None:
-        """Take in how long some tasks took, and the slowest of them."""
-        latest_s = total_s / tasks
-        mean_s = latest_s if self.mean_s is None else self.mean_s
-        self.mean_s = latest_s + (1 - self.WEIGHT) ** tasks * (mean_s - latest_s)
-        self.slowest_s = max(slowest_s, self.MEMORY**tasks * self.slowest_s)
+    def measured(self, times_ns: Sequence[int]) -> None:
+        """Take in how long some tasks took."""
+        tasks = len(times_ns)
+        mean_s = 1e-9 * sum(times_ns) / tasks
+        slow = sum(time_ns > self.SLOW_NS for time_ns in times_ns) / tasks
+        if self.mean_s is None:
+            self.mean_s, self.slow = mean_s, slow
+        self.mean_s = mean_s + self.MEAN**tasks * (self.mean_s - mean_s)
+        self.slow = slow + self.SLOW**tasks * (self.slow - slow)
 
 
 class PoolContext(Shared):

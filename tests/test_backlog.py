@@ -1,0 +1,54 @@
+"""How tasks that wait are cut into rows: short ones share one, and nobody waits for a slow one."""
+
+from __future__ import annotations
+
+import pytest
+
+from workpool.backlog import BATCH_TASKS, Backlog
+from workpool.tasks import Context, PoolContext, SharedCode, Task, TaskKind
+
+CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
+
+
+def rows(code: SharedCode, tasks: int, share: int) -> list[int]:
+    """Return how many tasks are in each row."""
+    backlog = Backlog(lambda segment: True)
+    for number in range(tasks):
+        task = Task(number, TaskKind.CALL, rows, CONTEXT, b"payload", None)
+        task.code = code
+        backlog.append(task)
+    sizes = []
+    while (batch := backlog.next_batch(share)) is not None:
+        sizes.append(len(batch.tasks))
+    assert sum(sizes) == tasks
+    return sizes
+
+
+def code(*times_us: float) -> SharedCode:
+    """Return a function whose tasks took so long, one after another."""
+    found = SharedCode(1, b"code")
+    for time_us in times_us:
+        found.measured([int(1000 * time_us)])
+    return found
+
+
+def test_what_is_not_known_is_alone() -> None:
+    assert rows(code(), 3, 100) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("time_us", "share", "first"), [(100, 2, 2), (100, 50, 6), (700, 50, 1)])
+def test_short_tasks_share_a_row(time_us: float, share: int, first: int) -> None:
+    assert rows(code(time_us), 100, share)[0] == first
+
+
+def test_very_short_tasks_share_one_whatever_their_share() -> None:
+    assert rows(code(5), 100, 1)[0] == 10
+    assert rows(code(5), 10_000, 5000)[0] == min(BATCH_TASKS, 101)
+
+
+def test_nobody_waits_for_a_slow_one() -> None:
+    """One slow task in very many says little: somebody else may have had the core."""
+    assert rows(code(*[5] * 1000), 100, 100)[0] == 100
+    assert rows(code(*[5] * 1000, 4000, *[5] * 100), 100, 100)[0] == pytest.approx(67, abs=5)
+    assert rows(code(*[5, 5, 4000] * 100, *[5] * 50), 3, 3) == [1, 1, 1]
+    assert rows(code(*[5, 5, 4000] * 100, *[5] * 500), 3, 3) == [3]
