@@ -17,7 +17,7 @@ from workpool import items, layout, protocol
 from workpool.contributions import Contributions
 from workpool.items import ItemRun
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
-from workpool.leases import Heart
+from workpool.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.runner import Evicted
@@ -237,6 +237,7 @@ def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:
 def test_the_heart_watches_while_there_is_something() -> None:
     beats, looks = [], []
     heart = Heart(lambda: beats.append(1), lambda: len(looks) < 5 and not looks.append(1))
+    heart.keep(LEAST_LEASE_S)
     heart.start()
     try:
         time.sleep(0.15)

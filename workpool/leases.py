@@ -1,10 +1,10 @@
 """Which members are gone, judged by their heartbeats and by what their processes do.
 
-Each worker bumps a word of its own, ten times a second, from a thread of its own.  Whoever watches
-judges by its own clock how long the word has stood still, so no clock value is ever compared with
-that of another host.  A word that stands still is not yet a death: a task that keeps the
-interpreter's lock stops the thread as well.  So the process is looked at, where it can be: one that
-runs is left alone, however long its task takes.
+Each worker bumps a word of its own, some times in each lease, from a thread of its own.  Whoever
+watches judges by its own clock how long the word has stood still, so no clock value is ever
+compared with that of another host.  A word that stands still is not yet a death: a task that keeps
+the interpreter's lock stops the thread as well.  So the process is looked at, where it can be: one
+that runs is left alone, however long its task takes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from .liveness import Liveness
 #: How often members are looked at.
 LOOK_S = 0.1
 
-#: How often a worker bumps its word; a lease is longer than some of these.
-BEAT_S = 0.1
-LEAST_LEASE_S = 5 * BEAT_S
+#: A worker bumps its word so often in each lease, and now and then if leases are long.
+BEATS = 5
+MOST_BEAT_S = 1.0
+LEAST_LEASE_S = 0.5
 
 #: How often it looks whether what it runs holds up others.
 WATCH_S = 5e-3
@@ -125,8 +126,14 @@ class Heart(threading.Thread):
         self._beat = beat
         self._watch = watch
         self._hurries = False
+        self._every_s = MOST_BEAT_S
         self._awake = threading.Event()
         self._stopped = False
+
+    def keep(self, lease_s: float) -> None:
+        """Beat often enough for this lease as well."""
+        self._every_s = min(self._every_s, lease_s / BEATS)
+        self._awake.set()
 
     def hurry(self) -> None:
         """Have something watched."""
@@ -136,14 +143,15 @@ class Heart(threading.Thread):
 
     def run(self) -> None:
         """Beat until ``stop``."""
-        due = time.monotonic() + BEAT_S
+        beaten = time.monotonic()
         while not self._stopped:
-            self._awake.wait(WATCH_S if self._hurries else max(0.0, due - time.monotonic()))
+            rest_s = beaten + self._every_s - time.monotonic()
+            self._awake.wait(WATCH_S if self._hurries else max(0.0, rest_s))
             self._awake.clear()
             with self.still:
-                if time.monotonic() >= due:
+                if time.monotonic() >= beaten + self._every_s:
+                    beaten = time.monotonic()
                     self._beat()
-                    due = time.monotonic() + BEAT_S
                 if self._hurries:
                     self._hurries = False  # before we look: who hurries meanwhile wakes us again
                     if self._watch():

@@ -158,7 +158,8 @@ class Runtime:
                 self._tables[choice] = _Table(number, driver, window)
                 if self._thread is not None:
                     worker = self._thread.worker
-                    self._tell(lambda: worker.attach(number, window, geometry, choice.claim))
+                    claim, lease_s = choice.claim, choice.lease_s
+                    self._tell(lambda: worker.attach(number, window, geometry, claim, lease_s))
             return self._tables[choice]
 
     def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:

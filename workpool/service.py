@@ -80,7 +80,8 @@ def serve(group: rma.Group, survive: bool = False) -> None:
                 pass  # the driver tells the user
             else:
                 if group.rank <= order.choice.workers:
-                    worker.attach(order.table, window, order.geometry, order.choice.claim)
+                    claim, lease_s = order.choice.claim, order.choice.lease_s
+                    worker.attach(order.table, window, order.geometry, claim, lease_s)
         elif order.what == "stay":
             with suppress(ValueError):  # not the main thread: whose program has its own plans
                 signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter

@@ -41,7 +41,7 @@ from .tracing import Tracer
 
 #: Longest sleep of an idle worker, and by how much each is longer than the one before: a sleep is
 #: as long as a twentieth of the time that the worker has been idle, so that is how late it comes.
-IDLE_S = 50e-3
+IDLE_S = 80e-3
 IDLE_GROWTH = 1.05
 
 #: How often a busy worker looks for rows whose tickets were lost.
@@ -99,10 +99,13 @@ class Worker:
         self._services: dict[int, _Service] = {}
         self.heart = Heart(self._beat, self._watch)
 
-    def attach(self, table: int, window: verbs.Window, geometry: Geometry, method: str) -> None:
+    def attach(
+        self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
+    ) -> None:
         """Serve one more table, taking tickets by ``"pointer"`` or ``"counter"``."""
         service = _Service(self, window, geometry, method)
         self._services = {**self._services, table: service}
+        self.heart.keep(lease_s)
 
     def detach(self, table: int) -> None:
         """Stop serving a table."""
