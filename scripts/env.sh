@@ -106,6 +106,7 @@ ready() {
             --editable "$root${extras:+[$extras]}" >&2 || die "pip failed: see above"
         [ "$mpi" != system ] || link_mpich
         echo "$made_from" >"$stamp"
+        echo "$made_from" >"$venv/stamp-run" # with any extra it can be run
     fi
     if [ -L "$venv/lib/libmpi.so.12" ]; then
         export LD_LIBRARY_PATH="$venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -42,11 +42,11 @@ RMA = [
     Demo("17_broken.py"),
 ]
 POOL = [
-    Demo("pi.py", ("--tasks", "64")),
+    Demo("pi.py", ("--tasks", "64", "--darts", "250000")),
     Demo("mandelbrot.py", ("--width", "200")),
     Demo("schedules.py", ("--items", "200", "--seconds", "0.2")),
-    Demo("sweep.py"),
-    Demo("serve.py"),
+    Demo("sweep.py", ("--columns", "18", "--rows", "10")),
+    Demo("serve.py", ("--requests", "30", "--limit", "30000000")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Three tasks and a death at any point, in every interleaving; it takes minutes and gigabytes.
+"""Three tasks and a death at any point, or two deaths; it takes minutes and gigabytes.
 
 sh scripts/test -m exhaustive
 """
@@ -24,4 +24,10 @@ def test_three_tasks_and_a_death(method: str) -> None:
     large.most = 10_000_000
     report = large.run()
     assert report.states > 3_000_000
+    assert report.crashed
+
+
+def test_two_deaths_among_those_who_count() -> None:
+    report = case("counter", 1, workers=3, rows=4, crashes=2, eager=True).run()
+    assert report.states > 1_500_000
     assert report.crashed
