@@ -20,7 +20,7 @@ from .tasks import Batch, Segment, Task
 #: bytes at the most.
 BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_ITEMS
-BATCH_NBYTES = 16 << 10
+BATCH_NBYTES = 64 << 10
 
 #: Less work is not worth a row of its own, even if a worker is left without.
 ROW_S = 50e-6

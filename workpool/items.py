@@ -26,7 +26,7 @@ from .serializer import CONTRIBUTES, Encoded, Kind, Packed
 #: Tasks that take longer are started one by one.
 SHORT_NS = 50_000
 
-#: Room for the outcomes: so much, and so much more for each.
+#: Room for the outcomes: so much, and at least so much more for each.
 OUTCOMES_NBYTES = 8 << 10
 OUTCOME_NBYTES = 64
 

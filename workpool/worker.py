@@ -163,6 +163,7 @@ class _Service:
         self._record = bytearray(layout.OUTCOME_NBYTES)
         self._mean_s = TICKETS_S  # of a task, over the last ones
         self._pace = Pace()
+        self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
         self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
         self._beats = 0
         self._swept = 0.0  # when we last looked behind the head
@@ -333,14 +334,16 @@ class _Service:
         strides: bool,
     ) -> Outcomes:
         """Run the tasks of a batch, in strides or not, as far as nobody takes them back."""
-        nbytes = OUTCOMES_NBYTES + len(payloads) * OUTCOME_NBYTES
+        nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
         self._items = ItemRun(self._window, self._claimant, claim, payloads, place)
         worker = self._worker
         if strides:
             worker.heart.hurry()
         try:
-            return self._items.run(call, worker.runner.contributions, strides)
+            outcomes = self._items.run(call, worker.runner.contributions, strides)
+            self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
+            return outcomes
         except Evicted:
             if place is not NOTHING:
                 self._exchange.region.release(place)
