@@ -35,7 +35,7 @@ class Small(NamedTuple):
     options: dict[str, Any]
     steps: set[Step]  # that rows take in it, beyond the ordinary ones: these and no others
     pointer: int  # thousand states at the least, some two thirds of what there are; 0 is not run:
-    counter: int  # the other method says the same, and this one takes minutes
+    counter: int  # the other method says the same, and this one takes long
 
 
 SMALL = {
@@ -44,11 +44,11 @@ SMALL = {
     "three tasks in one row": Small({"tasks": 3, "rows": 1}, set(), 22, 157),
     "four tasks in two rows": Small({"tasks": 4, "workers": 1}, set(), 15, 40),
     "words that are read one by one": Small({"tasks": 2, "torn": True}, set(), 93, 0),
-    "sweeping while there is work": Small({"tasks": 2, "sweeps": 1}, set(), 22, 250),
+    "sweeping while there is work": Small({"tasks": 2, "sweeps": 1}, set(), 22, 0),
     "what was seen of the queue is old": Small({"tasks": 2, "remembers": True}, set(), 39, 200),
     "rows reserved ahead": Small({"tasks": 3, "rows": 3, "ahead": 1}, set(), 262, 0),
     "a worker leaves with tickets": Small({"tasks": 2, "stays": {1: 1}}, set(), 7, 26),
-    "cancel": Small({"tasks": 2, "cancels": 2}, {Step.CANCEL}, 46, 175),
+    "cancel": Small({"tasks": 2, "cancels": 2}, {Step.CANCEL}, 46, 0),
     # A dead worker takes up to two rows with it: the one that it ran, and the next one, claimed
     # by the same flush.
     "a worker dies": Small({"tasks": 2, "rows": 4, "crashes": 1}, {Step.RECLAIM}, 47, 190),
@@ -142,7 +142,7 @@ def test_every_ticket_is_given_once(method: str) -> None:
 
 # --- random schedules ---------------------------------------------------------------------------
 
-SEEDS = 60
+SEEDS = 40
 _COMMON = {"workers": 4, "limit": 4, "batch": 4, "eager": True}
 
 LARGE: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Three tasks and a death at any point, or two deaths; it takes minutes and gigabytes.
+"""Three tasks and a death at any point, and more with counters; it takes minutes and gigabytes.
 
 sh scripts/test -m exhaustive
 """
@@ -27,7 +27,15 @@ def test_three_tasks_and_a_death(method: str) -> None:
     assert report.crashed
 
 
-def test_two_deaths_among_those_who_count() -> None:
-    report = case("counter", 1, workers=3, rows=4, crashes=2, eager=True).run()
-    assert report.states > 1_500_000
-    assert report.crashed
+COUNTED: dict[str, dict[str, Any]] = {
+    "two deaths": {"tasks": 1, "workers": 3, "rows": 4, "crashes": 2},
+    "cancel": {"tasks": 2, "cancels": 2},
+    "sweeping while there is work": {"tasks": 2, "sweeps": 1},
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_small_ones_with_counters(name: str) -> None:
+    report = case("counter", eager=True, **COUNTED[name]).run()
+    assert report.states > 500_000
+    assert bool(report.crashed) == ("crashes" in COUNTED[name])
