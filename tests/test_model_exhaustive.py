@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from model import case
+from test_model import SMALL
 
 pytestmark = [pytest.mark.model, pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 
@@ -27,15 +28,12 @@ def test_three_tasks_and_a_death(method: str) -> None:
     assert report.crashed
 
 
-COUNTED: dict[str, dict[str, Any]] = {
-    "two deaths": {"tasks": 1, "workers": 3, "rows": 4, "crashes": 2},
-    "cancel": {"tasks": 2, "cancels": 2},
-    "sweeping while there is work": {"tasks": 2, "sweeps": 1},
-}
+COUNTED = ("two workers die", "cancel", "sweeping while there is work")
 
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_small_ones_with_counters(name: str) -> None:
-    report = case("counter", eager=True, **COUNTED[name]).run()
+    options = SMALL[name].options
+    report = case("counter", eager=True, **options).run()
     assert report.states > 500_000
-    assert bool(report.crashed) == ("crashes" in COUNTED[name])
+    assert bool(report.crashed) == ("crashes" in options)
