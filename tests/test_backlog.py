@@ -16,7 +16,7 @@ def rows(code: SharedCode, tasks: int, share: int) -> list[int]:
     for number in range(tasks):
         task = Task(number, TaskKind.CALL, rows, CONTEXT, b"payload", None)
         task.code = code
-        backlog.append(task)
+        backlog.tasks.append(task)
     sizes = []
     while (batch := backlog.next_batch(share)) is not None:
         sizes.append(len(batch.tasks))

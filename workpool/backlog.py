@@ -36,34 +36,32 @@ class Backlog:
     ----------
     lend : callable
         ``lend(segment)``: whether a range has a counter, lent now if there is one.
+
+    Attributes
+    ----------
+    tasks : deque of Task
+        That wait now, the last one at the end; among them some that were withdrawn.
     """
 
     def __init__(self, lend: Callable[[Segment], bool]) -> None:
         self._lend = lend
-        self._tasks: deque[Task] = deque()
+        self.tasks: deque[Task] = deque()
         self._withdrawn = 0  # of them, cancelled
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
         self._numbers = count()
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
     def __iter__(self) -> Iterator[Task]:
-        yield from self._tasks
+        yield from self.tasks
         yield from (task for _, _, task in self._later)
 
     @property
     def outstanding(self) -> int:
         """How many tasks wait, those that wait for their time included."""
-        return len(self._tasks) - self._withdrawn + len(self._later)
-
-    def append(self, task: Task) -> None:
-        """Add a task at the end."""
-        self._tasks.append(task)
+        return len(self.tasks) - self._withdrawn + len(self._later)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
-        self._tasks.extendleft(reversed(list(tasks)))
+        self.tasks.extendleft(reversed(list(tasks)))
 
     def put_off(self, task: Task, delay_s: float) -> None:
         """Add a task when some time has passed."""
@@ -74,7 +72,7 @@ class Backlog:
         while self._later and self._later[0][0] <= time.monotonic():
             task = heappop(self._later)[2]
             if not task.over:
-                self._tasks.append(task)
+                self.tasks.append(task)
 
     def withdraw(self, task: Task) -> None:
         """Say that a task is over: it leaves when its turn comes."""
@@ -82,7 +80,7 @@ class Backlog:
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
-        tasks = self._tasks
+        tasks = self.tasks
         passed = 0
         while passed < len(tasks):
             first = tasks[0]
@@ -98,6 +96,8 @@ class Backlog:
             return None
         first = tasks.popleft()
         found = [first]
+        if not tasks:
+            return Batch(found, first.payload)
         most = self._most(first, share)
         nbytes = len(first.payload)
         while len(found) < most and tasks:

@@ -56,7 +56,8 @@ TOGETHER_S = 2e-3
 AHEAD = 2
 
 
-_ASKING = layout.States(state for state in State if state >= State.WANTED)
+_WANTED = int(State.WANTED)
+_ASKING = layout.States(state for state in State if state >= _WANTED)
 
 
 class Driver:
@@ -144,20 +145,21 @@ class Driver:
             task.payload = task.payload.tobytes()  # as the arguments are now, for every attempt
         with self._lock:
             self._store.use(task, code)
-            self._backlog.append(task)
+            self._backlog.tasks.append(task)
             now = time.monotonic()
             late = now - self._advanced_s > TOGETHER_S
             room = len(self._rows) < AHEAD * self._workers and not self._full
-            if late or len(self._backlog) % TOGETHER == 0:
+            if late or len(self._backlog.tasks) % TOGETHER == 0:
                 self._advance()
             elif room and now >= self._again_s:
                 self._publish_one(now)
-            batch, payload = task.batch, task.payload
-            if isinstance(payload, Packed) and (batch is None or batch.extent is None):
-                # Not in the window yet: keep the arguments as they are now, not as they will be.
-                task.payload = payload.tobytes()
-                if batch is not None:
-                    batch.payload = task.payload
+            if isinstance(task.payload, Packed):
+                batch = task.batch
+                if batch is None or batch.extent is None:
+                    # Not in the window yet: keep the arguments as they are now.
+                    task.payload = task.payload.tobytes()
+                    if batch is not None:
+                        batch.payload = task.payload
 
     def _lend(self, segment: Segment) -> bool:
         """Return whether a range has its counter; lend it one if there is any."""
@@ -181,8 +183,8 @@ class Driver:
         else:
             return None
         kind = task.kind | ISOLATED if task.context.isolated else task.kind
-        code = NO_BLOB if task.code is None else self._store.blob(task.code)
-        context = self._store.blob(task.context)
+        code = NO_BLOB if task.code is None else task.code.placed or self._store.blob(task.code)
+        context = task.context.placed or self._store.blob(task.context)
         return layout.write_descriptor(
             Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
             inline,
@@ -207,14 +209,17 @@ class Driver:
             return
         if len(self._rows) + len(self._retired) + TOGETHER > self.geometry.rows:
             self._retire()
-        full = False
+        waiting, full = self._backlog.tasks, False
         # A part of what waits, so that no worker is left without.
-        share = -(-len(self._backlog) // (2 * self._workers))
-        while self._backlog and not full:
+        share = -(-len(waiting) // (2 * self._workers))
+        while waiting and not full:
             batches: list[Batch] = []
             records: list[bytes] = []
             room = min(TOGETHER, self.geometry.rows - len(self._rows))
-            while len(batches) < room and (batch := self._backlog.next_batch(share)):
+            while waiting and len(batches) < room:
+                batch = self._backlog.next_batch(share)
+                if batch is None:
+                    break
                 if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
                     self._backlog.put_back(batch.tasks)
                     break
@@ -234,11 +239,13 @@ class Driver:
                     self._published.dissolve(batch)
                     continue
                 self._published.add(batch, row)
-                for task in batch.tasks:
-                    self._trace("published", task)
-            self._backlog.put_back(left)
-            full = bool(left)
-        self._full = bool(self._backlog)
+                if self.tracer is not None:
+                    for task in batch.tasks:
+                        self._trace("published", task)
+            if left:
+                self._backlog.put_back(left)
+                full = True
+        self._full = bool(waiting)
 
     @whole
     def cancel(self, task: Task) -> bool:
@@ -334,7 +341,7 @@ class Driver:
             if delay_s > 0:
                 self._backlog.put_off(task, delay_s)
             else:
-                self._backlog.append(task)
+                self._backlog.tasks.append(task)
 
     @whole
     def drain(self) -> None:
@@ -390,7 +397,7 @@ class Driver:
         with self._lock:  # an interrupt after a call of acquire would leave it locked
             self._advance()
         self.beats += 1
-        return self._resolve()
+        return self._resolve() if self._finished else 0
 
     def _resolve(self) -> int:
         """Resolve some futures, without the lock; an interrupt leaves the others to the next."""
@@ -418,14 +425,14 @@ class Driver:
             self._look_after_members(self._leases)
         if self._rows:
             self._look_after_rows()
-        if len(self._backlog):
+        if self._backlog.tasks:
             self._publish()
         self._advanced_s = time.monotonic()
 
     def _look_after_rows(self) -> None:
-        words, numbers = self._look()
         done: list[Row] = []
-        for number in numbers:
+        words, asking = self._look()
+        for number in asking:
             row = Row(number, words[number])
             state = layout.state_of(row.word)
             if state == State.DONE:
@@ -450,7 +457,7 @@ class Driver:
         rows = self._rows
         if len(rows) <= FEW:
             words = self._publisher.look(range(min(rows), max(rows) + 1))
-            return words, list(rows)
+            return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]
         words = self._publisher.look()
         return words, [number for number in _ASKING.rows(words) if number in rows]
 
@@ -509,11 +516,12 @@ class Driver:
             task.over = True
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
-            self._trace("collected", task)
+            if self.tracer is not None:
+                self._trace("collected", task)
         self._store.unuse(batch.tasks[0], len(outcomes))
         if code is not None and outcomes and batch.tasks[0].segment is None:
             code.measured(times_ns)
-        if decided:  # what the worker has not run, is still to be run
+        if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
             for task in left:
                 task.batch = None

@@ -42,6 +42,7 @@ from .layout import (
     MAX_ATTEMPT,
     MAX_GENERATION,
     attempt_of,
+    change_state,
     generation_of,
     is_recalled,
     is_stride,
@@ -91,6 +92,8 @@ class Step(Enum):
     LET_GO = "let go"  #: former owner: I write there no more
     RETIRE = "retire"  #: submitter: collected
 
+    __hash__ = object.__hash__  # an enum's own costs more than a step
+
 
 #: The whole protocol: which step leads from which state to which.
 TRANSITIONS: dict[tuple[State, Step], State] = {
@@ -117,10 +120,10 @@ TRANSITIONS: dict[tuple[State, Step], State] = {
     (State.DONE, Step.RETIRE): State.FREE,
 }
 
-# The same table with plain integers as keys: an enum's hash costs more than the step itself.
+# The same table, for one step at a time.
 _NEXT = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
 _CLAIM = _NEXT[Step.CLAIM]
-_OF_ITEMS = (Step.NEXT, Step.RECALL, Step.GIVE_BACK)
+_OF_ITEMS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
 
 
 def advance(word: int, step: Step) -> int:
@@ -140,7 +143,7 @@ def advance(word: int, step: Step) -> int:
     after = _NEXT[step].get(state_of(word))
     if after is None:
         raise ProtocolError(f"no step {step.value!r} from {describe(word)}")
-    return rewrite_word(word, after, owner_of(word))
+    return change_state(word, after)
 
 
 def next_items(word: int, ended: int, stride: bool) -> int:

@@ -104,7 +104,8 @@ class Store:
         for shared in (task.context, task.code, task.segment):
             if shared is not None:
                 shared.users -= count
-                self._forget(shared)
+                if not shared.kept:
+                    self._forget(shared)
 
     def blob(self, shared: Shared) -> Blob:
         """Put shared bytes where workers can get them, once; what has no room yet is streamed.
@@ -113,14 +114,15 @@ class Store:
         -----
         RMA cost: once 1 put for each segment, 1 flush.
         """
-        if shared.extent is None or shared.extent.offset == layout.STREAMED:
+        if shared.placed is None:
             nbytes = len(shared.content)
             place = self.region.reserve(nbytes) if nbytes <= self._shared_room else None
-            if place is not None:
-                self._shared_room -= nbytes
-                write(self._window, place.offset, shared.content)
-            shared.extent = place or Extent(layout.STREAMED, nbytes)
-        return shared.blob
+            if place is None:
+                return Blob(shared.blob_id, Extent(layout.STREAMED, nbytes))
+            self._shared_room -= nbytes
+            write(self._window, place.offset, shared.content)
+            shared.placed = Blob(shared.blob_id, place)
+        return shared.placed
 
     def drop(self, shared: Shared) -> None:
         """Say that no more tasks will use these bytes."""
@@ -128,11 +130,10 @@ class Store:
         self._forget(shared)
 
     def _forget(self, shared: Shared) -> None:
-        if not shared.kept and not shared.users and shared.extent is not None:
-            if shared.extent.offset >= 0:
-                self._shared_room += shared.extent.nbytes
-                self.region.release(shared.extent)
-            shared.extent = None
+        if not shared.users and shared.placed is not None:
+            self._shared_room += shared.placed.extent.nbytes
+            self.region.release(shared.placed.extent)
+            shared.placed = None
 
     # --- pieces -------------------------------------------------------------------------------
 

@@ -77,15 +77,9 @@ class Shared:
     def __init__(self, blob_id: int, content: Encoded) -> None:
         self.blob_id = blob_id
         self.content = content
-        self.extent: Extent | None = None  # not placed yet
+        self.placed: Blob | None = None  # where workers find it, once it is in the window
         self.users = 0  # tasks in the driver or in the table
         self.kept = True  # more users may come
-
-    @property
-    def blob(self) -> Blob:
-        """What descriptors say of it."""
-        assert self.extent is not None
-        return Blob(self.blob_id, self.extent)
 
 
 class SharedCode(Shared):
@@ -114,7 +108,9 @@ class SharedCode(Shared):
         """Take in how long some tasks took."""
         tasks = len(times_ns)
         mean_s = 1e-9 * sum(times_ns) / tasks
-        slow = sum(time_ns > self.SLOW_NS for time_ns in times_ns) / tasks
+        slow = 0.0
+        if max(times_ns) > self.SLOW_NS:
+            slow = sum(time_ns > self.SLOW_NS for time_ns in times_ns) / tasks
         if self.mean_s is None:
             self.mean_s, self.slow = mean_s, slow
         self.mean_s = mean_s + self.MEAN**tasks * (self.mean_s - mean_s)

@@ -13,8 +13,10 @@ from .driver import Driver
 from .survival import report_failure
 from .worker import Worker
 
-#: How often the attendant looks while nobody waits for a result.
+#: How often the attendant looks while nobody waits for a result, and at last while somebody does:
+#: each look takes the interpreter lock from whoever makes the progress.
 LAZY_S = 5e-3
+ATTENDED_S = 50e-3
 
 #: Its longest sleep while somebody waits who makes no progress himself.
 CLOSE_S = 1e-3
@@ -88,6 +90,7 @@ class Attendant:
 
     def _attend(self) -> None:
         wait = Backoff(CLOSE_S, spins=0)
+        rest_s = LAZY_S
         seen: list[int] = []
         while True:
             self._work.wait(REST_S)
@@ -122,8 +125,9 @@ class Attendant:
             else:
                 wait.reset()
                 self._bell.clear()
+                rest_s = min(2 * rest_s, ATTENDED_S) if attended else LAZY_S
                 if self._actions.empty() and (attended or not self._watched()):
-                    self._bell.wait(LAZY_S)
+                    self._bell.wait(rest_s)
 
     def _act(self) -> None:
         while not self._actions.empty():

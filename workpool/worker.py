@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import layout, verbs
 from .arena import write
@@ -57,14 +57,6 @@ CONTROL_S = 50e-3
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
 TICKETS_S = 1e-3
-
-
-class _Outcome(NamedTuple):
-    """What became of one attempt."""
-
-    kind: int
-    content: Encoded | Outcomes
-    elapsed_ns: int
 
 
 class Worker:
@@ -245,18 +237,20 @@ class _Service:
     def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
         """Run one claim and commit its outcome; return the claim on the next offer."""
         descriptor, inline = claim.descriptor
-        self._trace("claimed", claim, descriptor)
+        if self._worker.tracer is not None:
+            self._trace("claimed", claim, descriptor)
         start = time.perf_counter_ns()
         try:
             kind, content = self._run(claim, descriptor, inline)
             elapsed_ns = time.perf_counter_ns() - start
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
-            committed, following = self._commit(claim, _Outcome(kind, content, elapsed_ns), then)
+            committed, following = self._commit(claim, kind, content, elapsed_ns, then)
         except Evicted:
             committed, following = False, Miss.EMPTY
         finally:
             self._worker.runner.contributions.clear()
-        self._trace("completed" if committed else "rejected", claim, descriptor)
+        if self._worker.tracer is not None:
+            self._trace("completed" if committed else "rejected", claim, descriptor)
         return following
 
     def _run(
@@ -352,10 +346,14 @@ class _Service:
             self._items = None
 
     def _commit(
-        self, claim: Claim, outcome: _Outcome, then: Offer | None
+        self,
+        claim: Claim,
+        kind: int,
+        content: Encoded | Outcomes,
+        elapsed_ns: int,
+        then: Offer | None,
     ) -> tuple[bool, Claim | Miss]:
         """Put an outcome where the driver finds it, and commit it."""
-        kind, content, elapsed_ns = outcome
         contributions = self._worker.runner.contributions
         carried = b""
         if contributions and (self._worker.carries or contributions.foreign):
@@ -372,7 +370,8 @@ class _Service:
                 self._claimant.advance(claim, Step.COMPLETE)
         else:
             committed, following = self._claimant.complete(claim, view, then)
-        self._exchange.keep(claim, held, committed)
+        if held:
+            self._exchange.keep(claim, held, committed)
         return committed, following
 
     def _place(
@@ -413,6 +412,6 @@ class _Service:
         return memoryview(self._record)[:used]
 
     def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
-        if self._worker.tracer is not None:
-            ticket = self._geometry.ticket(claim.number, claim.word)
-            self._worker.tracer(event, task_id=descriptor.task_id, ticket=ticket)
+        assert self._worker.tracer is not None
+        ticket = self._geometry.ticket(claim.number, claim.word)
+        self._worker.tracer(event, task_id=descriptor.task_id, ticket=ticket)

@@ -57,6 +57,11 @@ def rewrite_word(word: int, state: int, owner: int) -> int:
     return (word & _KEPT_MASK) | owner << _OWNER_SHIFT | state
 
 
+def change_state(word: int, state: int) -> int:
+    """Return `word` with another state, everything else kept."""
+    return (word & ~_STATE_MASK) | state
+
+
 def start_attempt(word: int, state: int, attempt: int) -> int:
     """Return `word` with another state, of a later attempt than 0."""
     return (word & ~_STATE_MASK) | attempt << _ATTEMPT_SHIFT | state

@@ -22,7 +22,7 @@ class Offer(NamedTuple):
     record: memoryview | None  # None: read when it is claimed
 
 
-@dataclass
+@dataclass(slots=True)
 class Claim:
     """A worker's hold on a row; `word` is what the worker last wrote there."""
 

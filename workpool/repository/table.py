@@ -91,6 +91,10 @@ class Table:
         self, indices: Sequence[int], place: Callable[[int], int], nbytes: int
     ) -> list[memoryview]:
         copy = memoryview(bytearray(len(indices) * nbytes))
+        if len(indices) == 1:
+            self.window.get(place(indices[0]), copy)
+            self.window.flush()
+            return [copy]
         for run in runs(indices):
             part = copy[run.start * nbytes : run.stop * nbytes]
             self.window.get(place(indices[run.start]), part)

@@ -28,7 +28,12 @@ from typing import Protocol
 from .. import layout, verbs
 
 _WORD = struct.Struct("<q")
-_WORDS_NBYTES = layout.CLOSED + layout.WORD_NBYTES - layout.HEAD
+
+#: HEAD, TAIL and CLOSED, and what lies between them.
+_WORDS = struct.Struct(
+    f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
+    f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
+)
 
 
 class Miss(Enum):
@@ -89,15 +94,13 @@ class _Taker:
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
-        words = bytearray(_WORDS_NBYTES)
+        words = bytearray(_WORDS.size)
         self._window.get(layout.HEAD, words)
         self._window.flush()
-        head, self._tail, closed = (
-            _WORD.unpack_from(words, disp - layout.HEAD)[0]
-            for disp in (layout.HEAD, layout.TAIL, layout.CLOSED)
-        )
+        head: int
+        head, self._tail, closed = _WORDS.unpack(words)
         self._closed = bool(closed)
-        return int(head)
+        return head
 
     def _none(self) -> Miss:
         return Miss.CLOSED if self._closed else Miss.EMPTY

@@ -102,10 +102,14 @@ class Window:
         self._ticker = ticker
         self._win = win
         self._lock = lock
-        # One element for each atomic under way; MPI reads and writes them until the flush.
+        # One element for each atomic under way; MPI reads and writes them until the flush.  Who
+        # says what a buffer holds spares mpi4py a third of a microsecond of finding out.
         self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
         self._slots = [
-            tuple(memoryview(a)[i : i + 1] for a in (self._origin, self._compare, self._result))
+            tuple(
+                [memoryview(a)[i : i + 1], 1, MPI.INT64_T]
+                for a in (self._origin, self._compare, self._result)
+            )
             for i in range(BATCH)
         ]
 
@@ -351,7 +355,7 @@ class Window:
         with self._lock:
             try:
                 if nbytes <= PIECE_NBYTES:
-                    call(view, self.host, disp)
+                    call([view, nbytes, MPI.BYTE], self.host, disp)
                     return
                 for at in range(0, nbytes, PIECE_NBYTES):
                     call(view[at : at + PIECE_NBYTES], self.host, disp + at)
