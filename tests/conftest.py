@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from workpool.serializer import CodeCache
@@ -29,9 +31,11 @@ def workers(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module", params=["pointer", "counter"])
-def claim(request: pytest.FixtureRequest) -> str:
-    """Give the way in which workers take tasks."""
-    return str(request.param)
+def claim(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Have every job take its tasks in one of the two ways, and name it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKPOOL_CLAIM", request.param)
+        yield request.param
 
 
 @pytest.fixture

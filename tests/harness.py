@@ -1,7 +1,7 @@
 """MPI runs as subprocesses: bounded in time, with every rank's stacks when they hang, no orphans.
 
     result = run_ranks(3, "from workpool import WorkPool ...")      one script, one mpiexec
-    batch = Batch("contract", names, workers=2, claim="pointer")    many cases, one mpiexec
+    batch = Batch("contract", names, workers=2)                     many cases, one mpiexec
     batch.outcome("case_submit")                                    what became of one of them
 
 ``jobs`` says how the processes of a job are found, and how they are ended.
@@ -49,7 +49,6 @@ def run_ranks(
     n: int,
     script: str | Path,
     *args: str,
-    claim: str | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float = 60,
     expect_status: int | None = 0,
@@ -65,8 +64,6 @@ def run_ranks(
         The driver: a file, or its text.
     *args : str
         Its arguments.
-    claim : {"pointer", "counter"}, optional
-        How workers take tasks.
     env : mapping, optional
         More environment variables.
     timeout : float
@@ -95,8 +92,7 @@ def run_ranks(
         else:
             driver = script
         program = [*([] if spmd else ["-m", "workpool"]), str(driver), *args]
-        variables = {**(env or {}), **({"WORKPOOL_CLAIM": claim} if claim else {})}
-        with contextlib.closing(start_ranks(n, program, variables)) as job:
+        with contextlib.closing(start_ranks(n, program, env)) as job:
             give_up = time.monotonic() + timeout * PATIENCE
             while (status := job.status()) is None:
                 if time.monotonic() > give_up:
@@ -151,20 +147,11 @@ class Batch:
     workers : int, optional
         Number of worker ranks; 0 for one rank alone. None runs the cases on the standard library's
         ThreadPoolExecutor, without MPI.
-    claim : {"pointer", "counter"}, optional
-        How workers take tasks.
     """
 
-    def __init__(
-        self,
-        module: str,
-        names: Sequence[str],
-        workers: int | None = None,
-        claim: str | None = None,
-    ) -> None:
+    def __init__(self, module: str, names: Sequence[str], workers: int | None = None) -> None:
         self.module = module
         self.workers = workers
-        self.claim = claim
         self._waiting = [name for name in names if name != END_OF_JOB]
         self._outcomes: dict[str, Outcome] = {}
         self._job: Job | None = None
@@ -204,8 +191,7 @@ class Batch:
         if self.workers is None:
             self._job = Job([sys.executable, *program, "--executor", "threads"], os.environ)
         else:
-            variables = {"WORKPOOL_CLAIM": self.claim} if self.claim else {}
-            self._job = start_ranks(self.workers + 1, ["-m", "workpool", *program], variables)
+            self._job = start_ranks(self.workers + 1, ["-m", "workpool", *program])
         self._events = self._job.events()
         self._running = None
         self._give_up = time.monotonic() + START_LIMIT_S * PATIENCE

@@ -195,8 +195,8 @@ def launcher() -> Mpiexec:
     return find()
 
 
-def start_ranks(n: int, program: Sequence[str], variables: Mapping[str, str]) -> Job:
-    """Start `n` ranks of a Python program under mpiexec."""
+def start_ranks(n: int, program: Sequence[str], more: Mapping[str, str] | None = None) -> Job:
+    """Start `n` ranks of a Python program under mpiexec, with `more` environment variables."""
     found = launcher()
     command = command_line(found, n, [sys.executable, *program])
-    return Job(command, environment(found.kind, {**os.environ, **variables}))
+    return Job(command, environment(found.kind, {**os.environ, **(more or {})}))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 #: Tasks of a function are short until it is known better.
 LEARN = """
@@ -18,7 +18,7 @@ LEARN = """
 """
 
 
-def test_short_tasks_share_rows(claim: str) -> None:
+def test_short_tasks_share_rows() -> None:
     script = """
         import threading
         from workpool import WorkPool
@@ -40,10 +40,10 @@ def test_short_tasks_share_rows(claim: str) -> None:
         assert len(set(tickets)) < 1000, f"{len(set(tickets))} rows for {len(tickets)} tasks"
     """
     )
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path, claim: str) -> None:
+def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
     """A task that was expected to be short ends only when all the others have ended."""
     script = (
         """
@@ -74,10 +74,10 @@ def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path, claim: str
             assert sum(stats.tasks for stats in pool.stats()) == 2300
     """
     )
-    run_ranks(3, script, str(tmp_path / "flag"), claim=claim)
+    run_ranks(3, script, str(tmp_path / "flag"))
 
 
-def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path, claim: str) -> None:
+def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path) -> None:
     script = (
         """
         import os, sys, time
@@ -111,10 +111,10 @@ def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path, claim: str) -
     )
     place = tmp_path / "ran"
     place.mkdir()
-    run_ranks(2, script, str(tmp_path / "flag"), str(place), claim=claim)
+    run_ranks(2, script, str(tmp_path / "flag"), str(place))
 
 
-def test_each_task_of_a_batch_succeeds_or_fails_by_itself(claim: str) -> None:
+def test_each_task_of_a_batch_succeeds_or_fails_by_itself() -> None:
     script = (
         """
         import numpy as np
@@ -160,10 +160,10 @@ def test_each_task_of_a_batch_succeeds_or_fails_by_itself(claim: str) -> None:
             assert total.value() == 2000 + good
     """
     )
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted(claim: str) -> None:
+def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted() -> None:
     script = (
         """
         import numpy as np
@@ -185,4 +185,4 @@ def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted(claim: str) -
             assert [future.result() for future in futures] == [(n, n) for n in range(300)]
     """
     )
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)

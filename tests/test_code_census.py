@@ -34,10 +34,10 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("claim", ["pointer", "counter"])
+@pytest.mark.usefixtures("claim")
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_figures(ranks: int, claim: str, sources: Path) -> None:
-    stdout = run_ranks(ranks, DEMO, str(sources), "--check", claim=claim).stdout
+def test_figures(ranks: int, sources: Path) -> None:
+    stdout = run_ranks(ranks, DEMO, str(sources), "--check").stdout
     for line in (
         "3 files parsed, 3 not",
         "11 lines",
@@ -54,6 +54,7 @@ def test_figures(ranks: int, claim: str, sources: Path) -> None:
     assert nesting[:5] == ["levels", "deep/nested.py", "4", "small.py", "2"]
 
 
+@pytest.mark.usefixtures("claim")
 def test_the_check_names_what_differs(sources: Path) -> None:
     script = f"""
         import runpy, sys

@@ -2,80 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import time
-
 import pytest
 from harness import run_ranks
 from launching import run
 
-from workpool.whole import defer_interrupts, whole, within
-
-# --- the stack tells ------------------------------------------------------------------------------
-
-
-@whole
-def outer() -> bool:
-    return inner()
-
-
-def inner() -> bool:
-    return within(sys._getframe())
-
-
-def test_within_sees_a_marked_function_that_is_under_way() -> None:
-    assert outer()
-    assert not inner()
-
-
-def test_an_interrupt_waits_for_the_end_of_a_marked_function() -> None:
-    steps = []
-
-    @whole
-    def marked() -> None:
-        signal.raise_signal(signal.SIGINT)
-        steps.append("end of the marked function")
-
-    def program() -> None:
-        marked()
-        steps.append("after it")
-        time.sleep(5)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        defer_interrupts()
-        with pytest.raises(KeyboardInterrupt):
-            program()
-        assert steps == ["end of the marked function", "after it"]
-        with pytest.raises(KeyboardInterrupt):  # outside it comes at once
-            signal.raise_signal(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        defer_interrupts()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # the program's own stays
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
-    @whole
-    def marked() -> None:
-        signal.raise_signal(signal.SIGINT)
-        time.sleep(30)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        defer_interrupts()
-        with pytest.raises(KeyboardInterrupt):
-            marked()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 # --- interrupts that the program catches ----------------------------------------------------------
 
 
-@pytest.mark.mpi
 def test_a_caught_interrupt_loses_nothing() -> None:
     script = """
         import os, random, signal, threading, time
@@ -110,7 +45,6 @@ def test_a_caught_interrupt_loses_nothing() -> None:
     assert run_ranks(3, script).stdout == "caught 60\n"
 
 
-@pytest.mark.mpi
 def test_an_interrupt_while_open_pools_are_joined_ends_the_job() -> None:
     script = """
         import os, signal, threading, time
@@ -129,7 +63,6 @@ def test_an_interrupt_while_open_pools_are_joined_ends_the_job() -> None:
 # --- the collector --------------------------------------------------------------------------------
 
 
-@pytest.mark.mpi
 def test_results_of_a_map_that_the_collector_finds() -> None:
     script = """
         from workpool import WorkPool
@@ -154,7 +87,6 @@ def test_results_of_a_map_that_the_collector_finds() -> None:
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_callbacks_that_use_the_pool(ranks: int) -> None:
     script = """
@@ -193,7 +125,6 @@ def test_callbacks_that_use_the_pool(ranks: int) -> None:
     assert "SystemExit: 5" in result.stderr
 
 
-@pytest.mark.mpi
 def test_a_callback_that_wants_a_pool_while_the_job_ends() -> None:
     script = """
         import time
@@ -212,7 +143,6 @@ def test_a_callback_that_wants_a_pool_while_the_job_ends() -> None:
     assert "the job is ending" in run_ranks(3, script).stdout
 
 
-@pytest.mark.mpi
 def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
     script = """
         import threading, time
@@ -235,7 +165,6 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
 # --- processes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0", "pass"])
 def test_a_process_that_the_program_forks_is_not_the_driver(end: str) -> None:
     text = f"""
@@ -256,7 +185,6 @@ else:
     assert (ended.status, ended.out) == (0, "[None, None, None, None]\n")
 
 
-@pytest.mark.mpi
 def test_a_task_cannot_make_a_pool() -> None:
     script = """
         from workpool import WorkPool
@@ -275,7 +203,6 @@ def test_a_task_cannot_make_a_pool() -> None:
 # --- large outcomes -------------------------------------------------------------------------------
 
 
-@pytest.mark.mpi
 def test_a_short_task_with_a_large_outcome_among_many() -> None:
     script = """
         from workpool import WorkPool

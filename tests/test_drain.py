@@ -15,6 +15,8 @@ from processes import PATIENCE
 from workpool.mpiexec import Kind, find
 from workpool.status import UNFINISHED
 
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+
 DRAIN = """\
 import sys, time
 from workpool import WorkPool
@@ -38,7 +40,6 @@ finally:
 """
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("how", ["submit", "map", "isolated"])
 @pytest.mark.parametrize("to", ["launcher", "everything", "driver by hand", "all by hand", "alone"])
 def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> None:
@@ -70,7 +71,6 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
     assert len(stored(tmp_path / "run.db")) == begun
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("launched", [True, False])
 def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     (tmp_path / "driver.py").write_text(DRAIN)
@@ -90,7 +90,6 @@ def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     assert not stored(tmp_path / "run.db")
 
 
-@pytest.mark.mpi
 def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     if find(None).kind is Kind.OPENMPI:
         pytest.skip("Open MPI's mpiexec kills its ranks at SIGTERM, half a second later")
@@ -103,7 +102,6 @@ def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
 
 
-@pytest.mark.mpi
 def test_without_a_journal_sigterm_is_as_before(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(DRAIN.replace('journal="run.db", ', ""))
     with run("-w", "2", "driver.py", "60", "20", "submit", cwd=tmp_path) as started:

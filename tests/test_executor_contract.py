@@ -2,17 +2,15 @@
 
 The clauses themselves are the cases of ``tests/cases/contract.py`` and ``accumulate.py``, and of
 the modules named after them; each runs once for each number of workers and each way of claiming,
-all of a script's cases in one job. What a job does as a whole (what it prints, how it ends) stands
-here.
+all of a script's cases in one job.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from harness import END_OF_JOB, Batch, case_names, run_ranks
+from harness import END_OF_JOB, Batch, case_names
 
 CONTRACT = [*case_names("contract"), END_OF_JOB]
 ACCUMULATE = [*case_names("accumulate"), END_OF_JOB]
@@ -38,7 +36,7 @@ def oracle(request: pytest.FixtureRequest) -> Iterator[Batch]:
 @pytest.fixture(scope="module")
 def contract(request: pytest.FixtureRequest, workers: int, claim: str) -> Iterator[Batch]:
     """Run the contract on a WorkPool."""
-    batch = Batch("contract", selected(request, "contract"), workers, claim)
+    batch = Batch("contract", selected(request, "contract"), workers)
     yield batch
     batch.close()
 
@@ -46,7 +44,7 @@ def contract(request: pytest.FixtureRequest, workers: int, claim: str) -> Iterat
 @pytest.fixture(scope="module")
 def accumulate(request: pytest.FixtureRequest, workers: int, claim: str) -> Iterator[Batch]:
     """Run the cases of the accumulator."""
-    batch = Batch("accumulate", selected(request, "accumulate"), workers, claim)
+    batch = Batch("accumulate", selected(request, "accumulate"), workers)
     yield batch
     batch.close()
 
@@ -66,199 +64,3 @@ def test_workpool(contract: Batch, case: str) -> None:
 @pytest.mark.parametrize("case", ACCUMULATE)
 def test_accumulator(accumulate: Batch, case: str) -> None:
     accumulate.check(case)
-
-
-# Jobs as a whole.
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_return_without_shutdown_runs_every_task(ranks: int, claim: str) -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        def task(n):
-            return n * n
-
-        def tell(future):
-            sys.stdout.write(f"done {future.result()}\\n")  # in one piece: any thread may be here
-
-        pool = WorkPool()
-        for n in range(20):
-            pool.submit(task, n).add_done_callback(tell)
-        sys.stdout.write("end of the script\\n")
-    """
-    lines = run_ranks(ranks, script, claim=claim).stdout.split("\n")
-    assert {f"done {n * n}" for n in range(20)} | {"end of the script"} <= set(lines)
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_pool_never_used(ranks: int) -> None:
-    run_ranks(ranks, "from workpool import WorkPool\npool = WorkPool()\nprint('nothing')\n")
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_no_pool_at_all(ranks: int) -> None:
-    assert "nothing" in run_ranks(ranks, "import workpool\nprint('nothing')\n").stdout
-
-
-@pytest.mark.mpi
-@pytest.mark.smoke
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_print_in_a_task_reaches_stdout(ranks: int, claim: str) -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        def task(n):
-            print(f"out {n}")
-            print(f"err {n}", file=sys.stderr)
-
-        with WorkPool() as pool:
-            list(pool.map(task, range(10)))
-    """
-    result = run_ranks(ranks, script, claim=claim)
-    assert {f"out {n}" for n in range(10)} <= set(result.stdout.split("\n"))
-    assert {f"err {n}" for n in range(10)} <= set(result.stderr.split("\n"))
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_nobody_imports_numpy_who_does_not_need_it(ranks: int, claim: str) -> None:
-    """It takes longer to import than everything else."""
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        def task(n):
-            return "numpy" in sys.modules
-
-        with WorkPool() as pool:
-            print([pool.submit(task, 0).result(), *pool.map(task, range(100)), task(0)].count(True))
-            print(sum(pool.map(abs, map(int, "123"))), any(pool.map(task, [0, 1])), task(0))
-    """
-    assert run_ranks(ranks, script, claim=claim).stdout == "0\n6 False False\n"
-
-
-@pytest.mark.mpi
-def test_guarded_script_runs_as_main_and_sees_its_arguments(claim: str) -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        def task(n):
-            return n, __name__
-
-        if __name__ == "__main__":
-            with WorkPool() as pool:
-                print(pool.submit(task, 1).result(), sys.argv[1:])
-    """
-    assert "(1, '__main__') ['a', '-b']" in run_ranks(3, script, "a", "-b", claim=claim).stdout
-
-
-@pytest.mark.mpi
-def test_uncaught_exception_ends_the_job_with_its_traceback() -> None:
-    script = """
-        from workpool import WorkPool
-
-        with WorkPool() as pool:
-            pool.submit(pow, 2, 3).result()
-            raise KeyError("nobody catches it")
-    """
-    result = run_ranks(3, script, expect_status=1)
-    assert "nobody catches it" in result.stderr
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_exception_of_a_task_that_nobody_catches(ranks: int, claim: str) -> None:
-    script = """
-        from workpool import WorkPool
-
-        def task(n):
-            return 1 / n
-
-        with WorkPool() as pool:
-            pool.submit(task, 0).result()
-    """
-    result = run_ranks(ranks, script, expect_status=1, claim=claim)
-    assert "ZeroDivisionError" in result.stderr
-    assert "rank" in result.stderr
-
-
-@pytest.mark.mpi
-def test_system_exit_gives_the_status_of_the_job() -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        with WorkPool() as pool:
-            pool.submit(pow, 2, 3).result()
-        sys.exit(7)
-    """
-    run_ranks(3, script, expect_status=7)
-
-
-@pytest.mark.mpi
-def test_run_drives_on_one_rank_and_serves_on_the_others(claim: str) -> None:
-    script = """
-        import sys
-        import workpool
-
-        def square(n):
-            return n * n
-
-        def main(pool):
-            return sum(pool.map(square, range(10)))
-
-        values = workpool.run(main), workpool.run(main)
-        sys.stdout.write(f"values {values}\\n")  # in one piece: three ranks write
-    """
-    stdout = run_ranks(3, script, spmd=True, claim=claim).stdout
-    assert sorted(stdout.split("\n")) == ["", "values (285, 285)", *2 * ["values (None, None)"]]
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_run_where_the_others_serve_already_is_a_pool(ranks: int) -> None:
-    script = """
-        import sys
-        import workpool
-        from mpi4py import MPI
-        from workpool.errors import UsageError
-
-        def main(pool):
-            return sum(pool.map(abs, range(-10, 0)))
-
-        values = [workpool.run(main), workpool.run(main)]
-        if MPI.COMM_WORLD.size > 1:
-            try:
-                workpool.run(main, MPI.COMM_WORLD)
-            except UsageError as error:
-                assert "serve this one already" in str(error)
-                values.append("refused")
-        print("values", *values)
-    """
-    stdout = run_ranks(ranks, script).stdout
-    assert stdout.split("\n") == ["values 55 55" + " refused" * (ranks > 1), ""]
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("end", ["pass", "1 / 0"])
-def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str) -> None:
-    script = f"""
-        import os
-        from workpool import WorkPool
-        from workpool.litter import litter_of
-
-        with WorkPool() as pool:
-            assert pool.submit(pow, 2, 3).result() == 8
-        print(*litter_of(os.getpid()), flush=True)
-        {end}
-    """
-    result = run_ranks(1, script, expect_status=None)
-    left = [path for path in result.stdout.split() if os.path.exists(path)]
-    assert not left, result

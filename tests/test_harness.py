@@ -22,17 +22,17 @@ def processes_of_jobs() -> list[str]:
 def test_output_arguments_and_status() -> None:
     script = """
         import os, sys
-        print(sys.argv[1:], os.environ["WORKPOOL_CLAIM"], os.environ["COLOUR"])
+        print(sys.argv[1:], os.environ["COLOUR"])
         print("to stderr", file=sys.stderr)
         sys.exit(4)
     """
     env = {"COLOUR": "blue"}
-    result = run_ranks(2, script, "a", "b c", claim="counter", env=env, expect_status=4)
-    assert "['a', 'b c'] counter blue" in result.stdout
+    result = run_ranks(2, script, "a", "b c", env=env, expect_status=4)
+    assert "['a', 'b c'] blue" in result.stdout
     assert "to stderr" in result.stderr
     assert result.status == 4
     with pytest.raises(JobError, match="expected status 0, got status 4"):
-        run_ranks(2, script, env=env, claim="counter")
+        run_ranks(2, script, env=env)
 
 
 def test_script_may_be_a_file(tmp_path: Path) -> None:

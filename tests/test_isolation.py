@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import textwrap
 
 import pytest
 from harness import run_ranks
 
-from workpool import isolation, runner
-from workpool.channel import Channel
-from workpool.serializer import pack
-from workpool.tasks import Context, Limits, Setup
-
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
@@ -52,13 +46,13 @@ def error(future):
 """
 
 
-def run(ranks: int, body: str, claim: str | None = None, timeout: float = 60) -> str:
+def run(ranks: int, body: str | None = None, timeout: float = 60) -> str:
     script = TASKS + "\nwith WorkPool() as pool:\n" + textwrap.indent(textwrap.dedent(body), "    ")
-    return run_ranks(ranks, script, claim=claim, timeout=timeout).stdout
+    return run_ranks(ranks, script, timeout=timeout).stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_crash_costs_its_own_attempt(ranks: int, claim: str) -> None:
+def test_a_crash_costs_its_own_attempt(ranks: int) -> None:
     run(
         ranks,
         """
@@ -77,13 +71,12 @@ def test_a_crash_costs_its_own_attempt(ranks: int, claim: str) -> None:
         failure = error(isolated.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)))
         assert failure.signum == signal.SIGKILL and "memory" in str(failure)
         """,
-        claim,
     )
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int, claim: str) -> None:
+def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int) -> None:
     run(
         ranks,
         """
@@ -107,11 +100,10 @@ def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int, claim: str)
         # The limit is for each task: many short ones together may take longer.
         assert len(list(limited.map(time.sleep, [0.02] * 60))) == 60
         """,
-        claim,
     )
 
 
-def test_kill_ends_what_runs_and_withdraws_what_waits(claim: str) -> None:
+def test_kill_ends_what_runs_and_withdraws_what_waits() -> None:
     run(
         3,
         """
@@ -149,11 +141,10 @@ def test_kill_ends_what_runs_and_withdraws_what_waits(claim: str) -> None:
             n for n in range(60) if n != 20
         ]
         """,
-        claim,
     )
 
 
-def test_retries(tmp_path, claim: str) -> None:
+def test_retries(tmp_path) -> None:
     run(
         3,
         f"""
@@ -196,7 +187,6 @@ def test_retries(tmp_path, claim: str) -> None:
         assert future.result(30) == 100_000
         assert list(thrice.map(add_one, range(100))) == list(range(1, 101))
         """,
-        claim,
     )
 
 
@@ -254,7 +244,7 @@ def test_a_limit_of_memory() -> None:
     )
 
 
-def test_initializer_and_accumulators_work_there(claim: str) -> None:
+def test_initializer_and_accumulators_work_there() -> None:
     script = TASKS + textwrap.dedent(
         """
             state = None
@@ -291,10 +281,10 @@ def test_initializer_and_accumulators_work_there(claim: str) -> None:
                     raise AssertionError
             """
     )
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_a_child_asks_for_what_it_lacks(claim: str) -> None:
+def test_a_child_asks_for_what_it_lacks() -> None:
     script = TASKS + textwrap.dedent(
         """
             def keep_two():
@@ -317,7 +307,7 @@ def test_a_child_asks_for_what_it_lacks(claim: str) -> None:
                     assert pool.with_options(isolate=True).submit(pid).result(30) == child
             """
     )
-    run_ranks(2, script, claim=claim)
+    run_ranks(2, script)
 
 
 def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
@@ -384,7 +374,7 @@ def test_a_child_that_does_not_begin_costs_an_attempt() -> None:
     )
 
 
-def test_a_child_that_does_not_read_can_be_ended(claim: str) -> None:
+def test_a_child_that_does_not_read_can_be_ended() -> None:
     run(
         2,
         """
@@ -407,57 +397,7 @@ def test_a_child_that_does_not_read_can_be_ended(claim: str) -> None:
             assert pool.kill(future) and type(future.exception()) is TaskKilled
         assert isolated.submit(np.sum, large).result(30) == 100_000
         """,
-        claim,
     )
-
-
-def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        channel = Channel(ours)
-        for piece in (b"\x05\0\0", b"\0\0\0\0\0he", b"ll"):
-            theirs.sendall(piece)
-            assert not channel.ready(0.01)
-        theirs.sendall(b"o")
-        assert channel.ready(0)
-        assert channel.receive() == b"hello"
-        assert not channel.ready(0)
-        other = Channel(theirs)
-        message = bytes(range(256)) * (1 << 14)
-        channel.send(message)
-        channel.send(b"another")
-        assert not channel.ready(0.01)  # nobody reads
-        while not other.ready(0):
-            channel.ready(0)
-        assert other.receive() == message
-        assert other.receive() == b"another"
-        channel.close()
-        with pytest.raises(EOFError):
-            other.ready(1)
-
-
-def test_pools_of_long_ago_are_forgotten() -> None:
-    own = runner.Runner(1, "here")
-    isolated = isolation.IsolatedRunner(own, 1, "here")
-    setup = pack(Setup([], None, ()))
-    assert isinstance(setup, bytes)
-    fetched: list[int] = []
-
-    def content(number: int, limits: Limits | None) -> bytes:
-        fetched.append(number)
-        return Context(number, limits, setup).encoded()
-
-    for either, limits, most in (
-        (own, None, runner.POOLS),
-        (isolated, Limits(), isolation.CONTEXTS),
-    ):
-        fetched.clear()
-        for number in range(most + 1):
-            for each in (0, number):  # the first one is in use all the time
-                either.enter(each, lambda each=each, limits=limits: content(each, limits))
-        assert fetched == list(range(most + 1))
-        either.enter(1, lambda limits=limits: content(1, limits))
-        assert fetched == [*range(most + 1), 1]
 
 
 def test_options_that_cannot_be() -> None:

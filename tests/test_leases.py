@@ -8,51 +8,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-from workpool.leases import LOOK_S, Gone, Leases
-
-
-class Members:
-    """Stands for processes and their hearts."""
-
-    def __init__(self) -> None:
-        self.states = {1: "running", 2: "running"}
-        self.beats = {1: 0, 2: 0}
-        self.now = 0.0
-        self.leases = Leases(self.beats.__getitem__, self, 1.0, lambda: self.now)  # type: ignore[arg-type]
-
-    def state(self, member: int) -> str:
-        return self.states[member]
-
-    def after(self, seconds: float, *beating: int) -> dict[int, Gone]:
-        for member in beating:
-            self.beats[member] += 1
-        self.now += seconds
-        return self.leases.gone([1, 2])
-
-
-def test_a_heart_that_stands_still_is_not_yet_a_death() -> None:
-    members = Members()
-    assert members.after(0) == {}
-    assert members.after(5) == {}  # a task holds the interpreter's lock
-    members.states[1] = "stopped"
-    assert members.after(0) == {1: Gone.STOPPED}
-    assert members.after(0.5, 1) == {}  # it goes on
-    assert members.after(0.9) == {}
-    assert members.after(0.2) == {1: Gone.STOPPED}
-    members.states.update({1: "dead", 2: "elsewhere"})
-    assert members.after(0, 2) == {1: Gone.DEAD}
-    assert members.after(1.0) == {1: Gone.DEAD, 2: Gone.SILENT}
-
-
-def test_a_lease_begins_when_somebody_watches() -> None:
-    members = Members()
-    members.states[1] = "stopped"
-    members.after(0)
-    assert members.leases.gone([2]) == {}
-    members.now += 5
-    assert members.leases.gone([1, 2]) == {}
-    assert not members.leases.due() or LOOK_S < 5
-
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import ctypes, os, signal, sys, time
@@ -83,14 +39,13 @@ def until(condition):
 """
 
 
-def run(ranks: int, body: str, place: Path, claim: str | None = None) -> str:
+def run(ranks: int, body: str, place: Path | None = None) -> str:
     script = TASKS + "\nwith WorkPool(lease_s=0.5) as pool:\n"
     script += textwrap.indent(textwrap.dedent(body), "    ")
-    return run_ranks(ranks, script, str(place), claim=claim).stdout
+    return run_ranks(ranks, script, str(place)).stdout
 
 
-@pytest.mark.mpi
-def test_the_task_of_a_stopped_worker_is_run_by_another(tmp_path: Path, claim: str) -> None:
+def test_the_task_of_a_stopped_worker_is_run_by_another(tmp_path: Path) -> None:
     run(
         3,
         """
@@ -111,11 +66,9 @@ def test_the_task_of_a_stopped_worker_is_run_by_another(tmp_path: Path, claim: s
         assert sorted(stats.evicted for stats in pool.stats()) == [0, 1]
         """,
         tmp_path,
-        claim,
     )
 
 
-@pytest.mark.mpi
 def test_a_task_that_holds_the_lock_for_many_leases_is_run_once(tmp_path: Path) -> None:
     run(
         3,
@@ -133,8 +86,7 @@ def test_a_task_that_holds_the_lock_for_many_leases_is_run_once(tmp_path: Path) 
     )
 
 
-@pytest.mark.mpi
-def test_the_items_of_a_stopped_worker_are_shared_out_again(tmp_path: Path, claim: str) -> None:
+def test_the_items_of_a_stopped_worker_are_shared_out_again(tmp_path: Path) -> None:
     run(
         3,
         """
@@ -162,11 +114,9 @@ def test_the_items_of_a_stopped_worker_are_shared_out_again(tmp_path: Path, clai
             assert list(pool.map(abs, range(500), schedule=schedule)) == list(range(500))
         """,
         tmp_path,
-        claim,
     )
 
 
-@pytest.mark.mpi
 def test_arguments_are_sent_again_as_they_were(tmp_path: Path) -> None:
     run(
         3,

@@ -1,4 +1,4 @@
-"""Who is dead, and how a rank has ended, as processes see it without MPI."""
+"""Who is dead or has stopped, and how a rank has ended, as processes see it without MPI."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from workpool import supervisor
+from workpool.leases import LOOK_S, Gone, Leases
 from workpool.liveness import Liveness, Process, this_process
 from workpool.survival import STUCK, Sentry, obituary
 
@@ -168,3 +169,49 @@ def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> 
 def test_ends_are_unknown_without_a_launcher() -> None:
     assert supervisor.ends(None) == {}
     assert supervisor.ends("") == {}
+
+
+# --- leases
+
+
+class Members:
+    """Stands for processes and their hearts."""
+
+    def __init__(self) -> None:
+        self.states = {1: "running", 2: "running"}
+        self.beats = {1: 0, 2: 0}
+        self.now = 0.0
+        self.leases = Leases(self.beats.__getitem__, self, 1.0, lambda: self.now)  # type: ignore[arg-type]
+
+    def state(self, member: int) -> str:
+        return self.states[member]
+
+    def after(self, seconds: float, *beating: int) -> dict[int, Gone]:
+        for member in beating:
+            self.beats[member] += 1
+        self.now += seconds
+        return self.leases.gone([1, 2])
+
+
+def test_a_heart_that_stands_still_is_not_yet_a_death() -> None:
+    members = Members()
+    assert members.after(0) == {}
+    assert members.after(5) == {}  # a task holds the interpreter's lock
+    members.states[1] = "stopped"
+    assert members.after(0) == {1: Gone.STOPPED}
+    assert members.after(0.5, 1) == {}  # it goes on
+    assert members.after(0.9) == {}
+    assert members.after(0.2) == {1: Gone.STOPPED}
+    members.states.update({1: "dead", 2: "elsewhere"})
+    assert members.after(0, 2) == {1: Gone.DEAD}
+    assert members.after(1.0) == {1: Gone.DEAD, 2: Gone.SILENT}
+
+
+def test_a_lease_begins_when_somebody_watches() -> None:
+    members = Members()
+    members.states[1] = "stopped"
+    members.after(0)
+    assert members.leases.gone([2]) == {}
+    members.now += 5
+    assert members.leases.gone([1, 2]) == {}
+    assert not members.leases.due() or LOOK_S < 5

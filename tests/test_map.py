@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 6])
-def test_everything_comes_in_order(ranks: int, claim: str) -> None:
+def test_everything_comes_in_order(ranks: int) -> None:
     script = """
         import itertools
         import numpy as np
@@ -43,10 +43,10 @@ def test_everything_comes_in_order(ranks: int, claim: str) -> None:
         expected = 6 * (0 + 1 + 428 + 3 + 700) + 4 * 200_000 + 2 + 2_000 + 20 + 40
         assert ran == expected, (ran, expected)
     """
-    run_ranks(ranks, script, claim=claim)
+    run_ranks(ranks, script)
 
 
-def test_errors_come_at_their_item(claim: str) -> None:
+def test_errors_come_at_their_item() -> None:
     script = """
         import threading
         from workpool import WorkPool
@@ -87,10 +87,10 @@ def test_errors_come_at_their_item(claim: str) -> None:
                 assert found == [str(n) for n in range(300)], found[-3:]
             assert list(pool.map(abs, range(-5, 5))) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_a_buffer_is_not_filled_after_shutdown(claim: str) -> None:
+def test_a_buffer_is_not_filled_after_shutdown() -> None:
     script = """
         import itertools
         from workpool import WorkPool
@@ -112,10 +112,10 @@ def test_a_buffer_is_not_filled_after_shutdown(claim: str) -> None:
             assert found == list(range(2048)), len(found)
             assert list(ends) == list(range(2000))
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer(claim: str) -> None:
+def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
     script = """
         import itertools, threading
         from workpool import WorkPool
@@ -152,10 +152,10 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer(claim: str) -> No
             pool.shutdown()
             assert not pool._core.driver.outstanding
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_contributions_of_items_that_fail_do_not_count(claim: str) -> None:
+def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
         from itertools import repeat
         from workpool import WorkPool
@@ -178,10 +178,10 @@ def test_contributions_of_items_that_fail_do_not_count(claim: str) -> None:
             pool.shutdown()
             assert 2500 <= total.value() < 3000, total.value()
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_uneven_items_fall_evenly(claim: str) -> None:
+def test_uneven_items_fall_evenly() -> None:
     script = """
         import time
         from workpool import WorkPool
@@ -196,10 +196,10 @@ def test_uneven_items_fall_evenly(claim: str) -> None:
             wall_s = time.perf_counter() - begun
         assert wall_s < 1.6, wall_s
     """
-    run_ranks(4, script, claim=claim)
+    run_ranks(4, script)
 
 
-def test_many_maps_at_once_and_left_alone(claim: str) -> None:
+def test_many_maps_at_once_and_left_alone() -> None:
     script = """
         import gc, time
         from workpool import WorkPool
@@ -225,10 +225,10 @@ def test_many_maps_at_once_and_left_alone(claim: str) -> None:
                     assert list(mapped) == list(range(n, n + 1000))
         assert not pool._core.driver.outstanding
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_reduce(claim: str) -> None:
+def test_reduce() -> None:
     script = """
         import operator
         import numpy as np
@@ -264,10 +264,10 @@ def test_reduce(claim: str) -> None:
             assert "unsupported" in refused(TypeError, lambda n: None if n else n, range(100))
             assert pool.reduce(square, range(10)) == 285
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_items_that_find_no_room_in_the_arena_travel_once(claim: str) -> None:
+def test_items_that_find_no_room_in_the_arena_travel_once() -> None:
     script = """
         import time
         from workpool import WorkPool
@@ -304,7 +304,7 @@ def test_items_that_find_no_room_in_the_arena_travel_once(claim: str) -> None:
             assert list(pool.map(abs, numbers)) == numbers
             assert sum(pieces) < 10_000_000, sum(pieces)  # of more than 10 million
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
 FAILING = """

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
-def test_a_hundred_thousand_tasks_are_all_accounted_for(workers: int, claim: str) -> None:
+def test_a_hundred_thousand_tasks_are_all_accounted_for(workers: int) -> None:
     script = """
         from collections import Counter
         from workpool import WorkPool
@@ -32,23 +32,23 @@ def test_a_hundred_thousand_tasks_are_all_accounted_for(workers: int, claim: str
         assert after - before == N, "run more often than asked"
         print("accounted for", after - before)
     """
-    result = run_ranks(workers + 1, script, claim=claim, timeout=120)
+    result = run_ranks(workers + 1, script, timeout=120)
     assert "accounted for 100000" in result.stdout
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("rows", [1, 2, 16])
-def test_more_tasks_than_rows(rows: int, claim: str) -> None:
+def test_more_tasks_than_rows(rows: int) -> None:
     script = f"""
         from workpool import WorkPool
 
         with WorkPool(rows={rows}) as pool:
             assert list(pool.map(lambda n: n + 1, range(3000))) == list(range(1, 3001))
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_a_long_task_holds_up_nobody(tmp_path: Path, claim: str) -> None:
+def test_a_long_task_holds_up_nobody(tmp_path: Path) -> None:
     """Far more short tasks than rows pass a task that waits for all of them to end."""
     script = """
         import os, sys, time
@@ -70,10 +70,10 @@ def test_a_long_task_holds_up_nobody(tmp_path: Path, claim: str) -> None:
             open(flag, "w").close()
             assert long.result() == "seen"
     """
-    run_ranks(3, script, str(tmp_path / "flag"), claim=claim)
+    run_ranks(3, script, str(tmp_path / "flag"))
 
 
-def test_tasks_that_wait_for_each_other_all_get_a_worker(tmp_path: Path, claim: str) -> None:
+def test_tasks_that_wait_for_each_other_all_get_a_worker(tmp_path: Path) -> None:
     """After many short tasks, when tickets are taken by the dozen, four tasks must meet."""
     script = """
         import os, sys, time
@@ -94,7 +94,7 @@ def test_tasks_that_wait_for_each_other_all_get_a_worker(tmp_path: Path, claim: 
             futures = [pool.submit(meet, n) for n in range(4)]
             assert [future.result() for future in futures] == [0, 1, 2, 3]
     """
-    run_ranks(5, script, str(tmp_path), claim=claim)
+    run_ranks(5, script, str(tmp_path))
 
 
 PIECES = """
@@ -125,11 +125,11 @@ PIECES = """
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 5])
-def test_larger_than_the_arena_goes_in_pieces(ranks: int, claim: str) -> None:
-    run_ranks(ranks, PIECES.format(more=""), claim=claim, timeout=120)
+def test_larger_than_the_arena_goes_in_pieces(ranks: int) -> None:
+    run_ranks(ranks, PIECES.format(more=""), timeout=120)
 
 
-def test_arguments_are_taken_as_they_are_when_submitted(claim: str) -> None:
+def test_arguments_are_taken_as_they_are_when_submitted() -> None:
     script = """
         import numpy as np
         from workpool import WorkPool
@@ -144,11 +144,11 @@ def test_arguments_are_taken_as_they_are_when_submitted(claim: str) -> None:
                 array[:] = -1
                 assert [f.result() for f in futures] == [(n, n) for n in range(12)], count
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
 @pytest.mark.parametrize("repository", [1, 2])
-def test_the_repository_on_a_workers_rank(repository: int, claim: str) -> None:
+def test_the_repository_on_a_workers_rank(repository: int) -> None:
     script = f"""
         from workpool import WorkPool
 
@@ -160,8 +160,8 @@ def test_the_repository_on_a_workers_rank(repository: int, claim: str) -> None:
             assert total.value() == sum(range(500))
     """
     env = {"WORKPOOL_REPOSITORY": str(repository)}
-    run_ranks(3, script, claim=claim, env=env)
-    run_ranks(3, PIECES.format(more=f", repository={repository}"), claim=claim, timeout=120)
+    run_ranks(3, script, env=env)
+    run_ranks(3, PIECES.format(more=f", repository={repository}"), timeout=120)
 
 
 def test_pools_with_different_tables_at_the_same_time() -> None:
@@ -186,7 +186,7 @@ def test_pools_with_different_tables_at_the_same_time() -> None:
     run_ranks(4, script)
 
 
-def test_a_new_table_waits_for_busy_workers_and_stops_nobody(claim: str) -> None:
+def test_a_new_table_waits_for_busy_workers_and_stops_nobody() -> None:
     script = """
         import time
         from workpool import WorkPool
@@ -199,10 +199,10 @@ def test_a_new_table_waits_for_busy_workers_and_stops_nobody(claim: str) -> None
             assert [f.result() for f in quick] == list(range(50))
             assert [f.result() for f in slow] == [None, None]
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_max_pending_bounds_what_waits(claim: str) -> None:
+def test_max_pending_bounds_what_waits() -> None:
     script = """
         from workpool import WorkPool
 
@@ -213,21 +213,20 @@ def test_max_pending_bounds_what_waits(claim: str) -> None:
                 assert sum(not f.done() for f in futures) <= 20
             assert [f.result() for f in futures] == list(range(500))
     """
-    run_ranks(3, script, claim=claim)
+    run_ranks(3, script)
 
 
-def test_options_from_the_environment() -> None:
-    script = """
+def test_options_from_the_environment(claim: str) -> None:
+    script = f"""
         from workpool import WorkPool
 
         with WorkPool() as pool:
-            assert pool._core.choice[1:] == (77, 5_000_000, "counter", 1, 10.0), pool._core.choice
+            assert pool._core.choice[1:] == (77, 5_000_000, {claim!r}, 1, 10.0), pool._core.choice
             assert sum(pool.map(abs, range(500))) == sum(range(500))
     """
     env = {
         "WORKPOOL_ROWS": "77",
         "WORKPOOL_ARENA_NBYTES": "5000000",
-        "WORKPOOL_CLAIM": "counter",
         "WORKPOOL_REPOSITORY": "1",
     }
     run_ranks(3, script, env=env)
@@ -313,7 +312,7 @@ def test_a_task_cannot_make_a_pool() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_idle_ranks_sleep(ranks: int, claim: str) -> None:
+def test_idle_ranks_sleep(ranks: int) -> None:
     script = """
         import os, sys, time
         from workpool import WorkPool
@@ -337,4 +336,4 @@ def test_idle_ranks_sleep(ranks: int, claim: str) -> None:
         print(*(f"{share:.2%}" for share in shares.values()))
         assert max(shares.values()) <= 0.01, shares
     """
-    run_ranks(ranks, script, str(ranks), claim=claim)
+    run_ranks(ranks, script, str(ranks))
