@@ -130,8 +130,10 @@ def test_what_is_edited_is_another_function() -> None:
         assert [i for i, (a, b) in enumerate(zip(first, changed, strict=True)) if a != b] == [0]
 
 
-def test_equal_arguments_are_equal() -> None:
+def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     from workpool.serializer import call_fingerprint, item_fingerprints
+
+    monkeypatch.setitem(call_fingerprint.__globals__, "LARGE_NBYTES", 1 << 20)
 
     class Refused:
         pass
