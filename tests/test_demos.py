@@ -18,35 +18,35 @@ class Demo(NamedTuple):
 
     path: str
     sizes: tuple[str, ...] = ()
-    ranks: tuple[int, int] = (3, 5)
+    ranks: tuple[int, int] = (3, 4)
     sabotaged: int = 3
 
 
 RMA = [
     Demo("01_window.py"),
-    Demo("02_fence.py"),
-    Demo("03_ring.py", ("--steps", "200")),
-    Demo("04_synchronizations.py"),
-    Demo("05_billboard.py"),
+    Demo("02_fence.py", ("--late-ms", "10")),
+    Demo("03_ring.py", ("--nbytes", "8", "4096", "--steps", "10")),
+    Demo("04_synchronizations.py", ("--nbytes", "8", "8192", "--calls", "2", "--late-ms", "5")),
+    Demo("05_billboard.py", ("--rounds", "40", "--limit-s", "1")),
     Demo("06_ring_sum.py"),
     Demo("07_gather.py", ("--hold-ms", "5")),
     Demo("08_tour.py"),
-    Demo("09_halo.py", ("--rows", "120", "--columns", "80")),
+    Demo("09_halo.py", ("--rows", "60", "--columns", "40", "--steps", "10")),
     Demo("10_allgather.py"),
     Demo("11_countdown.py"),
-    Demo("12_requests.py"),
-    Demo("13_counter.py"),
-    Demo("14_pointer.py"),
-    Demo("15_repository.py"),
-    Demo("16_epochs.py"),
+    Demo("12_requests.py", ("--numbers", "2048")),
+    Demo("13_counter.py", ("--items", "50", "--rounds", "5")),
+    Demo("14_pointer.py", ("--rows", "40", "--rounds", "5")),
+    Demo("15_repository.py", ("--updates", "30")),
+    Demo("16_epochs.py", ("--updates", "30")),
     Demo("17_broken.py"),
 ]
 POOL = [
-    Demo("pi.py", ("--tasks", "64", "--darts", "250000")),
-    Demo("mandelbrot.py", ("--width", "200")),
-    Demo("schedules.py", ("--items", "200", "--seconds", "0.2")),
-    Demo("sweep.py", ("--columns", "18", "--rows", "10")),
-    Demo("serve.py", ("--requests", "30", "--limit", "30000000")),
+    Demo("pi.py", ("--tasks", "64", "--darts", "20000")),
+    Demo("mandelbrot.py", ("--width", "96", "--iterations", "300")),
+    Demo("schedules.py", ("--items", "100", "--seconds", "0.1")),
+    Demo("sweep.py", ("--columns", "9", "--rows", "5")),
+    Demo("serve.py", ("--clients", "4", "--requests", "10", "--limit", "3000000")),
 ]
 
 
