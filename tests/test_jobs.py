@@ -174,8 +174,8 @@ def test_run_where_the_others_serve_already_is_a_pool(ranks: int) -> None:
     assert stdout.split("\n") == ["values 55 55" + " refused" * (ranks > 1), ""]
 
 
-@pytest.mark.parametrize("end", ["pass", "1 / 0"])
-def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str) -> None:
+@pytest.mark.parametrize(("end", "status"), [("pass", 0), ("1 / 0", 1)])
+def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: int) -> None:
     script = f"""
         import os
         from workpool import WorkPool
@@ -186,6 +186,6 @@ def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str) -> None:
         print(*litter_of(os.getpid()), flush=True)
         {end}
     """
-    result = run_ranks(1, script, expect_status=None)
+    result = run_ranks(1, script, expect_status=status)
     left = [path for path in result.stdout.split() if os.path.exists(path)]
     assert not left, result
