@@ -246,6 +246,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 @pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
 def test_interrupt_while_workers_are_busy(group: bool) -> None:
@@ -271,6 +272,7 @@ with WorkPool() as pool:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("claim")
 def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path), "1") as started:
         started.until("task 1")
@@ -283,6 +285,7 @@ def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("claim")
 def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path), "60") as started:
         started.until("task 1")
@@ -296,6 +299,7 @@ def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 def test_error_while_workers_are_busy() -> None:
     text = BUSY + (
@@ -338,6 +342,7 @@ def test_kill(name: str) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.usefixtures("claim")
 def test_workers_are_heard_before_the_end() -> None:
     text = BUSY.replace("time.sleep(60)", "sys.stderr.write('#' * 300_000 + 'last words')") + (
         "with WorkPool() as pool:\n    pool.submit(task).result()\n    1 / 0"
