@@ -67,7 +67,10 @@ def _drive(found: Program, reporter: Reporter) -> None:
     from .drain import leave
 
     reporter.begin()
-    entry.current().reporter = reporter
+    runtime = entry.current()
+    runtime.reporter = reporter
+    if runtime.liveness is not None:
+        reporter.hosts([process.host for process in runtime.liveness.members])
     if reporter.heard:
         for signum in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(signum) is signal.SIG_DFL:

@@ -56,9 +56,9 @@ _ADVICE = (
     "or the job with --survive"
 )
 
-#: The same where a host may have died with all of its ranks, and only mpiexec knows.
+#: The same where a host may have died with all of its ranks.
 _ADVICE_PLACED = (
-    ": a rank or a host of the job has died, see above; start it again without that host, "
+    ": a rank of the job has died, see above, or a whole host{}; start it again without that host, "
     "and with a journal it goes on from there"
 )
 
@@ -254,7 +254,9 @@ class _Job:
             return status if status >= 0 else 128 - status  # on another host: mpiexec must know
         began = "the driver never told how it ended" if self.watch.driver else "no driver began"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        advice = _ADVICE if self.local else _ADVICE_PLACED
+        hosts = [f"{host} (ranks {ranks})" for host, ranks in self.watch.elsewhere.items()]
+        named = f", {' or '.join(hosts)}" if hosts else ""
+        advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
         died = died and self.watch.driver is not None and not self.survive
         _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{advice * died}")

@@ -9,6 +9,7 @@ passes on the end of standard input.  So the two talk past it, over a Unix socke
     Watch(place)            -- WORKPOOL_STATUS ---->  Reporter()
     watch.driver            <- process id ----------  begin()
                             -- fds 0, 1, 2 -------->
+    watch.elsewhere         <- hosts -------------  hosts(names)      of the ranks
     watch.patience_s        <- patience ----------  patience(s)       SIGTERM will take so long
     watch.ending            <- status --------------  ended(status)   told last of all
                             <- status --------------  failed(status)  the launcher ends the job
@@ -29,6 +30,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -93,11 +95,15 @@ class Reporter:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=os.isatty(1))  # as python decides at its start
 
+    def hosts(self, names: Sequence[str]) -> None:
+        """Tell which hosts the ranks are on, rank 0 first: the driver may die with one of them."""
+        for host in dict.fromkeys(name for name in names if name != names[0]):
+            ranks = [str(rank) for rank, name in enumerate(names) if name == host]
+            self._say(f"host {host} {','.join(ranks)}")
+
     def patience(self, seconds: float) -> None:
         """Tell how long the driver may take besides, from now on, to end at SIGTERM."""
-        if self._line is not None:
-            with contextlib.suppress(OSError):  # the launcher was killed
-                self._line.sendall(f"patience {seconds}\n".encode())
+        self._say(f"patience {seconds}")
 
     def ended(self, status: int) -> None:
         """Tell `status` when this process has run everything else that it runs at its exit."""
@@ -117,9 +123,13 @@ class Reporter:
         time.sleep(PATIENCE_S)
 
     def _tell(self) -> None:
-        if self._line is not None and self.heard and self._ending is not None:
+        if self.heard and self._ending is not None:
+            self._say(f"{self._ending.status} {self._ending.failed:d}")
+
+    def _say(self, line: str) -> None:
+        if self._line is not None:
             with contextlib.suppress(OSError):  # the launcher was killed
-                self._line.sendall(f"{self._ending.status} {self._ending.failed:d}\n".encode())
+                self._line.sendall(f"{line}\n".encode())
 
 
 class Watch:
@@ -139,6 +149,8 @@ class Watch:
         self.driver: int | None = None
         #: How the driver ended; None before it has said so.
         self.ending: Ending | None = None
+        #: The other hosts of the job, each with its ranks.
+        self.elsewhere: dict[str, str] = {}
         #: How long it may take to end at SIGTERM, besides the usual grace.
         self.patience_s = 0.0
         #: Whether it has fallen silent: after its ending, or because it has died.
@@ -185,6 +197,8 @@ class Watch:
             if self.driver is None:
                 self.driver = int(words[0])
                 self._hand_over()
+            elif words[0] == b"host":
+                self.elsewhere[words[1].decode()] = words[2].decode()
             elif words[0] == b"patience":
                 self.patience_s = float(words[1])
             else:
