@@ -15,6 +15,9 @@ import time
 
 _LENGTH = struct.Struct("<Q")
 
+#: What is received at once, of the beginning of a message: most are shorter.
+_RECEIVED_NBYTES = 1 << 14
+
 
 class Channel:
     """One end of a connection.
@@ -31,7 +34,9 @@ class Channel:
         self._poll = select.poll()
         self._poll.register(end, select.POLLIN)
         self._unsent: list[memoryview] = []
-        self._expect(_LENGTH.size, head=True)
+        self._ahead = b""  # received, and of no message that has begun
+        self._message: bytearray | None = None  # that has begun
+        self._missing = memoryview(b"")  # of it
 
     def send(self, message: bytes) -> None:
         """Send a message as far as the other end takes it now; `ready` sends the rest.
@@ -59,7 +64,7 @@ class Channel:
         """
         give_up = None if within_s is None else time.monotonic() + within_s
         left_ms = None
-        while self._head or self._missing:
+        while not self._there():
             if left_ms == 0:
                 return False
             if give_up is not None:
@@ -82,27 +87,37 @@ class Channel:
             The other end is closed.
         """
         self.ready()
-        message = self._message
-        self._expect(_LENGTH.size, head=True)
+        message, self._message = self._message, None
+        assert message is not None
         return message
 
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
 
-    def _expect(self, nbytes: int, head: bool) -> None:
-        self._message = bytearray(nbytes)
-        self._missing = memoryview(self._message)
-        self._head = head  # it is the length of a message
+    def _there(self) -> bool:
+        """Return whether a message is there; begin the next one with what was received ahead."""
+        ahead = self._ahead
+        if self._message is None and len(ahead) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(ahead)[0]
+            self._message = bytearray(ahead[_LENGTH.size : end])
+            self._ahead = ahead[end:]
+            missing = end - len(ahead)
+            if missing > 0:
+                self._message += bytes(missing)
+                self._missing = memoryview(self._message)[-missing:]
+        return self._message is not None and not self._missing
 
     def _pull(self) -> None:
-        nbytes = self._socket.recv_into(self._missing)
+        if self._missing:
+            nbytes = self._socket.recv_into(self._missing)
+            self._missing = self._missing[nbytes:]
+        else:
+            received = self._socket.recv(_RECEIVED_NBYTES)
+            nbytes = len(received)
+            self._ahead += received
         if not nbytes:
             raise EOFError("the other end is closed")
-        self._missing = self._missing[nbytes:]
-        if self._head and not self._missing:
-            (length,) = _LENGTH.unpack(self._message)
-            self._expect(length, head=False)
 
     def _push(self) -> None:
         try:

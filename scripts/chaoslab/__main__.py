@@ -17,7 +17,17 @@ PROGRAM = Path(__file__).with_name("victim.py")
 #: How long one job may take; a job that hangs is a failure.
 LIMIT_S = 180.0
 
-COLUMNS = ("tasks", "isolated", "kills", "stops", "deaths", "evicted", "crashed", "seconds")
+COLUMNS = (
+    "claim",
+    "tasks",
+    "isolated",
+    "kills",
+    "stops",
+    "deaths",
+    "evicted",
+    "crashed",
+    "seconds",
+)
 
 
 def main() -> int:

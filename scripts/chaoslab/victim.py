@@ -4,6 +4,7 @@
 
 A thread of the driver stops worker ranks for longer than their lease and lets them go on, kills the
 child processes in which half of the tasks run, and with ``deaths`` kills up to half of the ranks.
+Workers take tasks by pointer where the seed is even, by counter where it is odd.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from workpool import Accumulator, WorkPool
 
 LEASE_S = 0.5
+CLAIMS = ("pointer", "counter")
 
 
 def task(sums: Accumulator, n: int) -> int:
@@ -102,7 +104,8 @@ def children(process: int) -> list[int]:
 def main(seed: int, tasks: int, report: Path, deaths: bool) -> None:
     """Run the tasks and account for each."""
     numbers = range(tasks)
-    with WorkPool(lease_s=LEASE_S) as pool:
+    claim = CLAIMS[seed % 2]
+    with WorkPool(lease_s=LEASE_S, claim=claim) as pool:
         ranks: set[int] = set()
         while len(ranks) < pool.num_workers:
             ranks.update(future.result() for future in [pool.submit(who) for _ in range(20)])
@@ -129,6 +132,7 @@ def main(seed: int, tasks: int, report: Path, deaths: bool) -> None:
     # A task that has brought down three processes is given up: killed by chance, not wrong.
     given_up = wrong.pop("WorkerCrashed", 0)
     found = {
+        "claim": claim,
         "tasks": tasks,
         "isolated": tasks // 2,
         **chaos.counts,
