@@ -23,26 +23,55 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .memory import Memory
-from .replay import Failed, Label, Process, Replay, Watch, show
+from .replay import Failed, Label, Numbers, Process, Replay, Watch, show
 
 
 class Found(AssertionError):
     """An invariant does not hold; the message ends with the way that led there."""
 
 
-#: An event without what is needed only to tell of it.
-_Move = tuple[int, int, bool]
-
-#: The state of the whole: numbers of the memory and of each process's local state, then the
-#: crashes still to come.  Small integers, so that millions of states can be kept and compared.
-_State = tuple[int, ...]
+#: The state of the whole, as one integer: from the low end the numbers of the memory, of what the
+#: invariant sees of each process and of each process's local state, then the crashes still to come.
+#: So millions of states can be kept and compared, a part of one is a mask away, and what a process
+#: does next is something to add, whatever the others are at.
+_State = int
+_BITS = 32
+_NUMBER = (1 << _BITS) - 1
 
 _Check = Callable[[Memory, dict[str, Any], dict[str, bool]], None]
+
+
+class _Moves(NamedTuple):
+    """What may happen next to one process, as differences between states."""
+
+    sure: tuple[int, ...]
+    unsure: tuple[int, ...]
+    death: int  # 0 where it cannot die
+    over: bool  # whether it has nothing more to do
+    alone: bool  # whether nobody can notice what happens: it comes first
+
+
+class _Unread(Memory):
+    """A memory that is copied when somebody looks at it, which it notes."""
+
+    def __init__(self, lines: dict[int, bytes]) -> None:
+        self._given = lines
+
+    def __getattr__(self, name: str) -> dict[int, bytes]:
+        if name != "lines":
+            raise AttributeError(name)
+        self.lines = dict(self._given)
+        return self.lines
+
+    @property
+    def was_read(self) -> bool:
+        return "lines" in vars(self)
 
 
 @dataclass
@@ -73,7 +102,8 @@ class Explorer:
         Size of the window.
     invariant : callable
         ``invariant(memory, processes, alive)``, called in every state; raises AssertionError.
-        Each process is as it was at the end of its last step.
+        Each process is as it was at the end of its last step.  Depends on nothing else: where it
+        has not looked at the memory it is not called again for another one.
     final : callable
         ``final(memory, processes, alive)``, called in every state in which no living process has
         anything more to do; raises AssertionError where something was lost.
@@ -117,9 +147,19 @@ class Explorer:
         self._names = list(self.processes)
         self._mortal = [self.mortal is None or name in self.mortal for name in self._names]
         self._replay = Replay(self.nbytes, self.watch, self.eager, self.late, self.label)
-        self._moves: dict[tuple[int, int], list[_Move]] = {}  # by memory and local state
+        count = len(self._names)
+        self._seen = [_BITS * i for i in range(1, 1 + count)]  # where its numbers are in a state
+        self._local = [_BITS * (i + count) for i in range(1, 1 + count)]
+        self._crashes = _BITS * (1 + 2 * count)
+        self._sight = (1 << _BITS * (1 + count)) - 1  # what the invariant sees
+        self._looks: Numbers[tuple[int, bool]] = Numbers()  # what the invariant sees of a process
         self._notes: dict[tuple[int, int], int] = {}  # memory in which a death is noted
-        self._held: set[tuple[Any, ...]] = set()  # where the invariant is known to hold
+        self._held: set[int] = set()  # where the invariant is known to hold
+        self._always: set[int] = set()  # likewise, whatever the memory
+        # For each process what is known of its moves, by memory and local state, and their mask.
+        self._known: list[tuple[int, int, dict[int, _Moves]]] = [
+            (i, _NUMBER | _NUMBER << place, {}) for i, place in enumerate(self._local)
+        ]
 
     def run(self) -> Report:
         """Visit every state.
@@ -134,16 +174,16 @@ class Explorer:
             start = self._start()
         except Failed as failed:
             raise Found(f"{failed.__cause__!r} {failed.label}") from failed.__cause__
-        number: dict[_State, int] = {start: 0}
-        states = [start]
-        sources, targets, finals = array("i"), array("i"), array("i")  # of what is sure
-        report = Report()
-        frontier = [0]
+        number: Numbers[_State] = Numbers()
+        states = number.order
+        frontier = number.all([start])
+        targets, degrees, visited, finals = array("i"), array("i"), array("i"), array("i")
+        transitions = crashed = 0
+        unhurt = self.crashes << self._crashes  # the least state in which nobody has died
         while frontier:
             at = frontier.pop()
             state = states[at]
-            report.states += 1
-            report.crashed += state[-1] != self.crashes
+            crashed += state < unhurt
             try:
                 self._hold(state)
                 sure, unsure, over = self._following(state)
@@ -152,30 +192,25 @@ class Explorer:
                     self._check(state, self.final)
             except (AssertionError, Failed) as error:
                 raise self._found(error, state, number) from error
-            report.transitions += len(sure) + len(unsure)
-            for after in sure:
-                then = number.setdefault(after, len(states))
-                if then == len(states):
-                    states.append(after)
-                    frontier.append(then)
-                sources.append(at)
-                targets.append(then)
-            for after in unsure:
-                then = number.setdefault(after, len(states))
-                if then == len(states):
-                    states.append(after)
-                    frontier.append(then)
-            if report.states > self.most:
+            transitions += len(sure) + len(unsure)
+            visited.append(at)
+            degrees.append(len(sure))
+            fresh = len(states)
+            targets.extend(number.all(sure))
+            number.all(unsure)  # to be visited, and no way to an end
+            frontier.extend(range(fresh, len(states)))
+            if len(visited) > self.most:
                 raise Found(f"more than {self.most:,} states: make the case smaller")
-        report.finals = len(finals)
-        lost = unending(len(states), sources, targets, finals)
+        lost = unending(len(states), np.repeat(visited, degrees), targets, finals)
         if lost is not None:
             raise Found(f"no way leads to an end from here\n{self._way(states[lost], number)}")
-        return report
+        return Report(len(states), transitions, len(finals), crashed)
 
     def _start(self) -> _State:
-        locals_ = [self._replay.start(name, process) for name, process in self.processes.items()]
-        return (self._replay.memories(self.memory.key()), *locals_, self.crashes)
+        state = self._replay.note(self.memory) + (self.crashes << self._crashes)
+        for i, (name, process) in enumerate(self.processes.items()):
+            state += self._worth(i, self._replay.start(name, process))
+        return state
 
     # --- what may happen next -------------------------------------------------------------------
 
@@ -184,60 +219,81 @@ class Explorer:
 
         First the states after what is sure to happen, then the others.
         """
-        memory, crashes = state[0], state[-1]
-        over = True
+        ended = True
         sure: list[_State] = []
         unsure: list[_State] = []
-        for i in range(1, len(state) - 1):
-            local = state[i]
-            before, behind = state[1:i], state[i + 1 :]
-            moves = self._moves.get((memory, local))
+        mortal = state >> self._crashes
+        for i, mask, known in self._known:
+            moves = known.get(state & mask)
             if moves is None:
-                moves = [event[:3] for event in self._replay.perform(memory, local)]
-                self._moves[memory, local] = moves
-            if local in self._replay.ops:
-                over = False
-                if (
-                    self._replay.ops[local][0] == "choose"
-                ):  # which nobody can notice: it comes first
-                    sure, unsure = [], []
-                    for then, own, likely in moves:
-                        (sure if likely else unsure).append((then, *before, own, *behind))
-                    break
-                if crashes and self._mortal[i - 1]:
-                    noted, dead = self._die(memory, local, i - 1)
-                    unsure.append((noted, *before, dead, *behind[:-1], crashes - 1))
-            for then, own, likely in moves:
-                (sure if likely else unsure).append((then, *before, own, *behind))
-        return sure, unsure, over
+                moves = known[state & mask] = self._learn(state, i)
+            likely, unlikely, death, over, alone = moves
+            if alone:
+                return [state + by for by in likely], [state + by for by in unlikely], False
+            if death and mortal:
+                unsure.append(state + death)
+            for by in likely:
+                sure.append(state + by)
+            for by in unlikely:
+                unsure.append(state + by)
+            ended = ended and over
+        return sure, unsure, ended
 
-    def _die(self, memory: int, local: int, i: int) -> tuple[int, int]:
-        """Return memory and local state after a death, which the failure detector has noted."""
+    def _learn(self, state: _State, i: int) -> _Moves:
+        """Return what may happen next to one process."""
+        memory, local = state & _NUMBER, self._number(state, i)
+        now = memory + self._worth(i, local)
+        sure: list[int] = []
+        unsure: list[int] = []
+        for event in self._replay.perform(memory, local):
+            by = event.memory + self._worth(i, event.local) - now
+            (sure if event.sure else unsure).append(by)
+        op = self._replay.ops.get(local)
+        alone = op is not None and op[0] == "choose"
+        death = 0
+        if op is not None and not alone and self.crashes and self._mortal[i]:
+            then = self._noted(memory, i) + self._worth(i, self._replay.dead(local))
+            death = then - now - (1 << self._crashes)
+        return _Moves(tuple(sure), tuple(unsure), death, op is None, alone)
+
+    def _worth(self, i: int, local: int) -> int:
+        """Return what one process adds to a state."""
+        root, _, _, alive, _ = self._replay.locals.order[local]
+        return (local << self._local[i]) + (self._looks[root, alive] << self._seen[i])
+
+    def _number(self, state: _State, i: int) -> int:
+        return state >> self._local[i] & _NUMBER
+
+    def _noted(self, memory: int, i: int) -> int:
+        """Return the memory after a death, which the failure detector has noted."""
         if (memory, i) not in self._notes:
-            noted = Memory(dict(self._replay.memories.values[memory]))
+            noted = Memory(self._replay.lines[memory])
             if self._names[i] in self.obituary:
                 noted.compare_and_swap(self.obituary[self._names[i]], 0, 1)
-            self._notes[memory, i] = self._replay.memories(noted.key())
-        return self._notes[memory, i], self._replay.dead(local)
+            self._notes[memory, i] = self._replay.note(noted)
+        return self._notes[memory, i]
 
     # --- what must hold -------------------------------------------------------------------------
 
     def _hold(self, state: _State) -> None:
         """Check the invariant, once for all states that look alike to it."""
-        values = self._replay.locals.values
-        key = (state[0], *[(values[local].root, values[local].alive) for local in state[1:-1]])
-        if key not in self._held:
-            self._held.add(key)
-            self._check(state, self.invariant)
+        seen = state & self._sight
+        if seen not in self._held:
+            self._held.add(seen)
+            if seen >> _BITS not in self._always and not self._check(state, self.invariant):
+                self._always.add(seen >> _BITS)
 
-    def _check(self, state: _State, check: _Check) -> None:
+    def _check(self, state: _State, check: _Check) -> bool:
+        """Return whether a check that passed had looked at the memory."""
         replay, names = self._replay, self._names
-        locals_ = [replay.locals.values[i] for i in state[1:-1]]
+        locals_ = [replay.locals.order[self._number(state, i)] for i in range(len(names))]
+        memory = _Unread(replay.lines[state & _NUMBER])
         check(
-            Memory(dict(replay.memories.values[state[0]])),
+            memory,
             {n: replay.objects[local.root] for n, local in zip(names, locals_, strict=True)},
             {n: local.alive for n, local in zip(names, locals_, strict=True)},
         )
+        return memory.was_read
 
     def _found(self, error: Exception, state: _State, known: Mapping[_State, int]) -> Found:
         way = self._way(state, known)
@@ -271,35 +327,33 @@ class Explorer:
 
     def _label(self, before: _State, after: _State) -> str:
         """Return what leads from one state to the next."""
-        for i, name in enumerate(self._names, 1):
-            same = after[1:i] == before[1:i] and after[i + 1 : -1] == before[i + 1 : -1]
-            for memory, local, _, op, answer in self._replay.perform(before[0], before[i]):
-                if same and after[0] == memory and after[i] == local and after[-1] == before[-1]:
-                    late = "" if self._replay.locals.values[local].alive else " (late)"
+        memory = before & _NUMBER
+        for i, name in enumerate(self._names):
+            local = self._number(before, i)
+            others = before - memory - self._worth(i, local)
+            for then, own, _, op, answer in self._replay.perform(memory, local):
+                if after == others + then + self._worth(i, own):
+                    late = "" if self._replay.locals.order[local].alive else " (late)"
                     return f"{name}: {self.label(op, answer)}{late}"
-            if (
-                same
-                and before[i] in self._replay.ops
-                and after[i] == self._replay.dead(before[i])
-                and after[-1] < before[-1]
-            ):
+            if after == before + self._learn(before, i).death:
                 return f"{name} dies"
         raise AssertionError("no such way")
 
 
 def unending(
-    count: int, sources: array[int], targets: array[int], finals: array[int]
+    count: int, sources: NDArray[np.int32], targets: array[int], finals: array[int]
 ) -> int | None:
     """Return a state from which no final state can be reached, or None."""
-    before = np.argsort(np.asarray(targets), kind="stable")
-    starts = np.searchsorted(np.asarray(targets)[before], np.arange(count + 1))
-    origin = np.asarray(sources)[before]
+    origin = sources[np.argsort(np.asarray(targets), kind="stable")]
+    degrees = np.bincount(np.asarray(targets), minlength=count)
+    ends = np.cumsum(degrees)  # in origin, of what leads to each state
     ending = np.zeros(count, bool)
-    frontier = np.unique(np.asarray(finals))
+    frontier = np.asarray(finals)
     while frontier.size:
         ending[frontier] = True
-        found = [origin[starts[i] : starts[i + 1]] for i in frontier.tolist()]
-        frontier = np.unique(np.concatenate(found)) if found else frontier[:0]
-        frontier = frontier[~ending[frontier]]
+        some = degrees[frontier]
+        skip = np.repeat(ends[frontier] - np.cumsum(some), some)
+        before = origin[skip + np.arange(some.sum())]
+        frontier = np.unique(before[~ending[before]])
     lost = np.flatnonzero(~ending)
     return int(lost[0]) if lost.size else None

@@ -14,8 +14,8 @@ POPL'97).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .memory import Memory, MemoryWindow, Op
 
@@ -80,18 +80,20 @@ class Event(NamedTuple):
     answer: Any
 
 
-class Numbers(Generic[T]):
-    """Numbers for values, in the order in which they come."""
+class Numbers(dict[T, int]):
+    """Numbers for values, in the order in which they are first asked for."""
 
     def __init__(self) -> None:
-        self.values: list[T] = []
-        self._known: dict[T, int] = {}
+        self.order: list[T] = []  # the values by number
 
-    def __call__(self, value: T) -> int:
-        number = self._known.setdefault(value, len(self.values))
-        if number == len(self.values):
-            self.values.append(value)
+    def __missing__(self, value: T) -> int:
+        number = self[value] = len(self.order)
+        self.order.append(value)
         return number
+
+    def all(self, values: Iterable[T]) -> list[int]:
+        """Return the numbers of many values."""
+        return [*map(self.__getitem__, values)]
 
 
 def show(op: Op, answer: Any = None) -> str:
@@ -123,7 +125,8 @@ class Replay:
 
     Attributes
     ----------
-    memories : Numbers
+    lines : list of dict
+        The memories by number, as ``Memory`` takes them.
     locals : Numbers
         States of processes.
     objects : list
@@ -135,7 +138,7 @@ class Replay:
     def __init__(
         self, nbytes: int, watch: Watch | None, eager: bool, late: bool, label: Label
     ) -> None:
-        self.memories: Numbers[frozenset[tuple[int, bytes]]] = Numbers()
+        self.lines: list[dict[int, bytes]] = []
         self.locals: Numbers[Local] = Numbers()
         self.objects: list[Any] = []
         self.ops: dict[int, Op] = {}
@@ -144,6 +147,7 @@ class Replay:
         self._eager = eager
         self._late = late
         self._label = label
+        self._memories: Numbers[frozenset[tuple[int, bytes]]] = Numbers()
         self._roots: Numbers[bytes] = Numbers()
         self._reached: dict[Local, int] = {}  # where a local state moves on to by itself
         self._deaths: dict[int, int] = {}  # by local state
@@ -152,10 +156,17 @@ class Replay:
         """Return the number of a process's first state."""
         return self._moved(Local(self._root(process)), ("the start", name), None)
 
+    def note(self, memory: Memory) -> int:
+        """Return the number of a memory."""
+        number = self._memories[memory.key()]
+        if number == len(self.lines):
+            self.lines.append(dict(memory.lines))
+        return number
+
     def dead(self, local: int) -> int:
         """Return what a local state becomes at a death."""
         if local not in self._deaths:
-            root, _, begun, _, _ = self.locals.values[local]
+            root, _, begun, _, _ = self.locals.order[local]
             left = [call.op for call in begun if call.answer is None] + [self.ops[local]]
             late = tuple(_Call(op) for op in left if self._late and changes(op))
             self._deaths[local] = self._known(Local(root, (), late, alive=False))
@@ -163,7 +174,7 @@ class Replay:
 
     def perform(self, memory: int, local: int) -> Iterator[Event]:
         """Yield what may happen next to one process in one memory."""
-        root, answers, begun, alive, _ = known = self.locals.values[local]
+        root, answers, begun, alive, _ = known = self.locals.order[local]
         early = self._eager or not alive
         for i, call in enumerate(begun):
             if call.answer is None and (early or call.op[0] in ATOMICS):
@@ -193,14 +204,15 @@ class Replay:
 
     def _happen(self, memory: int, root: int, op: Op) -> tuple[int, Any]:
         """Let one call take effect: number of the memory after it, and its answer."""
-        content = Memory(dict(self.memories.values[memory]))
+        lines = self.lines[memory]
+        content = Memory(lines)
         try:
             if self._watch is not None:
                 self._watch(self.objects[root], content, op)
             answer = content.perform(op)
         except Exception as error:
             raise Failed(f"at {self._label(op, None)}") from error
-        return self.memories(content.key()), answer
+        return (memory if content.lines == lines else self.note(content)), answer
 
     def _event(self, memory: int, after: Local, sure: bool, op: Op, answer: Any) -> Event:
         return Event(memory, self._moved(after, op, answer), sure, op, answer)
@@ -227,7 +239,7 @@ class Replay:
 
         Nobody can notice that a transfer begins, nor a flush before which everything has happened.
         """
-        process = pickle.loads(self._roots.values[local.root])
+        process = pickle.loads(self._roots.order[local.root])
         known = iter(local.answers)
         answers, begun = list(local.answers), list(local.begun)
 
@@ -263,10 +275,10 @@ class Replay:
         return Local(self._root(process), (), tuple(begun), ended=not goes_on), None
 
     def _root(self, process: Any) -> int:
-        number = self._roots(pickle.dumps(process))
+        number = self._roots[pickle.dumps(process)]
         if number == len(self.objects):
-            self.objects.append(pickle.loads(self._roots.values[number]))
+            self.objects.append(pickle.loads(self._roots.order[number]))
         return number
 
     def _known(self, local: Local) -> int:
-        return self.locals(local)
+        return self.locals[local]
