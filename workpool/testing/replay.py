@@ -4,8 +4,9 @@ A process is a picklable object with a method ``step(window, choose) -> bool``: 
 of the window, and returns whether it goes on.  It is a deterministic function of the answers it
 got, so its state *is* its pickle at the last step's end plus the tuple of answers since.  That
 makes a process cheap to stop at any call, to copy, and to compare: to go on, it is run again from
-its pickle with the known answers, up to the first call that has none.  There are no threads, and
-nothing to patch.
+its pickle with the known answers, up to the first call that has none, and once only for the same
+pickle and answers: what else is still on its way it cannot know.  There are no threads, and nothing
+to patch.
 
 Prior art: replay instead of saved stacks after stateless model checking (P. Godefroid, VeriSoft,
 POPL'97).
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .memory import Memory, MemoryWindow, Op
@@ -42,9 +44,6 @@ class Process(Protocol):
 class _Pause(BaseException):
     """Raised by the window where the known answers end; no process catches it."""
 
-    def __init__(self, op: Op) -> None:
-        self.op = op
-
 
 class Failed(Exception):
     """A process raised an exception after a call, or a call broke a rule."""
@@ -58,6 +57,14 @@ class _Call(NamedTuple):
 
     op: Op
     answer: Any = None  # None as long as it has not happened
+
+
+@dataclass(frozen=True)
+class _End:
+    """What a process has become at the end of a step."""
+
+    root: int
+    ended: bool
 
 
 class Local(NamedTuple):
@@ -149,6 +156,7 @@ class Replay:
         self._label = label
         self._memories: Numbers[frozenset[tuple[int, bytes]]] = Numbers()
         self._roots: Numbers[bytes] = Numbers()
+        self._next: dict[tuple[int, tuple[Any, ...]], Op | _End] = {}  # by root and answers since
         self._reached: dict[Local, int] = {}  # where a local state moves on to by itself
         self._deaths: dict[int, int] = {}  # by local state
 
@@ -235,44 +243,61 @@ class Replay:
         return number
 
     def _resume(self, local: Local) -> tuple[Local, Op | None]:
-        """Run a process on to the next call that others can notice, or to the end of its step.
+        """Take a process on to the next call that others can notice, or to the end of its step.
 
         Nobody can notice that a transfer begins, nor a flush before which everything has happened.
         """
-        process = pickle.loads(self._roots.order[local.root])
-        known = iter(local.answers)
-        answers, begun = list(local.answers), list(local.begun)
-
-        def perform(op: Op) -> Any:
-            for answer in known:
-                return answer
+        root, answers, begun = local.root, local.answers, local.begun
+        while isinstance(op := self._doing(root, answers), tuple):
             verb = op[0]
-            batch = [call for call in begun if call.op[0] in ATOMICS]
+            answer = None
             if verb in TRANSFERS:
-                begun.append(_Call(op))
-                answer = None
+                begun = (*begun, _Call(op))
             elif verb == "flush" and all(call.answer is not None for call in begun):
                 answer = tuple(call.answer for call in begun if call.op[0] == "get")
-                begun.clear()
+                begun = ()
             elif verb == "compare_and_swap_all":
+                batch = [call for call in begun if call.op[0] in ATOMICS]
                 if not batch:
-                    begun.extend(_Call(("compare_and_swap", *step)) for step in op[1:])
-                if len(op) > 1 and not (batch and all(call.answer is not None for call in batch)):
-                    raise _Pause(op)
+                    batch = [_Call(("compare_and_swap", *step)) for step in op[1:]]
+                    begun = (*begun, *batch)
+                if not all(call.answer is not None for call in batch):
+                    return local._replace(answers=answers, begun=begun), op
                 answer = tuple(call.answer for call in batch)
-                begun[:] = [call for call in begun if call.op[0] not in ATOMICS]
+                begun = tuple(call for call in begun if call.op[0] not in ATOMICS)
             else:
-                raise _Pause(op)
-            answers.append(answer)
-            return answer
+                return local._replace(answers=answers, begun=begun), op
+            answers = (*answers, answer)
+        assert not any(call.op[0] == "get" for call in begun), "a get that no flush completes"
+        return Local(op.root, (), begun, ended=op.ended), None
+
+    def _doing(self, root: int, answers: tuple[Any, ...]) -> Op | _End:
+        """Return a process's next call after so many answers, or what it is when its step ends."""
+        if (root, answers) not in self._next:
+            self._run(root, answers)
+        return self._next[root, answers]
+
+    def _run(self, root: int, answers: tuple[Any, ...]) -> None:
+        """Run a process on from known answers, and note its calls up to one that is answered."""
+        process = pickle.loads(self._roots.order[root])
+        known = iter(answers)
+
+        def perform(op: Op) -> Any:
+            nonlocal answers
+            for answer in known:
+                return answer
+            self._next[root, answers] = op
+            if op[0] not in TRANSFERS:
+                raise _Pause
+            answers = (*answers, None)
+            return None
 
         window = MemoryWindow(self._nbytes, perform)
         try:
             goes_on = process.step(window, lambda count: perform(("choose", count)))
-        except _Pause as pause:
-            return local._replace(answers=tuple(answers), begun=tuple(begun)), pause.op
-        assert not any(call.op[0] == "get" for call in begun), "a get that no flush completes"
-        return Local(self._root(process), (), tuple(begun), ended=not goes_on), None
+        except _Pause:
+            return
+        self._next[root, answers] = _End(self._root(process), not goes_on)
 
     def _root(self, process: Any) -> int:
         number = self._roots[pickle.dumps(process)]
