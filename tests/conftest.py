@@ -12,12 +12,21 @@ from workpool.serializer import CodeCache
 COUNTERS = (2, 8)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let lengthy tests be run by one way of taking tasks: each MPI has another one in CI."""
+    parser.addoption("--claim", choices=["pointer", "counter"], help="of tests that are lengthy")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what would only tell once more that a clause holds."""
     left_out = []
+    only = config.getoption("claim")
     for item in items:
         given = item.callspec.params if hasattr(item, "callspec") else {}
-        if given.get("claim") == "counter" and given.get("workers", 2) not in COUNTERS:
+        claim = given.get("claim")
+        rare = claim == "counter" and given.get("workers", 2) not in COUNTERS
+        other = only is not None and claim not in (only, None)
+        if rare or (other and item.get_closest_marker("lengthy")):
             left_out.append(item)
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)

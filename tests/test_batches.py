@@ -32,7 +32,7 @@ def test_short_tasks_share_rows() -> None:
         with WorkPool() as pool:
             learn(pool, short, 0)
             tickets = []
-            pool._core.driver.tracer = lambda event, task_id, ticket: (
+            pool._core.driver.tracer = lambda event, task_id, ticket, attempt: (
                 tickets.append(ticket) if event == "published" else None
             )
             futures = [pool.submit(short, n) for n in range(2000)]

@@ -6,7 +6,7 @@ import pytest
 from harness import run_ranks
 from launching import run
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 # --- interrupts that the program catches ----------------------------------------------------------
 

@@ -15,7 +15,7 @@ from processes import PATIENCE
 from workpool.mpiexec import Kind, find
 from workpool.status import UNFINISHED
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 DRAIN = """\
 import sys, time

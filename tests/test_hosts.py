@@ -9,7 +9,7 @@ import pytest
 from hosts import Hosts, missing
 from processes import PATIENCE
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 WORK = """
 import os, socket, time

@@ -46,7 +46,7 @@ def error(future):
 """
 
 
-def run(ranks: int, body: str | None = None, timeout: float = 60) -> str:
+def run(ranks: int, body: str, timeout: float = 60) -> str:
     script = TASKS + "\nwith WorkPool() as pool:\n" + textwrap.indent(textwrap.dedent(body), "    ")
     return run_ranks(ranks, script, timeout=timeout).stdout
 

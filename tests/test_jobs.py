@@ -7,7 +7,7 @@ import os
 import pytest
 from harness import run_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -246,6 +246,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.mpi
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 @pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
@@ -272,6 +273,7 @@ with WorkPool() as pool:
 
 
 @pytest.mark.mpi
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path), "1") as started:
@@ -285,6 +287,7 @@ def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path), "60") as started:
@@ -299,6 +302,7 @@ def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 def test_error_while_workers_are_busy() -> None:
@@ -342,6 +346,7 @@ def test_kill(name: str) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_workers_are_heard_before_the_end() -> None:
     text = BUSY.replace("time.sleep(60)", "sys.stderr.write('#' * 300_000 + 'last words')") + (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import ctypes, os, signal, sys, time
@@ -39,7 +39,7 @@ def until(condition):
 """
 
 
-def run(ranks: int, body: str, place: Path | None = None) -> str:
+def run(ranks: int, body: str, place: Path) -> str:
     script = TASKS + "\nwith WorkPool(lease_s=0.5) as pool:\n"
     script += textwrap.indent(textwrap.dedent(body), "    ")
     return run_ranks(ranks, script, str(place)).stdout

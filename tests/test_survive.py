@@ -10,7 +10,7 @@ import pytest
 from launching import ROOT, Ended, run
 from surviving import deaths, end, survive
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.smoke

@@ -423,13 +423,15 @@ class Driver:
         self._backlog.wake()
         if self._leases is not None and self._leases.due() and self.outstanding:
             self._look_after_members(self._leases)
-        if self._rows:
-            self._look_after_rows()
+        quiet = not (self._rows and self._look_after_rows())
         if self._backlog.tasks:
             self._publish()
+        elif quiet and len(self._rows) < AHEAD * self._workers:
+            self._publisher.prepare()
         self._advanced_s = time.monotonic()
 
-    def _look_after_rows(self) -> None:
+    def _look_after_rows(self) -> bool:
+        """Do what rows ask for; return whether any did."""
         done: list[Row] = []
         words, asking = self._look()
         for number in asking:
@@ -445,6 +447,7 @@ class Driver:
             self._published.recall_late(words)
         if done:
             self._collect(done)
+        return bool(asking)
 
     def _retire(self) -> None:
         """Free the rows that were collected: not at once, for somebody waits for their results."""
@@ -630,4 +633,4 @@ class Driver:
         if self.tracer is not None:
             row = None if task.batch is None else task.batch.row
             ticket = -1 if row is None else self.geometry.ticket(row.number, row.word)
-            self.tracer(event, task_id=task.task_id, ticket=ticket)
+            self.tracer(event, task_id=task.task_id, ticket=ticket, attempt=task.attempt)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from threading import Lock
 
 from . import layout, verbs
@@ -31,22 +30,25 @@ OUTCOMES_NBYTES = 8 << 10
 OUTCOME_NBYTES = 64
 
 
-@dataclass
 class Outcomes:
     """What became of the first tasks of a row.
 
-    Attributes
+    Parameters
     ----------
     place : Extent
         Where they are in the window, as far as they fit.
+
+    Attributes
+    ----------
     entries : list of bytes
     nbytes : int
         Of all entries.
     """
 
-    place: Extent
-    entries: list[bytes] = field(default_factory=list)
-    nbytes: int = 0
+    def __init__(self, place: Extent) -> None:
+        self.place = place
+        self.entries: list[bytes] = []
+        self.nbytes = 0
 
 
 class ItemRun:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ..errors import LayoutError, UsageError
@@ -32,7 +30,6 @@ def _aligned(nbytes: int, to: int) -> int:
     return -(-nbytes // to) * to
 
 
-@dataclass(frozen=True)
 class Geometry:
     """The sizes of one table, and every displacement that follows from them.
 
@@ -51,41 +48,25 @@ class Geometry:
         If a size is outside its limits.
     """
 
-    rows: int
-    members: int
-    arena_nbytes: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.rows <= MAX_ROWS:
-            raise UsageError(f"rows={self.rows}: a table has 1 to {MAX_ROWS:,} rows")
-        if not 2 <= self.members <= MAX_MEMBERS:
-            raise UsageError(f"{self.members} members: a pool has 2 to {MAX_MEMBERS:,}")
-        least = 2 * self.members * PAGE_NBYTES
-        if self.arena_nbytes < least:
+    def __init__(self, rows: int, members: int, arena_nbytes: int) -> None:
+        if not 1 <= rows <= MAX_ROWS:
+            raise UsageError(f"rows={rows}: a table has 1 to {MAX_ROWS:,} rows")
+        if not 2 <= members <= MAX_MEMBERS:
+            raise UsageError(f"{members} members: a pool has 2 to {MAX_MEMBERS:,}")
+        least = 2 * members * PAGE_NBYTES
+        if arena_nbytes < least:
             raise UsageError(
-                f"arena_nbytes={self.arena_nbytes}: with {self.members - 1} workers the arena "
+                f"arena_nbytes={arena_nbytes}: with {members - 1} workers the arena "
                 f"needs at least {least:,} bytes (two pages for each member)"
             )
-
-    @cached_property
-    def _counters(self) -> int:
-        return _aligned(_WORDS + self.rows * WORD_NBYTES, LINE_NBYTES)
-
-    @cached_property
-    def _beats(self) -> int:
-        return _aligned(self._counters + self.rows * WORD_NBYTES, LINE_NBYTES)
-
-    @cached_property
-    def _descriptors(self) -> int:
-        return _aligned(self._beats + self.members * WORD_NBYTES, LINE_NBYTES)
-
-    @cached_property
-    def _outcomes(self) -> int:
-        return self._descriptors + self.rows * DESCRIPTOR_NBYTES
-
-    @cached_property
-    def _arena(self) -> int:
-        return _aligned(self._outcomes + self.rows * OUTCOME_NBYTES, PAGE_NBYTES)
+        self.rows = rows
+        self.members = members
+        self.arena_nbytes = arena_nbytes
+        self._counters = _aligned(_WORDS + rows * WORD_NBYTES, LINE_NBYTES)
+        self._beats = _aligned(self._counters + rows * WORD_NBYTES, LINE_NBYTES)
+        self._descriptors = _aligned(self._beats + members * WORD_NBYTES, LINE_NBYTES)
+        self._outcomes = self._descriptors + rows * DESCRIPTOR_NBYTES
+        self._arena = _aligned(self._outcomes + rows * OUTCOME_NBYTES, PAGE_NBYTES)
 
     @property
     def table_nbytes(self) -> int:

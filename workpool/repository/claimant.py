@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import layout, protocol, verbs
@@ -22,13 +21,15 @@ class Offer(NamedTuple):
     record: memoryview | None  # None: read when it is claimed
 
 
-@dataclass(slots=True)
 class Claim:
     """A worker's hold on a row; `word` is what the worker last wrote there."""
 
-    number: int
-    word: int
-    record: memoryview
+    __slots__ = ("number", "record", "word")
+
+    def __init__(self, number: int, word: int, record: memoryview) -> None:
+        self.number = number
+        self.word = word
+        self.record = record
 
     @property
     def descriptor(self) -> tuple[Descriptor, memoryview]:

@@ -89,6 +89,16 @@ class Publisher(Table):
                 self._step(Row(row.number, word), Step.LET_GO)
         return published
 
+    def prepare(self) -> None:
+        """Reserve rows for what comes next, while there is nothing else to do.
+
+        Notes
+        -----
+        RMA cost: none as long as enough are reserved; then as ``publish`` says.
+        """
+        if 2 * len(self._held) < self._ahead:
+            self._hold(self._ahead)
+
     def _reserve(self, count: int) -> list[tuple[int, Row]]:
         """Take free rows at and after the tail, in ticket order: (ticket, row) for each."""
         if len(self._held) < count:
