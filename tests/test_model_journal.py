@@ -330,7 +330,7 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {  # with thousand states at the 
     ),
     "a task loses two workers": (
         {"workers": 3, "crashes": 2, "mortal": ("worker",), "rows": 4, "runs": 1},
-        380,
+        190,
     ),
     "the driver dies, and a worker": (
         {"workers": 2, "crashes": 2, "mortal": ("driver", "worker 1"), "rows": 3},
