@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from launching import ROOT, Ended, Started, job, run
+from processes import PATIENCE
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -276,7 +277,7 @@ with WorkPool() as pool:
 @pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
-    with run("-w", "2", "-c", NOTING, str(tmp_path), "1") as started:
+    with run("-w", "2", "-c", NOTING, str(tmp_path), str(PATIENCE)) as started:
         started.until("task 1")
         started.signal(signal.SIGINT)
         ended = started.wait(15)

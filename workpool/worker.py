@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import layout, verbs
 from .arena import write
 from .backoff import Backoff
 from .errors import ProtocolError, WindowError
 from .exchange import WAIT_S, Exchange
+from .isolation import IsolatedRunner
 from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
 from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items, OutcomeRecord
 from .leases import Heart
@@ -37,9 +38,6 @@ from .runner import Evicted, Pool, Runner
 from .serializer import CONTRIBUTES, Blocks, Encoded, Kind, Packed, split
 from .tasks import ISOLATED, TaskKind
 from .tracing import Tracer
-
-if TYPE_CHECKING:
-    from .isolation import IsolatedRunner
 
 #: Longest sleep of an idle worker, and by how much each is longer than the one before: a sleep is
 #: as long as a twentieth of the time that the worker has been idle, so that is how late it comes.
@@ -89,20 +87,9 @@ class Worker:
         self.tracer = tracer
         self.carries = carries
         self.runner = Runner(rank, host)
-        self._isolated: IsolatedRunner | None = None  # until there is something for it
-        self._rank = rank
-        self._host = host
+        self.isolated = IsolatedRunner(self.runner, rank, host)
         self._services: dict[int, _Service] = {}
         self.heart = Heart(self._beat, self._watch)
-
-    @property
-    def isolated(self) -> IsolatedRunner:
-        """Runs tasks in a child process."""
-        if self._isolated is None:
-            from .isolation import IsolatedRunner  # of no use to most jobs, and slow to import
-
-            self._isolated = IsolatedRunner(self.runner, self._rank, self._host)
-        return self._isolated
 
     def attach(
         self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
@@ -133,8 +120,7 @@ class Worker:
             self._serve(control)
         finally:
             self.heart.stop()
-            if self._isolated is not None:
-                self._isolated.leave()
+            self.isolated.leave()
 
     def _serve(self, control: Callable[[], bool]) -> None:
         idle = Backoff(IDLE_S, growth=IDLE_GROWTH)
