@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,6 +26,16 @@ def test_within_sees_a_marked_function_that_is_under_way() -> None:
     assert not inner()
 
 
+@pytest.fixture
+def deferring() -> Iterator[None]:
+    """Have Ctrl-C wait for marked functions, whatever pytest does with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    defer_interrupts()
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("deferring")
 def test_an_interrupt_waits_for_the_end_of_a_marked_function() -> None:
     steps = []
 
@@ -38,31 +49,22 @@ def test_an_interrupt_waits_for_the_end_of_a_marked_function() -> None:
         steps.append("after it")
         time.sleep(5)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        defer_interrupts()
-        with pytest.raises(KeyboardInterrupt):
-            program()
-        assert steps == ["end of the marked function", "after it"]
-        with pytest.raises(KeyboardInterrupt):  # outside it comes at once
-            signal.raise_signal(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        defer_interrupts()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # the program's own stays
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        program()
+    assert steps == ["end of the marked function", "after it"]
+    with pytest.raises(KeyboardInterrupt):  # outside it comes at once
+        signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    defer_interrupts()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # the program's own stays
 
 
+@pytest.mark.usefixtures("deferring")
 def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
     @whole
     def marked() -> None:
         signal.raise_signal(signal.SIGINT)
         time.sleep(30)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        defer_interrupts()
-        with pytest.raises(KeyboardInterrupt):
-            marked()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        marked()

@@ -96,9 +96,7 @@ class Backlog:
             return None
         first = tasks.popleft()
         found = [first]
-        if not tasks:
-            return Batch(found, first.payload)
-        most = self._most(first, share)
+        most = self._most(first, share) if tasks else 1
         nbytes = len(first.payload)
         while len(found) < most and tasks:
             task = tasks[0]
