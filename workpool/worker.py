@@ -208,7 +208,9 @@ class _Service:
             self._swept = now
             first = self._geometry.ticket(*found[0].row)
             self._run_all(self._claimant.sweep(1, before=first))
-        self._run_all(found)
+        if not self._run_all(found):
+            # Whoever was quicker swept, and may hold the ticket of what is older than our next.
+            self._swept = 0.0
         return True
 
     # --- claim, run, commit -------------------------------------------------------------------
