@@ -163,6 +163,8 @@ ALIKE = {
     "returns": "import sys; sys.exit()",
     "zero": "import sys; sys.exit(0)",
     "three": "import sys; sys.exit(3)",
+    "true": "import sys; sys.exit(not False)",
+    "more than a byte": "import sys; sys.exit(2**40 + 5)",
     "message": "import sys; sys.exit('what was wrong')",
     "raises": "def f():\n    1 / 0\n\nf()",
     "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('x') from e",

@@ -87,7 +87,7 @@ class WorkPool(View):
         drain_s: float = 30.0,
     ) -> None:
         if max_workers is not None and max_workers < 1:
-            raise UsageError(f"max_workers={max_workers}: a pool needs at least one worker")
+            raise UsageError(f"max_workers must be greater than 0, not {max_workers}")
         if max_pending is not None and max_pending < 1:
             raise UsageError(f"max_pending={max_pending}: at least one task must be allowed")
         if not drain_s >= 0:

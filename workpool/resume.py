@@ -17,8 +17,9 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from .call_keys import CallKeys
@@ -273,13 +274,15 @@ class Plan:
         if not self._done.any():
             yield from computed
             return
-        values = chain.from_iterable(computed)
+        values: deque[Any] = deque()  # computed, and not yielded yet
         turns = np.flatnonzero(np.diff(self._done)) + 1
         bounds = [0, *turns.tolist(), len(self._done)]
         for start, stop in pairwise(bounds):
             if not self._done[start]:
-                for value in islice(values, stop - start):
-                    yield [value]
+                for _ in range(start, stop):
+                    if not values:
+                        values.extend(next(computed))
+                    yield [values.popleft()]
                 continue
             for at in range(start, stop, _TOGETHER):
                 part = slice(at, min(stop, at + _TOGETHER))

@@ -219,7 +219,7 @@ def exit_status(end: SystemExit) -> int:
     if end.code is None:
         return 0
     if isinstance(end.code, int):
-        return end.code
+        return end.code & 0xFF  # of the number, which may be True, the system keeps so many bits
     print(end.code, file=sys.stderr)
     return 1
 

@@ -15,7 +15,7 @@ from .accumulator import Accumulator
 from .core import Core, WorkerStats
 from .errors import SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
-from .mapping import LEAST_BUFFERSIZE, Mapping, Source
+from .mapping import LEAST_BUFFERSIZE, Mapping, Source, forgetting
 from .options import TaskOptions
 from .reduction import OPERATIONS
 from .resume import Ledger
@@ -294,16 +294,19 @@ class View(Executor):
         single: bool,
         deadline: float | None,
     ) -> Iterator[Any]:
+        def first() -> Any:
+            left = None if deadline is None else deadline - time.monotonic()
+            result = futures[0].result(left)
+            futures.popleft()  # not before: whatever is left there is cancelled
+            futures.extend(islice(more, 1))
+            return result
+
         try:
             while futures:
-                left = None if deadline is None else deadline - time.monotonic()
-                result = futures[0].result(left)
-                futures.popleft()
-                futures.extend(islice(more, 1))
                 if single:
-                    yield result
+                    yield first()  # in no variable of ours: it may be large, and needed no more
                 else:
-                    yield from result
+                    yield from forgetting(first())
         finally:
             for future in futures:
                 self._core.apart(future.cancel)

@@ -6,6 +6,7 @@ import itertools
 import operator
 import sys
 import time
+import weakref
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from runner import PATIENCE_S, STDLIB_MAP, Skip, drain, needs, only, raises, until
@@ -25,6 +26,14 @@ def case_map_keeps_the_order_when_the_first_ends_last(pool, gate):
     done.result()
     gate.open()
     assert list(mapped) == list(range(20))
+
+
+def case_map_lets_go_of_what_it_has_yielded(pool):
+    for options in ({}, {"chunksize": 1}, {"chunksize": 4}):
+        for value in pool.map(lambda n: {n}, range(10), **options):
+            gone = weakref.ref(value)
+            del value
+            assert gone() is None
 
 
 def case_map_with_several_iterables_of_uneven_length(pool):

@@ -13,7 +13,7 @@ future of a turn.
 
 from __future__ import annotations
 
-from .call import Mapping, Seat
+from .call import Mapping, Seat, forgetting
 from .source import LEAST_BUFFERSIZE, Source
 
-__all__ = ["LEAST_BUFFERSIZE", "Mapping", "Seat", "Source"]
+__all__ = ["LEAST_BUFFERSIZE", "Mapping", "Seat", "Source", "forgetting"]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from typing import Any, Protocol
+from itertools import repeat
+from typing import Any, Protocol, TypeVar
 
 from ..driver import Driver
 from ..errors import SerializationError
@@ -29,6 +30,15 @@ SEGMENT_ITEMS = 1 << 16
 
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2
+
+
+T = TypeVar("T")
+
+
+def forgetting(values: list[T]) -> Iterator[T]:
+    """Iterate over a list, which lets go of each value: it may be large, and needed no more."""
+    values.reverse()
+    return map(values.pop, repeat(-1, len(values)))
 
 
 class Pool(Protocol):
@@ -249,7 +259,7 @@ class Mapping:
                 stretch = self._stretches[0]
                 found = self._computed(stretch, deadline)
                 for values in found if stretch.plan is None else stretch.plan.merged(found):
-                    yield from values
+                    yield from forgetting(values)
                 self._stretches.pop(0)
                 more()
             if self._refusal is not None:
@@ -264,10 +274,7 @@ class Mapping:
             part, failed = self._wait(stretch, at, deadline)
             at += part.total
             if part.total:
-                values, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
-                if error is not None:
-                    raise error
-                yield values
+                yield self._values(part)
             if failed is not None:
                 raise self._error(OutcomeKind.EXCEPTION, failed)
 
@@ -284,9 +291,7 @@ class Mapping:
                     left -= part.total
                     if failed is not None:
                         raise self._error(OutcomeKind.EXCEPTION, failed)
-                    found, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
-                    if error is not None:
-                        raise error
+                    found = self._values(part)
                     values = Reduction(None, self._operation).fold([*values, *found])
         finally:
             self._pool.apart(self.stop)
@@ -306,6 +311,13 @@ class Mapping:
                 raise FutureTimeout
         if not came():
             raise self._failure or CancelledError
+
+    def _values(self, part: Part) -> list[Any]:
+        values: list[Any]
+        values, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
+        if error is not None:
+            raise error
+        return values
 
     def _error(self, kind: int, content: Any) -> BaseException:
         _, error = unpack_outcome(kind, content, self._fn)
