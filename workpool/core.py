@@ -373,7 +373,7 @@ class Core:
         found = []
         for member in range(1, self.choice.workers + 1):
             tasks, elapsed_ns = self._tally.get(member, (0, 0))
-            rank, evicted = self._runtime.rank_of(member), self.driver.evicted[member]
+            rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]
             found.append(WorkerStats(rank, tasks, elapsed_ns * 1e-9, evicted))
         return found
 

@@ -15,38 +15,30 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
-from . import layout, verbs
-from .arena import empty
+from . import verbs
 from .backlog import Backlog
 from .backoff import Backoff
-from .layout import NO_BLOB, NO_ITEMS, Descriptor, Extent, Geometry, Item, Piece
-from .leases import Gone, Leases
-from .loss import Loss, Why
-from .protocol import State, Step
-from .published import Published
-from .repository import Counters, Publisher, Row, Stream, take_items
-from .serializer import CONTRIBUTES, Code, Encoded, Kind, Packed
+from .collector import SHORT_S, Collector
+from .layout import Extent, Geometry
+from .leases import Leases
+from .recovery import Recovery
+from .repository import Counters, Publisher, take_items
+from .serializer import Code, Packed
 from .store import Store
-from .tasks import ISOLATED, Batch, Finished, PoolContext, Segment, Task
+from .tasks import Batch, PoolContext, Segment, Task
 from .tracing import Tracer
 from .whole import whole
 
 #: Longest sleep of a thread that waits for a result.
 WAIT_S = 1e-3
 
-#: Rows that take longer are waited for asleep, and never longer than this.
-SHORT_S = 0.2e-3
+#: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
 
 #: Rows whose futures are resolved before the thread that does it looks after its own.
 RESOLVED = 64
-
-#: So few rows are looked at one by one.
-FEW = 8
 
 #: Tasks that wait for each other to be published while the workers have enough to do, and how long.
 TOGETHER = 256
@@ -54,10 +46,6 @@ TOGETHER_S = 2e-3
 
 #: Rows for each worker above which publishing may wait.
 AHEAD = 2
-
-
-_WANTED = int(State.WANTED)
-_ASKING = layout.States(state for state in State if state >= _WANTED)
 
 
 class Driver:
@@ -73,6 +61,8 @@ class Driver:
 
     Attributes
     ----------
+    recovery : Recovery
+        Knows what was lost.
     beats : int
         Grows whenever somebody submits or makes progress.
     drained : bool
@@ -95,21 +85,19 @@ class Driver:
         self._counters = Counters(window, geometry)
         self._store = Store(window, geometry.region(0))
         self._workers = geometry.members - 1
-        self._leases = leases
-        #: Attempts that were taken back, by the member that had them.
-        self.evicted: Counter[int] = Counter()
-        self.ran: dict[int, object] = {}  # by member that has died: the function of its task
         self._backlog = Backlog(self._lend)
-        self._published = Published(
-            window, self._publisher, self._store, self._backlog, self._finish
+        self._collector = Collector(
+            window, self._publisher, self._store, self._backlog, self._trace
         )
+        self._published = self._collector.published
         self._rows = self._published.rows
-        self._finished: deque[Finished] = deque()  # collected, their futures not resolved yet
-        self._retired: list[Row] = []  # collected, not free yet
-        self._full = False
+        self._finished = self._collector.finished
+        self.recovery = Recovery(
+            leases, self._workers, self._collector, self._store, self._backlog, self._trace
+        )
+        self._full = False  # there was no room for what waits
         self._draining = False
         self.drained = False
-        self._row_s = SHORT_S  # how long a row takes, over the last ones
         self._advanced_s = 0.0  # when progress was made last
         self._again_s = 0.0  # when a task may be published again without others
         self._waiting: set[int] = set()  # threads
@@ -167,29 +155,6 @@ class Driver:
             segment.items = self._counters.lend(segment.tickets)
         return segment.items is not None
 
-    def _prepare(self, batch: Batch) -> bytes | None:
-        """Return a batch's descriptor; None while the arena has no room for what it needs."""
-        task, payload = batch.tasks[0], batch.payload
-        inline, items = b"", NO_ITEMS
-        if task.segment is not None:
-            assert task.segment.items is not None
-            items, inline = task.segment.items, layout.write_terms(task.segment.terms)
-            extent = self._store.blob(task.segment).extent
-        elif len(payload) <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
-            inline = payload
-            extent = Extent(layout.INLINE, len(payload))
-        elif (place := self._store.place(batch)) is not None:
-            extent = place
-        else:
-            return None
-        kind = task.kind | ISOLATED if task.context.isolated else task.kind
-        code = NO_BLOB if task.code is None else task.code.placed or self._store.blob(task.code)
-        context = task.context.placed or self._store.blob(task.context)
-        return layout.write_descriptor(
-            Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
-            inline,
-        )
-
     # --- publish ------------------------------------------------------------------------------
 
     def _publish_one(self, now: float) -> None:
@@ -199,7 +164,7 @@ class Driver:
         goes with the next one, or with whoever makes progress.
         """
         self._publish()
-        if self._row_s < SHORT_S:
+        if self._collector.row_s < SHORT_S:
             end = time.monotonic()
             self._again_s = end + (end - now)
 
@@ -207,8 +172,8 @@ class Driver:
         """Publish from the backlog what finds room."""
         if self._draining:
             return
-        if len(self._rows) + len(self._retired) + TOGETHER > self.geometry.rows:
-            self._retire()
+        if len(self._rows) + len(self._collector.retired) + TOGETHER > self.geometry.rows:
+            self._collector.retire()
         waiting, full = self._backlog.tasks, False
         # A part of what waits, so that no worker is left without.
         share = -(-len(waiting) // (2 * self._workers))
@@ -223,7 +188,7 @@ class Driver:
                 if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
                     self._backlog.put_back(batch.tasks)
                     break
-                record = self._prepare(batch)
+                record = self._store.descriptor(batch)
                 if record is None:
                     self._backlog.put_back(batch.tasks)
                     break
@@ -284,50 +249,6 @@ class Driver:
             self._store.unuse(task)
             self._trace("killed", task)
             return True
-
-    def _take_back_from(self, member: int, batches: list[Batch], gone: Gone, loss: Loss) -> None:
-        """Void what a member runs that is gone; those who wait for it decide what comes next."""
-        for batch in batches:
-            if gone is Gone.DEAD and self._published.settle(batch):
-                continue  # it is DONE now
-            lost = self._published.take_back(batch)
-            for task in lost:
-                task.over = True
-                self._store.unuse(task)
-                self._trace("reclaimed", task)
-            self.evicted[member] += bool(lost)
-            if lost:
-                if gone is Gone.DEAD:
-                    self.ran[member] = lost[0].function
-                outcomes = [(task, int(Kind.LOST), loss.encoded()) for task in lost]
-                self._finished.append(Finished(lost[0].context, member, 0, outcomes))
-                self._finished[-1].uncounted = 0
-
-    def _look_after_members(self, leases: Leases) -> None:
-        """Take back what members run that are gone; fail everything when all are."""
-        owners = self._published.owners()
-        for member, gone in leases.gone(owners).items():
-            process = leases.peers.members[member]
-            loss = Loss(gone.value, None, 0, "", process.pid, member, process.host)
-            self._take_back_from(member, owners[member], gone, loss)
-        workers = range(1, self._workers + 1)
-        dead = [member for member in workers if leases.peers.state(member) == "dead"]
-        for member in dead:
-            self._published.bury(member)
-        if not owners and len(dead) == self._workers:
-            self._fail_all()
-
-    def _fail_all(self) -> None:
-        """Fail what waits: there is nobody left to run it."""
-        for batch in tuple(self._rows.values()):
-            self._published.withdraw(batch)
-        waiting = [task for task in self._backlog if not task.over]
-        loss = Loss(Why.NOBODY.value, None, 0, "", 0, 0, "").encoded()
-        for task in waiting:
-            task.over = True
-            self._backlog.withdraw(task)
-            self._store.unuse(task)
-            self._finished.append(Finished(task.context, 0, 0, [(task, int(Kind.LOST), loss)]))
 
     @whole
     def retry(self, task: Task, delay_s: float) -> None:
@@ -419,145 +340,16 @@ class Driver:
         return count
 
     def _advance(self) -> None:
-        self._retire()
+        self._collector.retire()
         self._backlog.wake()
-        if self._leases is not None and self._leases.due() and self.outstanding:
-            self._look_after_members(self._leases)
-        quiet = not (self._rows and self._look_after_rows())
+        self.recovery.look()
+        asked = bool(self._rows) and self._collector.look_after_rows()
+        self._full &= not asked  # there may be room by now
         if self._backlog.tasks:
             self._publish()
-        elif quiet and len(self._rows) < AHEAD * self._workers:
+        elif not asked and len(self._rows) < AHEAD * self._workers:
             self._publisher.prepare()
         self._advanced_s = time.monotonic()
-
-    def _look_after_rows(self) -> bool:
-        """Do what rows ask for; return whether any did."""
-        done: list[Row] = []
-        words, asking = self._look()
-        for number in asking:
-            row = Row(number, words[number])
-            state = layout.state_of(row.word)
-            if state == State.DONE:
-                done.append(row)
-            elif state == State.WANTED:
-                self._supply(row)
-            elif state == State.OFFERED:
-                self._take(row)
-        if self._published.batches:
-            self._published.recall_late(words)
-        if done:
-            self._collect(done)
-        return bool(asking)
-
-    def _retire(self) -> None:
-        """Free the rows that were collected: not at once, for somebody waits for their results."""
-        if self._retired:
-            retired, self._retired = self._retired, []
-            self._publisher.retire(retired)
-
-    def _look(self) -> tuple[array[int], list[int]]:
-        """Return the words of the rows, and which of ours may ask for something."""
-        rows = self._rows
-        if len(rows) <= FEW:
-            words = self._publisher.look(range(min(rows), max(rows) + 1))
-            return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]
-        words = self._publisher.look()
-        return words, [number for number in _ASKING.rows(words) if number in rows]
-
-    def _collect(self, done: list[Row]) -> None:
-        """Fetch the outcomes of rows that are DONE, and free the rows."""
-        fetched: list[tuple[Batch, Row, layout.OutcomeRecord, memoryview]] = []
-        wait = False
-        records = self._publisher.read_records([row.number for row in done])
-        for row, raw in zip(done, records, strict=True):
-            batch = self._published.pop(row.number)
-            record, inline = layout.read_outcome(raw)
-            offset, nbytes = record.extent
-            content: memoryview
-            if offset == layout.INLINE:
-                content = inline[:nbytes]
-            elif offset == layout.STREAMED:
-                assert batch.incoming is not None
-                content = batch.incoming
-            else:
-                content = empty(nbytes)
-                self._window.get(offset, content)
-                wait = True
-            self._store.remove(batch)
-            fetched.append((batch, row, record, content))
-        if wait:
-            self._window.flush()  # before the rows are free, and with them the workers' extents
-        for batch, row, record, content in fetched:
-            self._row_s += 0.1 * (record.elapsed_ns * 1e-9 - self._row_s)
-            owner = layout.owner_of(row.word)
-            kind, carried = record.kind & ~CONTRIBUTES, memoryview(b"")
-            if record.kind & CONTRIBUTES:
-                content, carried = layout.read_carried(content)
-            if kind == Kind.BATCH:
-                items = layout.read_items(content)
-            else:
-                items = [(kind, record.elapsed_ns, content)] * len(batch.tasks)
-            self._finish(batch, owner, items, carried=carried)
-        self._retired += done
-        self._full = False
-
-    def _finish(
-        self,
-        batch: Batch,
-        owner: int,
-        items: Sequence[Item],
-        decided: bool = True,
-        carried: memoryview | bytes = b"",
-    ) -> None:
-        """Sort out what became of the first tasks of a row: all that ran, if that is `decided`."""
-        context, code = batch.tasks[0].context, batch.tasks[0].code
-        outcomes: list[tuple[Task, int, memoryview]] = []
-        times_ns: list[int] = []
-        for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
-            if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
-                continue  # cancelled, recalled, fetched before; or its part is not in the window
-            task.over = True
-            outcomes.append((task, kind & ~CONTRIBUTES, encoded))
-            times_ns.append(elapsed_ns)
-            if self.tracer is not None:
-                self._trace("collected", task)
-        self._store.unuse(batch.tasks[0], len(outcomes))
-        if code is not None and outcomes and batch.tasks[0].segment is None:
-            code.measured(times_ns)
-        if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
-            left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
-            for task in left:
-                task.batch = None
-            self._backlog.put_back(left)
-        self._finished.append(Finished(context, owner, sum(times_ns), outcomes, carried))
-
-    # --- pieces -------------------------------------------------------------------------------
-
-    def _supply(self, row: Row) -> None:
-        """Answer a worker that wants the next piece of a stream."""
-        batch = self._rows[row.number]
-        task = batch.tasks[0]
-        wanted = layout.read_piece(self._publisher.read_records([row.number])[0])
-        source: Encoded = batch.payload if task.segment is None else task.segment.content
-        if wanted.stream == Stream.CODE and task.code is not None:
-            source = task.code.content
-        elif wanted.stream == Stream.CONTEXT:
-            source = task.context.content
-        piece = self._store.supply(row.number, wanted, source)
-        if piece is not None:
-            self._publisher.answer(row, Step.SUPPLY, piece)
-
-    def _take(self, row: Row) -> None:
-        """Fetch the piece of an outcome that a worker offers."""
-        batch = self._rows[row.number]
-        piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
-        if piece.position == 0:
-            batch.incoming = empty(piece.total_nbytes)
-        assert batch.incoming is not None
-        end = piece.position + piece.extent.nbytes
-        self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
-        self._window.flush()  # the worker writes the next piece over this one
-        self._publisher.answer(row, Step.TAKE)
 
     # --- waiting and room ---------------------------------------------------------------------
 
@@ -586,11 +378,11 @@ class Driver:
         While the workers have enough to do, nobody needs us before they have done a part of it;
         where a result is soon to come, it is looked for at once.
         """
-        rows = len(self._rows)
-        if rows and self._row_s > SHORT_S:
-            wait_s = self._row_s * rows / self._workers / 4
+        rows, row_s = len(self._rows), self._collector.row_s
+        if rows and row_s > SHORT_S:
+            wait_s = row_s * rows / self._workers / 4
             if rows <= AHEAD * self._workers:
-                wait_s = min(WAIT_S, self._row_s / min(rows, self._workers) / 2)
+                wait_s = min(WAIT_S, row_s / min(rows, self._workers) / 2)
             time.sleep(max(0.0, min(wait_s, LONGEST_S, wait_s if at_most_s is None else at_most_s)))
         else:
             backoff.pause(at_most_s)

@@ -325,7 +325,8 @@ class Runtime:
         if not self.survive or self.liveness is None:
             return
         for member in self.liveness.dead():
-            ran = [driver.ran[member] for driver in self.drivers if member in driver.ran]
+            lost = [driver.recovery.ran for driver in self.drivers]
+            ran = [functions[member] for functions in lost if member in functions]
             print(f"workpool: {obituary(self.liveness, member, *ran[:1])}", file=sys.stderr)
 
     def _leave(self) -> None:

@@ -4,8 +4,8 @@
     shared     code and contexts, as long as a task may need them, at most a quarter of the room
     buffer     the piece that is on its way to a worker, for all that finds no room
 
-Nothing fails for want of room: what does not fit is STREAMED, piece by piece through the buffer,
-which nothing else can use up.
+A descriptor says where a worker finds what it needs of them.  Nothing fails for want of room: what
+does not fit is STREAMED, piece by piece through the buffer, which nothing else can use up.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections import OrderedDict
 
 from . import layout, verbs
 from .arena import Region, write
-from .layout import Blob, Extent, Piece
+from .layout import NO_BLOB, NO_ITEMS, Blob, Descriptor, Extent, Piece
 from .serializer import Code, Encoded
-from .tasks import Batch, Shared, SharedCode, Task
+from .tasks import ISOLATED, Batch, Shared, SharedCode, Task
 
 #: Functions whose code stays in the arena.
 CODES = 256
@@ -43,9 +43,32 @@ class Store:
         self._buffer = buffer
         self._reader: int | None = None  # the row whose piece lies in the buffer
 
+    def descriptor(self, batch: Batch) -> bytes | None:
+        """Return a batch's descriptor; None while the arena has no room for what it needs."""
+        task, payload = batch.tasks[0], batch.payload
+        inline, items = b"", NO_ITEMS
+        if task.segment is not None:
+            assert task.segment.items is not None
+            items, inline = task.segment.items, layout.write_terms(task.segment.terms)
+            extent = self._blob(task.segment).extent
+        elif len(payload) <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
+            inline = payload
+            extent = Extent(layout.INLINE, len(payload))
+        elif (place := self._place(batch)) is not None:
+            extent = place
+        else:
+            return None
+        kind = task.kind | ISOLATED if task.context.isolated else task.kind
+        code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
+        context = task.context.placed or self._blob(task.context)
+        return layout.write_descriptor(
+            Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
+            inline,
+        )
+
     # --- payloads -----------------------------------------------------------------------------
 
-    def place(self, batch: Batch) -> Extent | None:
+    def _place(self, batch: Batch) -> Extent | None:
         """Put a payload where a worker can get it, once; None while there is no room for it.
 
         Notes
@@ -107,7 +130,7 @@ class Store:
                 if not shared.kept:
                     self._forget(shared)
 
-    def blob(self, shared: Shared) -> Blob:
+    def _blob(self, shared: Shared) -> Blob:
         """Put shared bytes where workers can get them, once; what has no room yet is streamed.
 
         Notes

@@ -349,6 +349,11 @@ class View(Executor):
         """How many workers serve the pool; 0 after shutdown or when it is broken."""
         return self._core.workers if self._core.open else 0
 
+    @property
+    def _max_workers(self) -> int:
+        """By this name dask and others ask an executor how many tasks they shall give it."""
+        return self._core.workers
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks; see ``Executor.shutdown``."""
         self._core.shutdown(wait, cancel_futures=cancel_futures)

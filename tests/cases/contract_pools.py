@@ -41,7 +41,7 @@ def case_fewer_workers_than_there_are(make, gate):
 @only("workpool", "ThreadPoolExecutor has no num_workers")
 def case_num_workers(make, workers):
     with make() as pool:
-        assert pool.num_workers == workers
+        assert pool.num_workers == pool._max_workers == workers
     with make(max_workers=1) as pool:
         assert pool.num_workers == 1
 

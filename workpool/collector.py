@@ -1,0 +1,206 @@
+"""What the driver gets out of the table: outcomes, and what workers ask for while they run.
+
+A row says by its word what is to be done about it::
+
+    DONE       its outcome is fetched and sorted out by task; the row is free later
+    WANTED     its owner gets the next piece of a payload
+    OFFERED    a piece of an outcome is taken
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from . import layout, verbs
+from .arena import empty
+from .backlog import Backlog
+from .layout import Item, Piece
+from .protocol import State, Step
+from .published import Published
+from .repository import Publisher, Row, Stream
+from .serializer import CONTRIBUTES, Encoded, Kind
+from .store import Store
+from .tasks import Batch, Finished, Task
+
+#: A row that takes no longer is a short one, as long as nothing is known of it.
+SHORT_S = 0.2e-3
+
+#: So few rows are looked at one by one.
+FEW = 8
+
+_WANTED = int(State.WANTED)
+_ASKING = layout.States(state for state in State if state >= _WANTED)
+
+
+class Collector:
+    """Collects the rows of one driver.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    publisher : Publisher
+    store : Store
+    backlog : Backlog
+        Where tasks go that come back without an outcome.
+    trace : callable
+        ``trace(event, task)``
+
+    Attributes
+    ----------
+    published : Published
+        The rows.
+    finished : deque of Finished
+        Collected, their futures not resolved yet.
+    retired : list of Row
+        Collected, not free yet.
+    row_s : float
+        How long a row takes, over the last ones.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        publisher: Publisher,
+        store: Store,
+        backlog: Backlog,
+        trace: Callable[[str, Task], None],
+    ) -> None:
+        self.published = Published(window, publisher, store, backlog, self._finish)
+        self.finished: deque[Finished] = deque()
+        self.retired: list[Row] = []
+        self.row_s = SHORT_S
+        self._rows = self.published.rows
+        self._window = window
+        self._publisher = publisher
+        self._store = store
+        self._backlog = backlog
+        self._trace = trace
+
+    def look_after_rows(self) -> bool:
+        """Do what rows ask for; return whether any did."""
+        done: list[Row] = []
+        words, asking = self._look()
+        for number in asking:
+            row = Row(number, words[number])
+            state = layout.state_of(row.word)
+            if state == State.DONE:
+                done.append(row)
+            elif state == State.WANTED:
+                self._supply(row)
+            elif state == State.OFFERED:
+                self._take(row)
+        if self.published.batches:
+            self.published.recall_late(words)
+        if done:
+            self._collect(done)
+        return bool(asking)
+
+    def retire(self) -> None:
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        if self.retired:
+            retired, self.retired = self.retired, []
+            self._publisher.retire(retired)
+
+    def _look(self) -> tuple[array[int], list[int]]:
+        """Return the words of the rows, and which of ours may ask for something."""
+        rows = self._rows
+        if len(rows) <= FEW:
+            words = self._publisher.look(range(min(rows), max(rows) + 1))
+            return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]
+        words = self._publisher.look()
+        return words, [number for number in _ASKING.rows(words) if number in rows]
+
+    def _collect(self, done: list[Row]) -> None:
+        """Fetch the outcomes of rows that are DONE, and free the rows."""
+        fetched: list[tuple[Batch, Row, layout.OutcomeRecord, memoryview]] = []
+        wait = False
+        records = self._publisher.read_records([row.number for row in done])
+        for row, raw in zip(done, records, strict=True):
+            batch = self.published.pop(row.number)
+            record, inline = layout.read_outcome(raw)
+            offset, nbytes = record.extent
+            content: memoryview
+            if offset == layout.INLINE:
+                content = inline[:nbytes]
+            elif offset == layout.STREAMED:
+                assert batch.incoming is not None
+                content = batch.incoming
+            else:
+                content = empty(nbytes)
+                self._window.get(offset, content)
+                wait = True
+            self._store.remove(batch)
+            fetched.append((batch, row, record, content))
+        if wait:
+            self._window.flush()  # before the rows are free, and with them the workers' extents
+        for batch, row, record, content in fetched:
+            self.row_s += 0.1 * (record.elapsed_ns * 1e-9 - self.row_s)
+            owner = layout.owner_of(row.word)
+            kind, carried = record.kind & ~CONTRIBUTES, memoryview(b"")
+            if record.kind & CONTRIBUTES:
+                content, carried = layout.read_carried(content)
+            if kind == Kind.BATCH:
+                items = layout.read_items(content)
+            else:
+                items = [(kind, record.elapsed_ns, content)] * len(batch.tasks)
+            self._finish(batch, owner, items, carried=carried)
+        self.retired += done
+
+    def _finish(
+        self,
+        batch: Batch,
+        owner: int,
+        items: Sequence[Item],
+        decided: bool = True,
+        carried: memoryview | bytes = b"",
+    ) -> None:
+        """Sort out what became of the first tasks of a row: all that ran, if that is `decided`."""
+        context, code = batch.tasks[0].context, batch.tasks[0].code
+        outcomes: list[tuple[Task, int, memoryview]] = []
+        times_ns: list[int] = []
+        for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
+            if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
+                continue  # cancelled, recalled, fetched before; or its part is not in the window
+            task.over = True
+            outcomes.append((task, kind & ~CONTRIBUTES, encoded))
+            times_ns.append(elapsed_ns)
+            self._trace("collected", task)
+        self._store.unuse(batch.tasks[0], len(outcomes))
+        if code is not None and outcomes and batch.tasks[0].segment is None:
+            code.measured(times_ns)
+        if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
+            left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
+            for task in left:
+                task.batch = None
+            self._backlog.put_back(left)
+        self.finished.append(Finished(context, owner, sum(times_ns), outcomes, carried))
+
+    # --- pieces -------------------------------------------------------------------------------
+
+    def _supply(self, row: Row) -> None:
+        """Answer a worker that wants the next piece of a stream."""
+        batch = self._rows[row.number]
+        task = batch.tasks[0]
+        wanted = layout.read_piece(self._publisher.read_records([row.number])[0])
+        source: Encoded = batch.payload if task.segment is None else task.segment.content
+        if wanted.stream == Stream.CODE and task.code is not None:
+            source = task.code.content
+        elif wanted.stream == Stream.CONTEXT:
+            source = task.context.content
+        piece = self._store.supply(row.number, wanted, source)
+        if piece is not None:
+            self._publisher.answer(row, Step.SUPPLY, piece)
+
+    def _take(self, row: Row) -> None:
+        """Fetch the piece of an outcome that a worker offers."""
+        batch = self._rows[row.number]
+        piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
+        if piece.position == 0:
+            batch.incoming = empty(piece.total_nbytes)
+        assert batch.incoming is not None
+        end = piece.position + piece.extent.nbytes
+        self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
+        self._window.flush()  # the worker writes the next piece over this one
+        self._publisher.answer(row, Step.TAKE)
