@@ -8,7 +8,7 @@ import sys
 import time
 from typing import NoReturn, TextIO
 
-from . import mpiexec, program, service, survival
+from . import program, survival
 from .errors import UsageError
 from .program import Program
 from .status import Reporter
@@ -49,8 +49,10 @@ def main() -> int:
 
     group = rma.Group()
     if group.rank > 0:
+        from . import service
+
         return service.launch(group)
-    from . import entry  # the driver's half, which workers do without
+    from . import entry
 
     status = entry.launch(
         group,
@@ -86,7 +88,9 @@ def _drive(found: Program, reporter: Reporter) -> None:
 
 def _say_once(text: str, stream: TextIO, status: int) -> int:
     """Write `text` if this is rank 0, as far as one can know before MPI is started."""
-    here = mpiexec.rank_here()
+    from .mpiexec import rank_here  # much for a rank that has nothing to say
+
+    here = rank_here()
     if here is None or here.endswith("=0"):
         print(text, end="", file=stream, flush=True)
     elif status:  # the first rank to fail ends the job under Open MPI: let rank 0 say why

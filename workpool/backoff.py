@@ -10,6 +10,9 @@ SPINS = 40
 
 FIRST_S = 50e-6
 
+#: Longest sleep of a worker that has nothing to do.
+IDLE_S = 80e-3
+
 
 class Backoff:
     """One wait: ``pause`` between two looks, ``reset`` whenever something was found.

@@ -21,9 +21,8 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import layout
-from .backoff import Backoff
+from .backoff import IDLE_S, Backoff
 from .layout import CALLS, FAREWELL, ORDER, ORDER_NBYTES, Geometry
-from .worker import IDLE_S
 
 if TYPE_CHECKING:
     from . import rma

@@ -13,7 +13,7 @@ from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
 from . import channel, child, runner
-from .loss import Loss, Why
+from .loss import Loss, Why, unstarted
 from .process import ChildProcess
 from .runner import Evicted
 from .serializer import Encoded, Kind, join, split
@@ -124,7 +124,7 @@ class IsolatedRunner:
             process = self._current(pool.limits)
             message = self._ask(process, pool, code_id, join(tuple(request)))
         except Unstarted as error:
-            return Kind.LOST, self._unstarted(str(error))
+            return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
         if message is None:
@@ -222,9 +222,6 @@ class IsolatedRunner:
         returncode, text = process.died()
         loss = Loss(Why.CRASHED.value, None, returncode, text, process.pid, self._rank, self._host)
         return loss.encoded()
-
-    def _unstarted(self, why: str) -> bytes:
-        return Loss(Why.UNSTARTED.value, None, 0, why, 0, self._rank, self._host).encoded()
 
     def leave(self) -> None:
         """End the child, if there is one."""

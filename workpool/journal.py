@@ -21,18 +21,16 @@ What may be relied on:
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .errors import ResourceError
 from .journal_file import connect, failed, lock
-from .lazy import np
+from .lazy import hashlib, np, sqlite3
 from .serializer import FINGERPRINT_NBYTES, Recent
 
 if TYPE_CHECKING:
@@ -306,7 +304,7 @@ def write_keys(keys: Keys) -> bytes:
 
 
 def _checksum(keys: bytes, listed: bool, value: Any) -> bytes:
-    digest = blake2b(b"%d %d " % (listed, len(keys)), digest_size=16)
+    digest = hashlib.blake2b(b"%d %d " % (listed, len(keys)), digest_size=16)
     digest.update(keys)
     digest.update(value)
     return digest.digest()

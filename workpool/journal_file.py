@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
-import sqlite3
 import time
 from pathlib import Path
 
 from .errors import ResourceError, UsageError
+from .lazy import sqlite3
 
 FORMAT = 1
 
@@ -61,7 +60,7 @@ def lock(path: Path) -> int:
                     raise
                 time.sleep(_LOOK_S / 10)
         os.ftruncate(held, 0)
-        os.pwrite(held, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        os.pwrite(held, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
     except BlockingIOError:
         who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
         os.close(held)

@@ -129,7 +129,7 @@ def run(
     long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
-        Watch(Path(place)) as watch,
+        Watch(place) as watch,
         _caught() as received,
     ):
         process = subprocess.Popen(

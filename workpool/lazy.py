@@ -1,7 +1,8 @@
-"""NumPy as ``np``, imported when something of it is first used.
+"""Modules that are imported when something of them is first used.
 
-That import takes longer than everything else that a rank does before its first task, and many
-programs have nothing to do with arrays.
+What a rank imports before its first task, every rank of a job does, and often several on one core.
+NumPy takes longer than everything else together, and many programs have nothing to do with arrays;
+the others are for what most jobs do without.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np"]
+__all__ = ["hashlib", "np", "socket", "sqlite3"]
 
 
 class _Module:
@@ -25,6 +26,10 @@ class _Module:
 
 
 if TYPE_CHECKING:
+    import hashlib
+    import socket
+    import sqlite3
+
     import numpy as np
 else:
-    np = _Module("numpy")
+    hashlib, np, socket, sqlite3 = map(_Module, ("hashlib", "numpy", "socket", "sqlite3"))

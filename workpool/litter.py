@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 
 __all__ = ["litter_of", "remove"]
 
@@ -18,14 +17,10 @@ _LITTER = re.compile(
 def litter_of(pid: int) -> set[str]:
     """Return the files that MPI made for a process and that nobody removes if it is killed."""
     paths: set[str] = set()
+    with suppress(OSError), open(f"/proc/{pid}/maps") as maps:
+        paths |= {line.split(maxsplit=5)[5].strip() for line in maps if _LITTER.search(line)}
     with suppress(OSError):
-        paths |= {
-            line.split(maxsplit=5)[5].strip()
-            for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
-            if _LITTER.search(line)
-        }
-    with suppress(OSError):
-        paths |= {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        paths |= {os.readlink(link.path) for link in os.scandir(f"/proc/{pid}/fd")}
     return {path for path in paths if _LITTER.match(path)}
 
 

@@ -8,7 +8,6 @@ from then on each can look at those of its own host, with no call into MPI.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -100,7 +99,7 @@ def this_process() -> Process:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
         space = ""
-    return Process(socket.gethostname(), space, os.getpid(), _look(os.getpid())[1])
+    return Process(os.uname().nodename, space, os.getpid(), _look(os.getpid())[1])
 
 
 def _look(pid: int) -> tuple[str, int]:

@@ -134,3 +134,8 @@ class Loss(NamedTuple):
             if -self.returncode == signal.SIGKILL:
                 how += ", which is how the kernel ends processes when memory is short"
         return f"{how}; the last on its standard error:\n{self.text}" if self.text else how
+
+
+def unstarted(why: Exception, rank: int, host: str) -> bytes:
+    """Return the encoded loss of a task for which a worker could start no process."""
+    return Loss(Why.UNSTARTED.value, None, 0, str(why), 0, rank, host).encoded()

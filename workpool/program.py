@@ -28,7 +28,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
-from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal
 
@@ -39,7 +38,7 @@ __all__ = ["USAGE", "Program", "parse", "split"]
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 
 #: The files whose frames come before the program's in its tracebacks.
-_OURS = {str(Path(__file__).with_name(name)) for name in ("program.py", "__main__.py")}
+_OURS = {os.path.join(os.path.dirname(__file__), name) for name in ("program.py", "__main__.py")}
 _FLAGS: dict[str, Literal["module", "command"]] = {"-m": "module", "-c": "command"}
 
 
@@ -74,10 +73,10 @@ class Program:
             If there is none.
         """
         if self.kind == "file":
-            place = Path(self.target)
-            if not place.exists():
+            if not os.path.exists(self.target):
                 raise UsageError(f"cannot open {self.target!r}: no such file")
-            if place.is_dir() and not (place / "__main__.py").exists():
+            main = os.path.join(self.target, "__main__.py")
+            if os.path.isdir(self.target) and not os.path.exists(main):
                 raise UsageError(f"cannot run {self.target!r}: a directory without __main__.py")
         elif self.kind == "module":
             top = self.target.partition(".")[0]
@@ -95,7 +94,7 @@ class Program:
         elif self._archive():
             sys.path[0] = self._path()
         elif self.kind == "file":
-            sys.path[0] = str(Path(self.target).resolve().parent)
+            sys.path[0] = os.path.dirname(os.path.realpath(self.target))
         else:
             sys.path[0] = os.getcwd() if self.kind == "module" else ""
 

@@ -14,7 +14,6 @@ from .layout import Geometry
 from .liveness import Liveness, this_process
 from .status import launched
 from .survival import STUCK, Sentry, abort, report_failure, survives, vanish
-from .worker import Worker
 
 if TYPE_CHECKING:
     from . import rma
@@ -62,6 +61,7 @@ def launch(group: rma.Group) -> int:
 def serve(group: rma.Group, survive: bool = False) -> None:
     """Be a worker of the job until its driver ends it."""
     from . import rma
+    from .worker import Worker  # which the driver's rank does without
 
     worker = Worker(group.rank, group.rank, rma.processor_name(), carries=survive)
     control = Called(group)

@@ -26,14 +26,14 @@ import io
 import os
 import select
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
+
+from .lazy import socket
 
 __all__ = ["UNFINISHED", "VARIABLE", "Ending", "Reporter", "Watch", "exit_status", "launched"]
 
@@ -137,11 +137,11 @@ class Watch:
 
     Parameters
     ----------
-    place : Path
+    place : str
         A directory of this job's own.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: str) -> None:
         self.place = place
         #: Carried by every process of the job, and by no other.
         self.mark = f"{VARIABLE}={place}"
@@ -158,7 +158,7 @@ class Watch:
         self._text = b""
         self._connected = False
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(place / _SOCKET))
+        self._socket.bind(os.path.join(place, _SOCKET))
         self._socket.listen(1)
 
     def __enter__(self) -> Watch:

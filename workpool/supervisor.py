@@ -19,7 +19,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NoReturn
 
 #: Set to 1 for every rank of a job that outlives the death of workers.
@@ -39,12 +38,12 @@ def command(words: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, *words]
 
 
-def ends(place: str | Path | None) -> dict[int, int]:
+def ends(place: str | None) -> dict[int, int]:
     """Return how supervised ranks of this host have ended.
 
     Parameters
     ----------
-    place : path, optional
+    place : str, optional
         The launcher's directory; without one nothing is known.
 
     Returns
@@ -52,10 +51,13 @@ def ends(place: str | Path | None) -> dict[int, int]:
     dict
         By process id the exit status, -n for a rank that signal n has killed.
     """
-    if not place:
-        return {}
-    names = [path.name.split(".") for path in Path(place).glob("ended.*.*")]
-    return {int(pid): int(status) for _, pid, status in names}
+    found = {}
+    with suppress(OSError):  # the launcher is gone
+        for name in os.listdir(place) if place else ():
+            if name.startswith("ended."):
+                _, pid, status = name.split(".")
+                found[int(pid)] = int(status)
+    return found
 
 
 def main(words: Sequence[str]) -> NoReturn:

@@ -11,7 +11,6 @@ from queue import SimpleQueue
 from .backoff import Backoff
 from .driver import Driver
 from .survival import report_failure
-from .worker import Worker
 
 #: How often the attendant looks while nobody waits for a result, and at last while somebody does:
 #: each look takes the interpreter lock from whoever makes the progress.
@@ -141,6 +140,8 @@ class ThreadWorker:
     """The worker of a job of one rank: a thread beside the driver's own."""
 
     def __init__(self, host: str) -> None:
+        from .worker import Worker  # which the driver does without where there are other ranks
+
         self.worker = Worker(1, 0, host)
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False

@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import layout, verbs
 from .arena import write
-from .backoff import Backoff
+from .backoff import IDLE_S, Backoff
 from .errors import ProtocolError, WindowError
 from .exchange import WAIT_S, Exchange
-from .isolation import IsolatedRunner
 from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
 from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items, OutcomeRecord
 from .leases import Heart
+from .loss import unstarted
 from .protocol import Step
 from .ranges import Pace, Range
 from .repository import TAKERS, Claim, Claimant, Miss, Offer, Stream
@@ -39,9 +39,11 @@ from .serializer import CONTRIBUTES, Blocks, Encoded, Kind, Packed, split
 from .tasks import ISOLATED, TaskKind
 from .tracing import Tracer
 
-#: Longest sleep of an idle worker, and by how much each is longer than the one before: a sleep is
-#: as long as a twentieth of the time that the worker has been idle, so that is how late it comes.
-IDLE_S = 80e-3
+if TYPE_CHECKING:
+    from .isolation import IsolatedRunner
+
+#: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
+#: twentieth of the time that the worker has been idle, so that is how late it comes.
 IDLE_GROWTH = 1.05
 
 #: How often a busy worker looks for rows whose tickets were lost.
@@ -87,9 +89,24 @@ class Worker:
         self.tracer = tracer
         self.carries = carries
         self.runner = Runner(rank, host)
-        self.isolated = IsolatedRunner(self.runner, rank, host)
+        self._isolated: IsolatedRunner | None = None
+        self.names = rank, host
         self._services: dict[int, _Service] = {}
         self.heart = Heart(self._beat, self._watch)
+
+    def isolated(self) -> IsolatedRunner:
+        """Return what has tasks run by a child process.
+
+        Raises
+        ------
+        ImportError, OSError
+            There are no descriptors left to import it: most workers do without.
+        """
+        if self._isolated is None:
+            from .isolation import IsolatedRunner
+
+            self._isolated = IsolatedRunner(self.runner, *self.names)
+        return self._isolated
 
     def attach(
         self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
@@ -120,7 +137,8 @@ class Worker:
             self._serve(control)
         finally:
             self.heart.stop()
-            self.isolated.leave()
+            if self._isolated is not None:
+                self._isolated.leave()
 
     def _serve(self, control: Callable[[], bool]) -> None:
         idle = Backoff(IDLE_S, growth=IDLE_GROWTH)
@@ -263,7 +281,10 @@ class _Service:
         isolated = bool(descriptor.kind & ISOLATED)
         kind, code = descriptor.kind & ~ISOLATED, descriptor.code
         if isolated:
-            runner = self._worker.isolated
+            try:
+                runner = self._worker.isolated()
+            except (ImportError, OSError) as error:
+                return Kind.LOST, unstarted(error, *self._worker.names)
             runner.holds = lambda: self._claimant.holds(claim)
         try:
             pool = runner.enter(

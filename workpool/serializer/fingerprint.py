@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from hashlib import blake2b
 from io import BytesIO
 from pickle import Pickler, PicklingError, dumps
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
+from ..lazy import hashlib
 from .byvalue import PROTOCOL, ByValuePickler, named, registered_modules
 from .snapshot import reads
 
@@ -71,7 +71,7 @@ def fingerprint(obj: object, refused: type) -> bytes:
     -----
     Cost: 2 us for a few atoms; 100 us and more with definitions of the script.
     """
-    return blake2b(_bytes_of(obj, refused), digest_size=FINGERPRINT_NBYTES).digest()
+    return _digest(_bytes_of(obj, refused))
 
 
 def call_fingerprint(
@@ -87,7 +87,7 @@ def call_fingerprint(
         return item_fingerprints(function, (args,), True, refused)
     call = (args, sorted(kwargs.items()), kind)
     content = _bytes_of(call, refused)
-    return blake2b(content, digest_size=FINGERPRINT_NBYTES, salt=function, person=b"call").digest()
+    return _digest(content, salt=function, person=b"call")
 
 
 def item_fingerprints(function: bytes, items: Iterable[Any], several: bool, refused: type) -> bytes:
@@ -115,8 +115,13 @@ def item_fingerprints(function: bytes, items: Iterable[Any], several: bool, refu
             if len(args) == 1 and type(args[0]) in _ATOMS
             else _bytes_of(args, refused)
         )
-        found.append(blake2b(content, digest_size=FINGERPRINT_NBYTES, salt=function).digest())
+        found.append(_digest(content, salt=function))
     return b"".join(found)
+
+
+def _digest(content: bytes, salt: bytes = b"", person: bytes = b"") -> bytes:
+    made = hashlib.blake2b(content, digest_size=FINGERPRINT_NBYTES, salt=salt, person=person)
+    return made.digest()
 
 
 def _bytes_of(obj: object, refused: type) -> bytes:
