@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from workpool import isolation, runner
 from workpool.channel import Channel
-from workpool.serializer import pack
+from workpool.loss import Loss
+from workpool.serializer import Code, Kind, pack, pack_call, unpack_outcome
+from workpool.serializer.byvalue import dumps_by_value
 from workpool.tasks import Context, Limits, Setup
 
 
@@ -59,3 +67,132 @@ def test_pools_of_long_ago_are_forgotten() -> None:
         assert fetched == list(range(most + 1))
         either.enter(1, lambda limits=limits: content(1, limits))
         assert fetched == [*range(most + 1), 1]
+
+
+class Child:
+    """A child process and one function that it runs."""
+
+    def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
+        own = runner.Runner(1, "here")
+        own.begin()
+        setup = pack(Setup([], None, ()))
+        assert isinstance(setup, bytes)
+        self.runner = isolation.IsolatedRunner(own, 1, "here")
+        self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
+        self.pool.callables.add(1, dumps_by_value(function))
+
+    def send_ahead(self, payloads: list[bytes]) -> None:
+        self.runner.send_ahead(self.pool, 0, 1, payloads)
+
+    def call(self, payload: bytes) -> Any:
+        """Return what a task returns, or how it was lost."""
+        kind, encoded = self.runner.call(self.pool, 0, 1, payload)
+        if kind == Kind.LOST:
+            assert isinstance(encoded, bytes)
+            return Loss.decode(encoded)
+        value, error = unpack_outcome(kind, encoded)
+        assert error is None
+        return value
+
+    def numbers(self) -> list[int]:
+        assert self.runner._child is not None
+        return list(self.runner._child.numbers)
+
+
+def payload(*args: object) -> bytes:
+    encoded = pack_call(print, args, {}, Code(1, b""))
+    assert isinstance(encoded, bytes)
+    return encoded
+
+
+@pytest.fixture
+def child(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Child]:
+    """Give a child that notes what it runs, and has run one task."""
+
+    def task(n: int, wanted: str = "") -> int:
+        with open(str(tmp_path / "ran"), "a") as ran:
+            print(n, file=ran)
+        while wanted and not os.path.exists(wanted):
+            time.sleep(1e-3)
+        if n == 13:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return -n
+
+    found = Child(task, getattr(request, "param", Limits()))
+    assert found.call(payload(0)) == 0
+    yield found
+    found.runner.leave()
+
+
+def ran(place: Path) -> list[int]:
+    return list(map(int, (place / "ran").read_text().split()))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(1e-3)
+
+
+def test_tasks_that_are_sent_ahead_do_not_wait_for_the_worker(child: Child, tmp_path: Path) -> None:
+    tasks = [payload(n) for n in range(1, 9)]
+    child.send_ahead(tasks)
+    until(lambda: ran(tmp_path) == list(range(9)))
+    assert not child.runner.retract(), "all of it has begun"
+    assert [child.call(task) for task in tasks] == [-n for n in range(1, 9)]
+    assert child.call(payload(9)) == -9
+    assert ran(tmp_path) == list(range(10))
+
+
+def test_what_has_not_begun_is_taken_back(child: Child, tmp_path: Path) -> None:
+    for first in (1, 5):  # the second time other requests are refused
+        gate = tmp_path / str(first)
+        tasks = [payload(first, str(gate)), *(payload(first + n) for n in range(1, 4))]
+        child.send_ahead(tasks)
+        until(lambda first=first: ran(tmp_path)[-1] == first)
+        assert not child.runner.retract(), "the worker has not asked for the one that runs"
+        assert child.runner._was_sent(tasks[0])
+        assert child.runner.retract()
+        assert child.runner.retract(), "nothing is left"
+        gate.touch()
+        message = child.runner._answer(child.runner._child, child.pool, 1)  # type: ignore[arg-type]
+        assert message
+        assert child.call(tasks[3]) == -(first + 3), "after the refusals"
+    assert ran(tmp_path) == [0, 1, 4, 5, 8]
+
+
+def test_a_crash_costs_the_task_that_ran(child: Child, tmp_path: Path) -> None:
+    tasks = [payload(n) for n in (11, 12, 13, 14)]
+    child.send_ahead(tasks)
+    until(lambda: ran(tmp_path)[-1] == 13)
+    assert [child.call(task) for task in tasks[:2]] == [-11, -12]
+    assert child.call(tasks[2]).returncode == -signal.SIGKILL
+    assert child.runner.retract(), "with the child goes what it was sent"
+    assert child.call(tasks[3]) == -14
+    assert ran(tmp_path) == [0, 11, 12, 13, 14]
+
+
+def test_a_child_that_was_stopped_goes_on(child: Child, tmp_path: Path) -> None:
+    assert child.runner._child is not None
+    with child.runner._child.stopped() as still:
+        assert still
+        tasks = [payload(n) for n in range(1, 4)]
+        child.send_ahead(tasks)
+        time.sleep(0.01)
+        assert ran(tmp_path) == [0]
+    assert [child.call(task) for task in tasks] == [-1, -2, -3]
+    assert ran(tmp_path) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "child",
+    [Limits(timeout_s=60), Limits(memory_nbytes=1 << 30), Limits(tasks_per_child=9)],
+    indirect=True,
+)
+def test_tasks_with_limits_are_sent_one_by_one(child: Child, tmp_path: Path) -> None:
+    tasks = [payload(n) for n in range(1, 4)]
+    child.send_ahead(tasks)
+    time.sleep(0.05)
+    assert ran(tmp_path) == [0]
+    assert [child.call(task) for task in tasks] == [-1, -2, -3]

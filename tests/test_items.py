@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Collection
 
 import pytest
 
-from workpool import items, layout, protocol
+from workpool import layout, protocol
 from workpool.contributions import Contributions
 from workpool.items import ItemRun
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
@@ -27,10 +27,32 @@ from workpool.testing import MemoryWindow
 TASKS = 40
 
 
-@pytest.fixture(autouse=True)
-def every_task_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy this machine is."""
-    monkeypatch.setattr(items, "SHORT_NS", 10**12)
+class Calls:
+    """Tasks that note that they ran; short ones, however busy this machine is."""
+
+    def __init__(self) -> None:
+        self.short_ns = 10**12
+        self.ran: list[int] = []
+        self.during: Callable[[int], object] = lambda n: None
+        self.ahead: list[int] = []  # sent, and not asked for
+        self.retracts = True
+
+    def call(self, payload: bytes) -> tuple[Kind, bytes]:
+        n = payload[0]
+        if self.ahead:
+            assert self.ahead.pop(0) == n
+        self.ran.append(n)
+        self.during(n)
+        return Kind.VALUE, payload
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        assert not self.ahead
+        self.ahead = [payload[0] for payload in payloads]
+
+    def retract(self) -> bool:
+        if self.retracts:
+            self.ahead = []
+        return self.retracts
 
 
 class Scene:
@@ -51,22 +73,19 @@ class Scene:
         self.claim = claim
         place = Extent(self.geometry.region(1).offset, room) if room else NOTHING
         payloads = [bytes([n]) for n in range(tasks)]
-        self.items = ItemRun(self.window, self.claimant, claim, payloads, place)
-        self.ran: list[int] = []
+        self.calls = Calls()
+        self.ran = self.calls.ran
+        self.items = ItemRun(self.window, self.claimant, claim, payloads, place, self.calls)
 
     @property
     def word(self) -> int:
         return self.window.load(self.geometry.word(0))
 
-    def run(self, during: Any = lambda n: None, strides: bool = True) -> list[int]:
+    def run(self, during: Callable[[int], object] = lambda n: None) -> list[int]:
         """Run the tasks; return those whose outcomes are to be committed."""
-
-        def call(payload: bytes) -> tuple[Kind, bytes]:
-            self.ran.append(payload[0])
-            during(payload[0])
-            return Kind.VALUE, payload
-
-        outcomes = self.items.run(call, Contributions(), strides)
+        self.calls.during = during
+        outcomes = self.items.run(Contributions())
+        assert not self.calls.ahead, "sent, and neither asked for nor taken back"
         content = memoryview(b"".join(outcomes.entries))
         assert len(content) == outcomes.nbytes
         return [bytes(item[2])[0] for item in layout.read_items(content)]
@@ -92,20 +111,16 @@ def test_strides_cost_a_step_for_many_tasks() -> None:
     assert steps == 1 + -(-(TASKS - 1) // STRIDE), f"{steps} steps for {TASKS} tasks"
 
 
-@pytest.mark.parametrize("options", [{"strides": False}, {"during": lambda n: time.sleep(1e-3)}])
-def test_long_tasks_are_started_one_by_one(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(items, "SHORT_NS", 50_000)
+def test_long_tasks_are_started_one_by_one() -> None:
     scene = Scene()
-    during = options.get("during", lambda n: None)
+    scene.calls.short_ns = 50_000
     started = []
 
     def seen(n: int) -> None:
-        during(n)
+        time.sleep(1e-3)
         started.append(layout.started_of(scene.word))
 
-    assert scene.run(seen, options.get("strides", True)) == list(range(TASKS))
+    assert scene.run(seen) == list(range(TASKS))
     assert started == list(range(1, TASKS + 1))
 
 
@@ -128,6 +143,19 @@ def test_what_waits_behind_a_task_that_lasts_is_given_back(lasting: int) -> None
     ended = scene.run(during)
     assert ended == scene.ran == list(range(len(ended)))
     assert len(ended) == (TASKS if lasting == 0 else lasting + 1)
+
+
+def test_what_has_begun_elsewhere_is_not_given_back() -> None:
+    """A child process may be ahead of its worker, which has not seen what it has done."""
+    scene = Scene()
+    scene.calls.retracts = False
+
+    def during(n: int) -> None:
+        if n == 3:
+            scene.items.give_back()
+            assert layout.is_stride(scene.word)
+
+    assert scene.run(during) == scene.ran == list(range(TASKS))
 
 
 def test_the_submitter_recalls_and_then_is_given_back_more() -> None:
@@ -164,13 +192,15 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
     assert scene.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
 
 
+@pytest.mark.parametrize("retracts", [True, False])
 @pytest.mark.parametrize("room", [0, 24, 100, 200])
-def test_no_room_for_the_outcomes(room: int) -> None:
+def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
     scene = Scene(room)
+    scene.calls.retracts = retracts
     ended = scene.run(lambda n: scene.items.give_back() if n == 4 else None)
     assert ended == scene.ran == list(range(len(ended)))
-    assert len(ended) <= 1 + room // layout.WORD_NBYTES
+    assert len(ended) <= 1 + room // layout.WORD_NBYTES + (0 if retracts else STRIDE)
     assert protocol.advance(scene.claim.word, protocol.Step.COMPLETE)
 
 

@@ -38,16 +38,30 @@ class Channel:
         self._message: bytearray | None = None  # that has begun
         self._missing = memoryview(b"")  # of it
 
-    def send(self, message: bytes) -> None:
-        """Send a message as far as the other end takes it now; `ready` sends the rest.
+    def send(self, *messages: bytes) -> None:
+        """Send messages as far as the other end takes them now; `ready` and `flush` send the rest.
 
         Raises
         ------
         OSError
             The other end is closed.
         """
-        self._unsent += [memoryview(_LENGTH.pack(len(message))), memoryview(message)]
+        for message in messages:
+            self._unsent += [memoryview(_LENGTH.pack(len(message))), memoryview(message)]
         self._push()
+
+    def flush(self) -> None:
+        """Wait until the other end has taken everything: it reads, or it is gone.
+
+        Raises
+        ------
+        OSError
+            The other end is closed.
+        """
+        while self._unsent:
+            self._poll.modify(self._socket, select.POLLOUT)
+            self._poll.poll()
+            self._push()
 
     def ready(self, within_s: float | None = None) -> bool:
         """Wait until a message is there, and send what is left to send; whether it is there.

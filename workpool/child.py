@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from .channel import Channel
 from .contributions import Parts
+from .process import NUMBERS, map_numbers
 from .runner import Runner
 from .serializer import Kind, Packed, join, split
 
@@ -30,10 +31,15 @@ from .serializer import Kind, Packed, join, split
 STACK_SIGNAL = signal.SIGRTMAX - 3
 
 #: Messages that are no answers: it can begin; it lacks the setup of the task's pool; it lacks the
-#: code of the task's function.
+#: code of the task's function; it has not begun the task, and will not.
 READY = b"ready"
 SETUP = b"setup"
 CODE = b"code"
+REFUSED = b"refused"
+
+#: What its worker and the child have in sight: the number of the request that the child has begun
+#: or refused last, and which it shall refuse, from one to before another.  The first is number 1.
+BEGUN, FROM, TO = range(NUMBERS)
 
 _PDEATHSIG = 1  # prctl(2)
 
@@ -56,7 +62,7 @@ class Answer(NamedTuple):
     contributions: Parts | None  # what the task has added to accumulators
 
 
-def main(fd: int, stack_fd: int, parent: int, rank: int, host: str) -> None:
+def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: str) -> None:
     """Answer requests until the worker closes the connection.
 
     Parameters
@@ -65,6 +71,8 @@ def main(fd: int, stack_fd: int, parent: int, rank: int, host: str) -> None:
         Of a socket to the worker.
     stack_fd : int
         Of the file for stacks.
+    numbers_fd : int
+        Of the file of the numbers.
     parent : int
         Process id of the worker.
     rank : int
@@ -86,11 +94,19 @@ def main(fd: int, stack_fd: int, parent: int, rank: int, host: str) -> None:
     runner.begin()
     import_module("numpy")  # else the first task with an array pays, from its time and its memory
     channel = Channel(socket.socket(fileno=fd))
+    numbers = map_numbers(numbers_fd)
+    os.close(numbers_fd)
     channel.send(READY)
     with suppress(EOFError):
         while True:
-            request = Request(*split(channel.receive()))
-            channel.send(join(tuple(_run(runner, request, channel))))
+            request = channel.receive()
+            numbers[BEGUN] += 1
+            # Not before the step above: who takes requests back has stopped us to look at it.
+            if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
+                channel.send(REFUSED)
+                continue
+            channel.send(join(tuple(_run(runner, Request(*split(request)), channel))))
+            channel.flush()  # the next task may take long
 
 
 def _run(runner: Runner, request: Request, channel: Channel) -> Answer:

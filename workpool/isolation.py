@@ -3,13 +3,27 @@
 One child belongs to each worker and is kept between tasks.  A task that crashes, leaves or outlasts
 its limit costs that child and nothing else: the worker's own process stays as it was, and starts
 another child for the next task.
+
+Two processes that wait for each other after every task would spend most of their time on waking up.
+So the tasks of a stride are sent together, and the child goes from one to the next; its answers say
+how far it has come, even if it crashes.  What it has not begun can be taken back: the worker stops
+it for a moment, looks at the number of the request that it has begun, and writes down, where both
+can see it, which ones it shall refuse::
+
+    child                                worker, from the thread of its heart
+    begun += 1                           SIGSTOP, and wait until it stands
+    refused if from <= begun < to        begun < first: from, to = first, last + 1
+    else run it                          SIGCONT
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pickle import PickleBuffer
+from threading import Lock
 from typing import Any, NamedTuple
 
 from . import channel, child, runner
@@ -77,7 +91,11 @@ class IsolatedRunner:
     ----------
     holds : callable
         Asked while a task runs: whether the attempt is still ours.
+    short_ns : int
+        As for ``Runner``; here it contains what the messages take.
     """
+
+    short_ns = 300_000
 
     def __init__(self, own: runner.Runner, rank: int, host: str) -> None:
         self.contributions = own.contributions
@@ -89,6 +107,9 @@ class IsolatedRunner:
         self._entered: Recent[IsolatedPool] = Recent(CONTEXTS, 0)  # by the number of a context
         self._child: ChildProcess | None = None
         self._tasks = 0  # that the child has been given
+        self._lock = Lock()  # on the child, and on what it was sent ahead
+        self._ahead: deque[bytes] = deque()  # payloads of requests that it has and that wait
+        self._knows: tuple[int, int] | None = None  # pool and code of what it has answered last
 
     def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
         """Return what there is to know of a pool; `content` fetches it the first time."""
@@ -113,26 +134,70 @@ class IsolatedRunner:
         Evicted
             If the attempt is not ours any more: the child is gone.
         """
-        request = child.Request(
-            pool.pool_id,
-            code_id,
-            kind,
-            payload if isinstance(payload, bytes) else PickleBuffer(payload),
-            pool.limits.memory_nbytes,
-        )
         try:
             process = self._current(pool.limits)
-            message = self._ask(process, pool, code_id, join(tuple(request)))
+            if not self._was_sent(payload):
+                self._tasks += 1
+                process.channel.send(_request(pool, kind, code_id, payload))
+            message = self._answer(process, pool, code_id)
         except Unstarted as error:
             return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
         if message is None:
             return Kind.LOST, self._timed_out(pool.limits.timeout_s)
+        self._knows = pool.pool_id, code_id
         answer = child.Answer(*split(message))
         if answer.contributions is not None:
             self.contributions.give(answer.contributions)
         return Kind(answer.kind), answer.encoded
+
+    def send_ahead(
+        self, pool: IsolatedPool, kind: int, code_id: int, payloads: Collection[bytes]
+    ) -> None:
+        """Send what ``call`` will be asked for next, in this order, if the child can take it.
+
+        The child goes from one task to the next without waiting for us: it must lack nothing for
+        them, and there must be no limits, which are watched for each.
+        """
+        if self._knows == (pool.pool_id, code_id) and pool.limits == Limits():
+            assert self._child is not None
+            assert not self._ahead
+            requests = [_request(pool, kind, code_id, payload) for payload in payloads]
+            self._ahead.extend(payloads)
+            self._tasks += len(requests)
+            with suppress(OSError):  # the child is gone, as ``call`` will find
+                self._child.channel.send(*requests)
+
+    def retract(self) -> bool:
+        """Have the child begin nothing of what it was sent ahead; for another thread.
+
+        Returns
+        -------
+        bool
+            False if it may have begun some of that.
+        """
+        with self._lock:
+            if not self._ahead or self._child is None:
+                return True
+            first = self._tasks - len(self._ahead) + 1
+            numbers = self._child.numbers
+            with self._child.stopped() as still:
+                if not still or numbers[child.BEGUN] >= first:
+                    return False
+                # It stands before it has begun the first: when it does, it sees this.
+                numbers[child.FROM], numbers[child.TO] = first, self._tasks + 1
+            self._ahead.clear()
+            return True
+
+    def _was_sent(self, payload: Any) -> bool:
+        """Return whether the child has a task by now, which is waited for from here on."""
+        with self._lock:
+            if not self._ahead:
+                return False
+            sent = self._ahead.popleft()
+        assert sent is payload
+        return True
 
     def _current(self, limits: Limits) -> ChildProcess:
         """Return the child; start one if there is none, or if it has run its number of tasks."""
@@ -159,15 +224,13 @@ class IsolatedRunner:
             self._forget().kill()
         raise Unstarted(f"it did not begin within {START_S:g} s")
 
-    def _ask(
-        self, process: ChildProcess, pool: IsolatedPool, code_id: int, request: bytes
-    ) -> bytearray | None:
-        """Send the child a task, and what it lacks for it; return its answer, if it is in time."""
+    def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
+        """Send the child what it lacks for a task, and return its answer, if it is in time."""
         start = time.monotonic()
-        self._tasks += 1
-        process.channel.send(request)
         while self._wait(process, start, pool.limits.timeout_s):
             message = process.channel.receive()
+            if message == child.REFUSED:
+                continue  # what was sent ahead of this, and taken back
             if message == child.SETUP:
                 process.channel.send(pool.setup)
             elif message == child.CODE:
@@ -206,7 +269,10 @@ class IsolatedRunner:
     def _forget(self) -> ChildProcess:
         """Return the child's process, which is the child no more."""
         assert self._child is not None
-        process, self._child = self._child, None
+        with self._lock:
+            process, self._child = self._child, None
+            self._ahead.clear()
+            self._knows = None
         return process
 
     def _timed_out(self, limit_s: float | None) -> bytes:
@@ -227,3 +293,10 @@ class IsolatedRunner:
         """End the child, if there is one."""
         if self._child is not None:
             self._forget().leave()
+
+
+def _request(pool: IsolatedPool, kind: int, code_id: int, payload: Any) -> bytes:
+    """Return a task as the child is sent it."""
+    sent = payload if isinstance(payload, bytes) else PickleBuffer(payload)
+    request = child.Request(pool.pool_id, code_id, kind, sent, pool.limits.memory_nbytes)
+    return join(tuple(request))

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
+from typing import Protocol
 
 from . import layout, verbs
 from .contributions import Contributions
@@ -21,9 +22,6 @@ from .layout import STRIDE, Extent
 from .repository import Claim, Claimant, Miss
 from .runner import Evicted
 from .serializer import CONTRIBUTES, Encoded, Kind, Packed
-
-#: Tasks that take longer are started one by one.
-SHORT_NS = 50_000
 
 #: Room for the outcomes: so much, and at least so much more for each.
 OUTCOMES_NBYTES = 8 << 10
@@ -51,6 +49,22 @@ class Outcomes:
         self.nbytes = 0
 
 
+class Calls(Protocol):
+    """How tasks are run."""
+
+    #: Tasks that take longer are started one by one.
+    short_ns: int
+
+    def call(self, payload: bytes) -> tuple[Kind, Encoded]:
+        """Run one task."""
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        """Say which tasks come next, in order, unless they are retracted."""
+
+    def retract(self) -> bool:
+        """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
+
+
 class ItemRun:
     """One row's tasks, from its claim until none is left, or those that are have gone elsewhere.
 
@@ -63,6 +77,8 @@ class ItemRun:
         Of the tasks.
     place : Extent
         For the outcomes; if it is empty, the first task will be the only one.
+    calls : Calls
+        How they are run.
     """
 
     def __init__(
@@ -72,8 +88,10 @@ class ItemRun:
         claim: Claim,
         payloads: Sequence[bytes],
         place: Extent,
+        calls: Calls,
     ) -> None:
         self.outcomes = Outcomes(place)
+        self._calls = calls
         self._payloads = payloads
         self._window = window
         self._claimant = claimant
@@ -85,42 +103,35 @@ class ItemRun:
         self._over = False
         self._seen = -1  # outcomes, when the heart looked last
 
-    def run(
-        self,
-        call: Callable[[bytes], tuple[Kind, Encoded]],
-        contributions: Contributions,
-        strides: bool,
-    ) -> Outcomes:
+    def run(self, contributions: Contributions) -> Outcomes:
         """Run the tasks; return what became of those that were not given back.
 
         Parameters
         ----------
-        call : callable
-            ``call(payload)``: runs one task.
         contributions : Contributions
             Of the tasks, noted by their positions.
-        strides : bool
-            Whether several tasks may be started at once.
 
         Raises
         ------
         Evicted
             If the attempt was taken back.
         """
-        outcomes, pending = self.outcomes, self._pending
+        outcomes, pending, calls = self.outcomes, self._pending, self._calls
         entries = outcomes.entries
         end = time.perf_counter_ns()
         pending.append(self._payloads[0])
         try:
             while True:
                 begun, done = end, len(entries)
-                while pending and outcomes.nbytes <= outcomes.place.nbytes:
+                while pending:
+                    if outcomes.nbytes > outcomes.place.nbytes and calls.retract():
+                        break
                     try:
                         payload = pending.popleft()
                     except IndexError:  # the heart was quicker
                         break
                     contributions.task = len(entries)
-                    kind, encoded = call(payload)
+                    kind, encoded = calls.call(payload)
                     start, end = end, time.perf_counter_ns()
                     entry = layout.write_item(
                         kind | CONTRIBUTES if contributions else kind,
@@ -129,8 +140,8 @@ class ItemRun:
                     )
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
-                short = end - begun < SHORT_NS * (len(entries) - done)
-                if not self._next(strides and short):
+                short = end - begun < calls.short_ns * (len(entries) - done)
+                if not self._next(short):
                     return outcomes
                 end = time.perf_counter_ns()
         finally:
@@ -157,6 +168,7 @@ class ItemRun:
             self._note(ended, entries)
             if following:
                 self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
+                self._calls.send_ahead(self._pending)
             return bool(following)
 
     def watch(self) -> None:
@@ -178,7 +190,7 @@ class ItemRun:
         RMA cost: that of ``Claimant.give_back``.
         """
         with self._lock:
-            if self._over or not layout.is_stride(self._claim.word):
+            if self._over or not layout.is_stride(self._claim.word) or not self._calls.retract():
                 return
             self._pending.clear()  # first: what we count below has ended, or is the one that runs
             done = len(self.outcomes.entries)

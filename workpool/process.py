@@ -6,6 +6,7 @@ It is started anew, not forked: a fork of a process that uses MPI shares what mu
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 from .channel import Channel
 
@@ -22,6 +24,12 @@ TAIL_NBYTES = 4096
 #: How long a stack may take to be written, and a process that is killed to be gone.
 STACK_S = 1.0
 GONE_S = 5.0
+
+#: How long a process may take to stop when it is told to.
+STOP_S = 20e-3
+
+#: Numbers of 8 bytes that both have in sight.
+NUMBERS = 3
 
 _START = "import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})"
 
@@ -35,7 +43,7 @@ class ChildProcess:
     Parameters
     ----------
     module : str
-        Whose ``main(fd, stack_fd, parent, *arguments)`` it runs.
+        Whose ``main(fd, stack_fd, numbers_fd, parent, *arguments)`` it runs.
     *arguments : object
         More of them; their ``repr`` is their Python text.
 
@@ -44,6 +52,8 @@ class ChildProcess:
     pid : int
     channel : Channel
         Our end of the connection.
+    numbers : memoryview
+        Shared with it: ``NUMBERS`` of them, 0 at first.
 
     Raises
     ------
@@ -60,7 +70,11 @@ class ChildProcess:
             stdin = passed.enter_context(open(os.devnull))  # Popen's own is lost when it fails
             self._stack_fd = os.memfd_create("workpool-stacks")
             held.callback(os.close, self._stack_fd)
-            fds = [theirs.fileno(), self._stack_fd]
+            numbers_fd = os.memfd_create("workpool-numbers")
+            passed.callback(os.close, numbers_fd)
+            os.ftruncate(numbers_fd, 8 * NUMBERS)
+            self.numbers = map_numbers(numbers_fd)
+            fds = [theirs.fileno(), self._stack_fd, numbers_fd]
             text = ", ".join(map(repr, [*fds, os.getpid(), *arguments]))
             path = [entry or os.getcwd() for entry in sys.path]
             command = _START.format(path=path, module=module, arguments=text)
@@ -93,6 +107,22 @@ class ChildProcess:
             if nbytes == before > 0:
                 break
         return os.pread(self._stack_fd, 1 << 16, 0).decode(errors="replace").strip()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[bool]:
+        """Stop the process for as long as the context; give whether it stands still."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGSTOP)
+        try:
+            give_up = time.monotonic() + STOP_S
+            while not (still := os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)):
+                if time.monotonic() > give_up:
+                    break
+                time.sleep(50e-6)
+            yield still is not None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGCONT)
 
     def died(self) -> tuple[int, str]:
         """Return the status and the last words of a process that has closed its connection.
@@ -129,6 +159,11 @@ class ChildProcess:
         """Let the process end by itself, as it does when nobody asks it any more."""
         self.channel.close()
         self.died()
+
+
+def map_numbers(fd: int) -> memoryview:
+    """Return the numbers that two processes have in one file."""
+    return memoryview(mmap.mmap(fd, 8 * NUMBERS)).cast("Q")
 
 
 class _Tail(threading.Thread):

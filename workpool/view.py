@@ -111,6 +111,9 @@ class View(Executor):
                 f"kill of task {name}, which runs in the rank itself: submit it by "
                 "with_options(isolate=True), then it runs in a process that can be killed"
             )
+        self._core.driver.single_out(task)
+        if future.cancel():
+            return True
         if not self._core.driver.kill(task):
             return False
         future._task = None

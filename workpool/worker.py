@@ -19,7 +19,7 @@ tasks that wait for each other do not deadlock as long as there are workers for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from . import layout, verbs
@@ -27,7 +27,7 @@ from .arena import write
 from .backoff import IDLE_S, Backoff
 from .errors import ProtocolError, WindowError
 from .exchange import WAIT_S, Exchange
-from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
+from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, Calls, ItemRun, Outcomes
 from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items, OutcomeRecord
 from .leases import Heart
 from .loss import unstarted
@@ -156,6 +156,32 @@ class Worker:
                 idle.reset()
             else:
                 idle.pause()
+
+
+class _Calls:
+    """How the tasks of one row are run: a runner, and what it must know of them."""
+
+    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
+
+    def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
+        self.short_ns: int = runner.short_ns
+        self._runner = runner
+        self._pool = pool
+        self._kind = kind
+        self._code_id = code_id
+
+    def call(self, payload: Any) -> tuple[Kind, Encoded]:
+        what: tuple[Kind, Encoded] = self._runner.call(
+            self._pool, self._kind, self._code_id, payload
+        )
+        return what
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
+
+    def retract(self) -> bool:
+        retracted: bool = self._runner.retract()
+        return retracted
 
 
 class _Service:
@@ -305,14 +331,10 @@ class _Service:
         if kind == TaskKind.RANGE:
             assert isinstance(pool, Pool)
             return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
-
-        def call(payload: Any) -> tuple[Kind, Encoded]:
-            what: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
-            return what
-
+        calls = _Calls(runner, pool, kind, code.blob_id)
         if descriptor.tasks > 1:
-            return Kind.BATCH, self._run_items(claim, call, split(payload), not isolated)
-        return call(payload)
+            return Kind.BATCH, self._run_items(claim, calls, split(payload))
+        return calls.call(payload)
 
     def _run_range(
         self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
@@ -343,22 +365,14 @@ class _Service:
         )
         return turn.run()
 
-    def _run_items(
-        self,
-        claim: Claim,
-        call: Callable[[bytes], tuple[Kind, Encoded]],
-        payloads: list[bytes],
-        strides: bool,
-    ) -> Outcomes:
-        """Run the tasks of a batch, in strides or not, as far as nobody takes them back."""
+    def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
+        """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
-        self._items = ItemRun(self._window, self._claimant, claim, payloads, place)
-        worker = self._worker
-        if strides:
-            worker.heart.hurry()
+        self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
+        self._worker.heart.hurry()
         try:
-            outcomes = self._items.run(call, worker.runner.contributions, strides)
+            outcomes = self._items.run(self._worker.runner.contributions)
             self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
             return outcomes
         except Evicted:
