@@ -73,11 +73,9 @@ class Child:
     """A child process and one function that it runs."""
 
     def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
-        own = runner.Runner(1, "here")
-        own.begin()
         setup = pack(Setup([], None, ()))
         assert isinstance(setup, bytes)
-        self.runner = isolation.IsolatedRunner(own, 1, "here")
+        self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"), 1, "here")
         self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
 

@@ -30,7 +30,8 @@ SHORT_S = 0.2e-3
 #: So few rows are looked at one by one.
 FEW = 8
 
-_WANTED = int(State.WANTED)
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_DONE, _WANTED, _BATCH = int(State.DONE), int(State.WANTED), int(Kind.BATCH)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
 
 
@@ -85,9 +86,9 @@ class Collector:
         for number in asking:
             row = Row(number, words[number])
             state = layout.state_of(row.word)
-            if state == State.DONE:
+            if state == _DONE:
                 done.append(row)
-            elif state == State.WANTED:
+            elif state == _WANTED:
                 self._supply(row)
             elif state == State.OFFERED:
                 self._take(row)
@@ -141,7 +142,7 @@ class Collector:
             kind, carried = record.kind & ~CONTRIBUTES, memoryview(b"")
             if record.kind & CONTRIBUTES:
                 content, carried = layout.read_carried(content)
-            if kind == Kind.BATCH:
+            if kind == _BATCH:
                 items = layout.read_items(content)
             else:
                 items = [(kind, record.elapsed_ns, content)] * len(batch.tasks)

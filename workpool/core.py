@@ -22,13 +22,16 @@ from .mapping import Seat
 from .ranges import read_turn
 from .resume import Ledger, Ledgers, Noted, name_of
 from .serializer import Code, Kind, pack_call, pack_exception, unpack_outcome
-from .tasks import Context, Finished, Limits, PoolContext, Retry, Task, TaskKind
+from .tasks import CALL, RANGE, Context, Finished, Limits, PoolContext, Retry, Task, TaskKind
 from .whole import whole, within
 
 if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import DTypeLike
 
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_LOST, _BROKEN = int(Kind.LOST), int(Kind.BROKEN)
+_STORED = (int(Kind.VALUE), int(Kind.TURN))
 _CRASHES = (Why.CRASHED.value, Why.DEAD.value)
 
 
@@ -128,13 +131,13 @@ class Core:
 
     def send(
         self,
-        kind: TaskKind,
         fn: Callable[..., Any],
         args: Any,
         kwargs: dict[str, Any],
         context: PoolContext,
         retry: Retry | None,
         ledger: Ledger | None,
+        kind: TaskKind = CALL,
     ) -> Future[Any]:
         """Submit one task, unless a journal has its result."""
         self.check_open()
@@ -156,7 +159,8 @@ class Core:
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
-        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
+        number = next(self._runtime.numbers)
+        task = Task(number, kind, fn, context, payload, future, None, retry, noted)
         future._task = task
         self._submit(task, code)
         if noted is not None and self.ledgers.due:
@@ -167,9 +171,7 @@ class Core:
         """Submit a turn in a range, whose outcome is told to `seat`."""
         segment = seat.segment
         noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
-        task = Task(
-            self.number(), TaskKind.RANGE, fn, self.context(None), b"", seat, segment, noted=noted
-        )
+        task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
         self._submit(task, code)
         return task
 
@@ -239,7 +241,7 @@ class Core:
         self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
     ) -> None:
         future: PoolFuture[Any] = task.future
-        stored = kind in (Kind.VALUE, Kind.TURN) and task.noted is not None
+        stored = task.noted is not None and kind in _STORED
         if stored and finished.failure is not None:
             future._task = None
             future.resolve(None, finished.failure)
@@ -252,7 +254,7 @@ class Core:
         interrupt = loss = None
         error: BaseException | None
         try:
-            if kind == Kind.LOST:
+            if kind == _LOST:
                 loss = Loss.decode(content)
                 error = loss.error(task.function)
             else:
@@ -262,7 +264,7 @@ class Core:
             interrupt = caught
         if isinstance(error, BrokenPool) and loss is not None:
             self._broken = error
-        elif kind == Kind.BROKEN and error is not None:
+        elif kind == _BROKEN and error is not None:
             error = self._break(error)
         elif error is not None and self._again(task, error, loss):
             return

@@ -25,11 +25,13 @@ from .serializer import (
     unpack_call,
 )
 from .serializer.recent import Recent
-from .tasks import Context, Setup, TaskKind
+from .tasks import CHUNK, Context, Setup
 
 #: Pools that are remembered: a job may open any number of them, one after another.  Where more than
 #: that are in use in turn, their initializers run again.
 POOLS = 256
+
+_VALUE = Kind.VALUE
 
 
 class Evicted(Exception):
@@ -130,7 +132,7 @@ class Runner:
             if function is None:
                 raise SerializationError("the task has neither code nor a function in its payload")
             value: Any
-            if kind == TaskKind.CHUNK:
+            if kind == CHUNK:
                 value = [function(*item) for item in args]
             else:
                 value = function(*args, **kwargs)
@@ -142,7 +144,7 @@ class Runner:
             return Kind.EXCEPTION, self.failure(error, name)
         if self.contributions.parts:
             self.contributions.keep()
-        return Kind.VALUE, encoded
+        return _VALUE, encoded
 
     def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
         """Do nothing: here a task that is next has not begun."""

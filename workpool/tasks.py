@@ -25,6 +25,9 @@ class TaskKind(IntEnum):
     RANGE = 2  #: a turn in a range of items, which other workers take from as well
 
 
+# What every task needs, by its own name: an attribute of an enumeration costs as much as a call.
+CALL, CHUNK, RANGE = TaskKind
+
 #: Added to a kind in a descriptor: run it in a child process.
 ISOLATED = 1 << 4
 
@@ -244,7 +247,7 @@ class Task:
         return (
             self.code is other.code
             and self.context is other.context
-            and self.kind == TaskKind.CALL
+            and self.kind == CALL
             and not self.attempt
             and isinstance(self.payload, bytes)  # else the arguments are still the caller's
         )
@@ -312,7 +315,8 @@ class Finished:
         self.elapsed_ns = elapsed_ns
         self.outcomes = deque(outcomes)
         self.carried = carried
-        self.written = False  # as far as there is a journal
+        # Whether nothing is left to write down before anybody may see it.
+        self.written = not carried and all(task.noted is None for task, _, _ in self.outcomes)
         self.failure: Exception | None = None  # why it is not
         # Tasks that are in nobody's statistics yet; a turn says itself how many it was.
         turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None

@@ -18,10 +18,9 @@ from .future import PoolFuture
 from .mapping import LEAST_BUFFERSIZE, Mapping, Source, forgetting
 from .options import TaskOptions
 from .reduction import OPERATIONS
-from .resume import Ledger
 from .schedule import Schedule
 from .serializer import task_name
-from .tasks import TaskKind
+from .tasks import CALL, CHUNK
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -137,17 +136,8 @@ class View(Executor):
         -----
         RMA cost: 5 calls for a task that is published at once, less in a batch.
         """
-        return self._send(TaskKind.CALL, fn, args, kwargs, self._core.ledgers.default)
-
-    def _send(
-        self,
-        kind: TaskKind,
-        fn: Callable[..., Any],
-        args: Any,
-        kwargs: dict[str, Any],
-        ledger: Ledger | None,
-    ) -> Future[Any]:
-        return self._core.send(kind, fn, args, kwargs, self._tasks, self._retry, ledger)
+        core = self._core
+        return core.send(fn, args, kwargs, self._tasks, self._retry, core.ledgers.default)
 
     @property
     def _plain(self) -> bool:
@@ -216,9 +206,8 @@ class View(Executor):
         ahead = None if buffersize is None else -(-buffersize // chunksize)
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
-            if chunksize == 1:
-                return self._send(TaskKind.CALL, fn, chunk[0], {}, ledger)
-            return self._send(TaskKind.CHUNK, fn, chunk, {}, ledger)
+            args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
+            return self._core.send(fn, args, {}, self._tasks, self._retry, ledger, kind)
 
         futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
         more = chunks if ahead is not None else iter(())

@@ -6,7 +6,7 @@ The same steps in the same order, facing each other::
     prepare   task -> descriptor
     publish   rows READY            ------>  take      tickets -> offers
                                              claim     one compare-and-swap: mine to run
-                                             fetch     context, code, payload
+                                             fetch     context, code, payload: ``attempts``
                                              run       -> outcome
     collect   rows DONE             <------  commit    outcome, then one compare-and-swap
     resolve   outcome -> future
@@ -19,32 +19,28 @@ tasks that wait for each other do not deadlock as long as there are workers for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 from . import layout, verbs
 from .arena import write
+from .attempts import Attempts, Runners
 from .backoff import IDLE_S, Backoff
-from .errors import ProtocolError, WindowError
 from .exchange import WAIT_S, Exchange
-from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, Calls, ItemRun, Outcomes
-from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items, OutcomeRecord
+from .items import Outcomes
+from .layout import NOTHING, Descriptor, Extent, Geometry, OutcomeRecord
 from .leases import Heart
-from .loss import unstarted
 from .protocol import Step
-from .ranges import Pace, Range
-from .repository import TAKERS, Claim, Claimant, Miss, Offer, Stream
-from .runner import Evicted, Pool, Runner
-from .serializer import CONTRIBUTES, Blocks, Encoded, Kind, Packed, split
-from .tasks import ISOLATED, TaskKind
+from .repository import TAKERS, Claim, Claimant, Miss, Offer
+from .runner import Evicted
+from .serializer import CONTRIBUTES, Encoded, Packed
 from .tracing import Tracer
-
-if TYPE_CHECKING:
-    from .isolation import IsolatedRunner
 
 #: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
 #: twentieth of the time that the worker has been idle, so that is how late it comes.
 IDLE_GROWTH = 1.05
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_EMPTY, _CONTENDED = Miss.EMPTY, Miss.CONTENDED
 
 #: How often a busy worker looks for rows whose tickets were lost.
 SWEEP_S = 10e-3
@@ -88,25 +84,9 @@ class Worker:
         self.member = member
         self.tracer = tracer
         self.carries = carries
-        self.runner = Runner(rank, host)
-        self._isolated: IsolatedRunner | None = None
-        self.names = rank, host
+        self.runners = Runners(rank, host)
         self._services: dict[int, _Service] = {}
         self.heart = Heart(self._beat, self._watch)
-
-    def isolated(self) -> IsolatedRunner:
-        """Return what has tasks run by a child process.
-
-        Raises
-        ------
-        ImportError, OSError
-            There are no descriptors left to import it: most workers do without.
-        """
-        if self._isolated is None:
-            from .isolation import IsolatedRunner
-
-            self._isolated = IsolatedRunner(self.runner, *self.names)
-        return self._isolated
 
     def attach(
         self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
@@ -131,14 +111,13 @@ class Worker:
 
     def serve(self, control: Callable[[], bool]) -> None:
         """Run tasks until `control`, which is called between tasks, returns False."""
-        self.runner.begin()
+        self.runners.own.begin()
         self.heart.start()
         try:
             self._serve(control)
         finally:
             self.heart.stop()
-            if self._isolated is not None:
-                self._isolated.leave()
+            self.runners.leave()
 
     def _serve(self, control: Callable[[], bool]) -> None:
         idle = Backoff(IDLE_S, growth=IDLE_GROWTH)
@@ -158,32 +137,6 @@ class Worker:
                 idle.pause()
 
 
-class _Calls:
-    """How the tasks of one row are run: a runner, and what it must know of them."""
-
-    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
-
-    def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
-        self.short_ns: int = runner.short_ns
-        self._runner = runner
-        self._pool = pool
-        self._kind = kind
-        self._code_id = code_id
-
-    def call(self, payload: Any) -> tuple[Kind, Encoded]:
-        what: tuple[Kind, Encoded] = self._runner.call(
-            self._pool, self._kind, self._code_id, payload
-        )
-        return what
-
-    def send_ahead(self, payloads: Collection[bytes]) -> None:
-        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
-
-    def retract(self) -> bool:
-        retracted: bool = self._runner.retract()
-        return retracted
-
-
 class _Service:
     """One table, as its worker sees it."""
 
@@ -196,18 +149,17 @@ class _Service:
         taker = TAKERS[method](window, geometry.members - 1)
         self._claimant = Claimant(window, geometry, worker.member, taker)
         self._exchange = Exchange(window, self._claimant, geometry.region(worker.member))
+        self._attempts = Attempts(
+            worker.runners, worker.heart, window, geometry, self._claimant, self._exchange
+        )
+        self._contributions = worker.runners.own.contributions
         self._record = bytearray(layout.OUTCOME_NBYTES)
         self._mean_s = TICKETS_S  # of a task, over the last ones
-        self._pace = Pace()
-        self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
-        self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
         self._beats = 0
         self._swept = 0.0  # when we last looked behind the head
         self._rest_s = SOON_S  # until we look there again when we are idle
         self._busy = True  # there was work last time
         self._contended = Backoff(WAIT_S)
-        self._items: ItemRun | None = None  # the tasks that run now, if they are several
-        self._watched: ItemRun | None = None  # when the heart looked last
 
     def beat(self) -> None:
         """Show that we live; called by the heart.  RMA cost: 1 compare_and_swap."""
@@ -217,10 +169,7 @@ class _Service:
 
     def watch(self) -> bool:
         """See that no task holds up others; called by the heart.  Return whether there are some."""
-        watched, self._watched = self._watched, self._items
-        if self._watched is not None:
-            self._watched.watch()
-        return bool(watched or self._watched)
+        return self._attempts.watch()
 
     # --- take ---------------------------------------------------------------------------------
 
@@ -231,7 +180,7 @@ class _Service:
             return False  # an idle worker does one look each time it wakes
         limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
         found = self._claimant.take(limit)
-        if found is Miss.CONTENDED:
+        if found is _CONTENDED:
             self._contended.pause()
             return True
         self._contended.reset()
@@ -264,16 +213,16 @@ class _Service:
         if isinstance(offers, Miss):
             return False
         ran = False
-        following: Claim | Miss = Miss.EMPTY
+        following: Claim | Miss = _EMPTY
         for i, offer in enumerate(offers):
             claim = following
             if isinstance(claim, Miss):
                 # A miss of the last commit was about this very offer: do not try it again.
-                if claim is Miss.CONTENDED:
-                    following = Miss.EMPTY
+                if claim is _CONTENDED:
+                    following = _EMPTY
                     continue
                 claim = self._claimant.claim(offer)
-            following = Miss.EMPTY
+            following = _EMPTY
             if isinstance(claim, Miss):
                 continue
             ran = True
@@ -287,100 +236,17 @@ class _Service:
             self._trace("claimed", claim, descriptor)
         start = time.perf_counter_ns()
         try:
-            kind, content = self._run(claim, descriptor, inline)
+            kind, content = self._attempts.run(claim, descriptor, inline)
             elapsed_ns = time.perf_counter_ns() - start
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             committed, following = self._commit(claim, kind, content, elapsed_ns, then)
         except Evicted:
-            committed, following = False, Miss.EMPTY
+            committed, following = False, _EMPTY
         finally:
-            self._worker.runner.contributions.clear()
+            self._contributions.clear()
         if self._worker.tracer is not None:
             self._trace("completed" if committed else "rejected", claim, descriptor)
         return following
-
-    def _run(
-        self, claim: Claim, descriptor: Descriptor, inline: memoryview
-    ) -> tuple[Kind, Encoded | Outcomes]:
-        """Fetch what tasks need, call them, and encode what became of them."""
-        runner: Any = self._worker.runner  # or the other one, each with pools of its own
-        isolated = bool(descriptor.kind & ISOLATED)
-        kind, code = descriptor.kind & ~ISOLATED, descriptor.code
-        if isolated:
-            try:
-                runner = self._worker.isolated()
-            except (ImportError, OSError) as error:
-                return Kind.LOST, unstarted(error, *self._worker.names)
-            runner.holds = lambda: self._claimant.holds(claim)
-        try:
-            pool = runner.enter(
-                descriptor.context.blob_id,
-                lambda: self._exchange.blob(claim, Stream.CONTEXT, descriptor.context),
-            )
-            if pool.failure is not None:
-                return Kind.BROKEN, pool.failure
-            if code.blob_id and code.blob_id not in pool.callables:
-                pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
-            payload = inline
-            if kind != TaskKind.RANGE:
-                payload = self._exchange.fetch(claim, Stream.PAYLOAD, descriptor.payload, inline)
-        except (Evicted, ProtocolError, WindowError):
-            raise  # ours, not the task's
-        except BaseException as error:
-            return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
-        if kind == TaskKind.RANGE:
-            assert isinstance(pool, Pool)
-            return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
-        calls = _Calls(runner, pool, kind, code.blob_id)
-        if descriptor.tasks > 1:
-            return Kind.BATCH, self._run_items(claim, calls, split(payload))
-        return calls.call(payload)
-
-    def _run_range(
-        self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
-    ) -> bytes:
-        """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
-        offset, nbytes = descriptor.payload
-
-        def fetch(start: int, stop: int) -> memoryview:
-            place = Extent(offset + start, stop - start)
-            return self._exchange.fetch(claim, Stream.PAYLOAD, place, inline)
-
-        if offset == layout.STREAMED:
-            if self._streamed[0] != descriptor.items:
-                whole = self._exchange.fetch(claim, Stream.PAYLOAD, descriptor.payload, inline)
-                self._streamed = descriptor.items, whole  # the next turn is likely to need it again
-            beginning = self._streamed[1]
-        else:
-            beginning = fetch(0, min(nbytes, Blocks.LEAST))
-        turn = Range(
-            self._worker.runner,
-            pool,
-            self._pace,
-            self._window,
-            self._geometry,
-            descriptor,
-            layout.read_terms(inline),
-            Blocks(beginning, fetch),
-        )
-        return turn.run()
-
-    def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
-        """Run the tasks of a batch, as far as nobody takes them back."""
-        nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
-        place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
-        self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
-        self._worker.heart.hurry()
-        try:
-            outcomes = self._items.run(self._worker.runner.contributions)
-            self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
-            return outcomes
-        except Evicted:
-            if place is not NOTHING:
-                self._exchange.region.release(place)
-            raise
-        finally:
-            self._items = None
 
     def _commit(
         self,
@@ -391,14 +257,14 @@ class _Service:
         then: Offer | None,
     ) -> tuple[bool, Claim | Miss]:
         """Put an outcome where the driver finds it, and commit it."""
-        contributions = self._worker.runner.contributions
+        contributions = self._contributions
         carried = b""
         if contributions and (self._worker.carries or contributions.foreign):
             carried = contributions.packed()
             kind |= CONTRIBUTES
         extent, inline, held = self._place(claim, content, carried)
         view = self._write(OutcomeRecord(kind, elapsed_ns, extent), inline)
-        following: Claim | Miss = Miss.EMPTY
+        following: Claim | Miss = _EMPTY
         if contributions and not carried:
             committed = self._claimant.commit(claim, view)
             if committed:

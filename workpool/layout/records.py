@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import NamedTuple, TypeAlias
 
@@ -111,6 +112,12 @@ def write_descriptor(descriptor: Descriptor, inline: bytes = b"") -> bytes:
     return (fields + inline).ljust(DESCRIPTOR_NBYTES, b"\0")
 
 
+@functools.lru_cache(256)
+def _blob(blob_id: int, offset: int, nbytes: int) -> Blob:
+    """Return the blob; many descriptors name the same few."""
+    return Blob(blob_id, Extent(offset, nbytes))
+
+
 def read_descriptor(record: memoryview) -> tuple[Descriptor, memoryview]:
     """Return the descriptor in a record, and the part of the record that may hold its payload."""
     fields = _DESCRIPTOR.unpack_from(record, 0)
@@ -118,11 +125,11 @@ def read_descriptor(record: memoryview) -> tuple[Descriptor, memoryview]:
     descriptor = Descriptor(
         task_id,
         kind,
-        Blob(a, Extent(b, c)),
-        Blob(d, Extent(e, f)),
+        _blob(a, b, c),
+        _blob(d, e, f),
         Extent(offset, nbytes),
         tasks,
-        Items(counter, base, total),
+        Items(counter, base, total) if total else NO_ITEMS,
     )
     return descriptor, record[_DESCRIPTOR.size :]
 

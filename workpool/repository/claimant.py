@@ -13,6 +13,9 @@ from .tickets import Miss, Taker
 
 _READY = layout.States([State.READY])
 
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_COMPLETE, _EMPTY = Step.COMPLETE, Miss.EMPTY
+
 
 class Offer(NamedTuple):
     """A row that is READY, or should be, with a copy of its descriptor: may be claimed."""
@@ -180,8 +183,8 @@ class Claimant(Table):
         # Rule 1: whoever sees DONE must see the outcome, and the extent that it names.
         self.window.flush()
         if then is None:
-            return self.advance(claim, Step.COMPLETE), Miss.EMPTY
-        done = protocol.advance(claim.word, Step.COMPLETE)
+            return self.advance(claim, _COMPLETE), _EMPTY
+        done = protocol.advance(claim.word, _COMPLETE)
         mine = protocol.claim(then.row.word, self.member)
         # Against the word that we hold (rule 4): if the attempt was taken back, it differs.
         found, next_found = self.window.compare_and_swap_all(

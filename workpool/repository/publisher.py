@@ -13,6 +13,7 @@ from ..protocol import State, Step
 from .table import Row, Table, runs
 
 _FREE = layout.States([State.FREE])
+_RETIRE = Step.RETIRE
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
 AHEAD = 16
@@ -267,7 +268,7 @@ class Publisher(Table):
             If a row changed since it was seen DONE: nobody else may do that.
         """
         steps = [
-            (self.geometry.word(row.number), row.word, protocol.advance(row.word, Step.RETIRE))
+            (self.geometry.word(row.number), row.word, protocol.advance(row.word, _RETIRE))
             for row in rows
         ]
         found = self.window.compare_and_swap_all(steps)

@@ -1,0 +1,219 @@
+"""From a claim to the outcome of its tasks: what they need is fetched, and they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from . import layout, verbs
+from .errors import ProtocolError, WindowError
+from .exchange import Exchange
+from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, Calls, ItemRun, Outcomes
+from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items
+from .leases import Heart
+from .loss import unstarted
+from .ranges import Pace, Range
+from .repository import Claim, Claimant, Stream
+from .runner import Evicted, Pool, Runner
+from .serializer import Blocks, Encoded, Kind, split
+from .tasks import ISOLATED, RANGE
+
+if TYPE_CHECKING:
+    from .isolation import IsolatedRunner
+
+_PAYLOAD = Stream.PAYLOAD
+
+
+class Runners:
+    """What calls the functions of tasks: the worker itself, and a child process once one is wanted.
+
+    Parameters
+    ----------
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+    """
+
+    def __init__(self, rank: int, host: str) -> None:
+        self.own = Runner(rank, host)
+        self.names = rank, host
+        self._isolated: IsolatedRunner | None = None
+
+    def isolated(self) -> IsolatedRunner:
+        """Return what has tasks run by a child process.
+
+        Raises
+        ------
+        ImportError, OSError
+            There are no descriptors left to import it: most workers do without.
+        """
+        if self._isolated is None:
+            from .isolation import IsolatedRunner
+
+            self._isolated = IsolatedRunner(self.own, *self.names)
+        return self._isolated
+
+    def leave(self) -> None:
+        """End the child process, if there is one."""
+        if self._isolated is not None:
+            self._isolated.leave()
+
+
+class _Calls:
+    """How the tasks of one row are run: a runner, and what it must know of them."""
+
+    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
+
+    def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
+        self.short_ns: int = runner.short_ns
+        self._runner = runner
+        self._pool = pool
+        self._kind = kind
+        self._code_id = code_id
+
+    def call(self, payload: Any) -> tuple[Kind, Encoded]:
+        what: tuple[Kind, Encoded] = self._runner.call(
+            self._pool, self._kind, self._code_id, payload
+        )
+        return what
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
+
+    def retract(self) -> bool:
+        retracted: bool = self._runner.retract()
+        return retracted
+
+
+class Attempts:
+    """Runs what a worker has claimed in one table.
+
+    Parameters
+    ----------
+    runners : Runners
+    heart : Heart
+        Told when there is something to watch.
+    window : verbs.Window
+    geometry : Geometry
+    claimant : Claimant
+    exchange : Exchange
+    """
+
+    def __init__(
+        self,
+        runners: Runners,
+        heart: Heart,
+        window: verbs.Window,
+        geometry: Geometry,
+        claimant: Claimant,
+        exchange: Exchange,
+    ) -> None:
+        self._runners = runners
+        self._heart = heart
+        self._window = window
+        self._geometry = geometry
+        self._claimant = claimant
+        self._exchange = exchange
+        self._pace = Pace()
+        self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
+        self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
+        self._items: ItemRun | None = None  # the tasks that run now, if they are several
+        self._watched: ItemRun | None = None  # when the heart looked last
+
+    def watch(self) -> bool:
+        """See that no task holds up others; return whether there are some that could."""
+        watched, self._watched = self._watched, self._items
+        if self._watched is not None:
+            self._watched.watch()
+        return bool(watched or self._watched)
+
+    def run(
+        self, claim: Claim, descriptor: Descriptor, inline: memoryview
+    ) -> tuple[Kind, Encoded | Outcomes]:
+        """Fetch what tasks need, call them, and encode what became of them.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back meanwhile.
+        """
+        runner: Any = self._runners.own  # or the other one, each with pools of its own
+        isolated = bool(descriptor.kind & ISOLATED)
+        kind, code = descriptor.kind & ~ISOLATED, descriptor.code
+        if isolated:
+            try:
+                runner = self._runners.isolated()
+            except (ImportError, OSError) as error:
+                return Kind.LOST, unstarted(error, *self._runners.names)
+            runner.holds = lambda: self._claimant.holds(claim)
+        try:
+            pool = runner.enter(
+                descriptor.context.blob_id,
+                lambda: self._exchange.blob(claim, Stream.CONTEXT, descriptor.context),
+            )
+            if pool.failure is not None:
+                return Kind.BROKEN, pool.failure
+            if code.blob_id and code.blob_id not in pool.callables:
+                pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
+            payload = inline
+            if kind != RANGE:
+                payload = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
+        except (Evicted, ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
+        if kind == RANGE:
+            assert isinstance(pool, Pool)
+            return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+        if descriptor.tasks > 1:
+            calls = _Calls(runner, pool, kind, code.blob_id)
+            return Kind.BATCH, self._run_items(claim, calls, split(payload))
+        called: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
+        return called
+
+    def _run_range(
+        self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
+    ) -> bytes:
+        """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
+        offset, nbytes = descriptor.payload
+
+        def fetch(start: int, stop: int) -> memoryview:
+            place = Extent(offset + start, stop - start)
+            return self._exchange.fetch(claim, _PAYLOAD, place, inline)
+
+        if offset == layout.STREAMED:
+            if self._streamed[0] != descriptor.items:
+                whole = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
+                self._streamed = descriptor.items, whole  # the next turn is likely to need it again
+            beginning = self._streamed[1]
+        else:
+            beginning = fetch(0, min(nbytes, Blocks.LEAST))
+        turn = Range(
+            self._runners.own,
+            pool,
+            self._pace,
+            self._window,
+            self._geometry,
+            descriptor,
+            layout.read_terms(inline),
+            Blocks(beginning, fetch),
+        )
+        return turn.run()
+
+    def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
+        """Run the tasks of a batch, as far as nobody takes them back."""
+        nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
+        place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
+        self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
+        self._heart.hurry()
+        try:
+            outcomes = self._items.run(self._runners.own.contributions)
+            self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
+            return outcomes
+        except Evicted:
+            if place is not NOTHING:
+                self._exchange.region.release(place)
+            raise
+        finally:
+            self._items = None
