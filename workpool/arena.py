@@ -15,9 +15,13 @@ from bisect import bisect_right, insort
 
 from . import verbs
 from .errors import ProtocolError
-from .layout import LINE_NBYTES, PAGE_NBYTES, Extent
+from .layout import LINE_NBYTES, Extent
 from .lazy import np
 from .serializer import Encoded, Packed
+
+#: Memory from so many bytes on is not zeroed before something is received in it.  Below, that takes
+#: a few microseconds, and to import NumPy, which programs without arrays do without, 60,000.
+LONG_NBYTES = 1 << 17
 
 
 class Region:
@@ -115,7 +119,7 @@ def write(
 
 def empty(nbytes: int) -> memoryview:
     """Return memory to receive bytes in; if it is long, on a cache line, and with any content."""
-    if nbytes < PAGE_NBYTES:
+    if nbytes < LONG_NBYTES:
         return memoryview(bytearray(nbytes))
     memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
     start = -memory.ctypes.data % LINE_NBYTES
