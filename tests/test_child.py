@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workpool import isolation, runner
+from workpool import isolation, process, runner
 from workpool.channel import Channel
 from workpool.loss import Loss
 from workpool.serializer import Code, Kind, pack, pack_call, unpack_outcome
@@ -104,8 +104,11 @@ def payload(*args: object) -> bytes:
 
 
 @pytest.fixture
-def child(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Child]:
+def child(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Child]:
     """Give a child that notes what it runs, and has run one task."""
+    monkeypatch.setattr(process, "STOP_S", 10.0)  # however busy this machine is
 
     def task(n: int, wanted: str = "") -> int:
         with open(str(tmp_path / "ran"), "a") as ran:
@@ -181,6 +184,21 @@ def test_a_child_that_was_stopped_goes_on(child: Child, tmp_path: Path) -> None:
         assert ran(tmp_path) == [0]
     assert [child.call(task) for task in tasks] == [-1, -2, -3]
     assert ran(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_child_that_has_died_meanwhile_cannot_be_stopped(child: Child, tmp_path: Path) -> None:
+    tasks = [payload(1, str(tmp_path / "gate")), payload(2)]
+    child.send_ahead(tasks)
+    until(lambda: ran(tmp_path) == [0, 1])
+    assert child.runner._was_sent(tasks[0])
+    assert child.runner._child is not None
+    pid = child.runner._child.pid
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert not child.runner.retract()
+    child.runner._ahead.appendleft(tasks[0])
+    assert child.call(tasks[0]).returncode == -signal.SIGKILL
+    assert child.call(tasks[1]) == -2
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,7 @@ class ChildProcess:
 
     def stack(self, signum: int) -> str:
         """Have the process write its stack at a signal, and return it."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signum)
+        self._send(signum)
         give_up = time.monotonic() + STACK_S
         nbytes = -1
         while time.monotonic() < give_up:
@@ -110,19 +109,18 @@ class ChildProcess:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[bool]:
-        """Stop the process for as long as the context; give whether it stands still."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGSTOP)
+        """Stop the process for as long as the context; give whether it lives and stands still."""
+        self._send(signal.SIGSTOP)
         try:
+            still = None
             give_up = time.monotonic() + STOP_S
-            while not (still := os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)):
-                if time.monotonic() > give_up:
-                    break
-                time.sleep(50e-6)
+            with contextlib.suppress(ChildProcessError):  # it has ended
+                while not still and time.monotonic() < give_up:
+                    time.sleep(50e-6)
+                    still = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
             yield still is not None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGCONT)
+            self._send(signal.SIGCONT)
 
     def died(self) -> tuple[int, str]:
         """Return the status and the last words of a process that has closed its connection.
@@ -149,6 +147,12 @@ class ChildProcess:
             self._process.stderr.close()
         self.channel.close()
         os.close(self._stack_fd)
+
+    def _send(self, signum: int) -> None:
+        # Not by subprocess, which looks first whether it has ended, and then forgets it: as long as
+        # it is a zombie nobody else has its number, and ``died`` can wait for it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signum)
 
     def _end(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
