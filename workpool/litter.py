@@ -20,7 +20,9 @@ def litter_of(pid: int) -> set[str]:
     with suppress(OSError), open(f"/proc/{pid}/maps") as maps:
         paths |= {line.split(maxsplit=5)[5].strip() for line in maps if _LITTER.search(line)}
     with suppress(OSError):
-        paths |= {os.readlink(link.path) for link in os.scandir(f"/proc/{pid}/fd")}
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                paths.add(os.readlink(f"/proc/{pid}/fd/{name}"))
     return {path for path in paths if _LITTER.match(path)}
 
 

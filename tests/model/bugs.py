@@ -71,11 +71,11 @@ BUGS = {
         [
             ("self.window.put(self.geometry.outcome(claim.number), record)\n", "done = True\n"),
             (
-                "    return self.advance(claim, Step.COMPLETE), Miss.EMPTY",
-                "    done = self.advance(claim, Step.COMPLETE)\n"
+                "    return self.advance(claim, _COMPLETE), _EMPTY",
+                "    done = self.advance(claim, _COMPLETE)\n"
                 "        self.window.put(self.geometry.outcome(claim.number), record)\n"
                 "        self.window.flush()\n"
-                "        return done, Miss.EMPTY",
+                "        return done, _EMPTY",
             ),
         ],
         {"tasks": 1},
@@ -260,7 +260,7 @@ BUGS = {
                 "self.window.put(self.geometry.outcome(claim.number), record)\n",
                 "self.window.put(self.geometry.outcome(claim.number), record)\n"
                 "    if not self.holds(claim):\n"
-                "        return self.advance(claim, Step.COMPLETE), Miss.EMPTY\n",
+                "        return self.advance(claim, _COMPLETE), _EMPTY\n",
             )
         ],
         _EVICTED | {"rows": 1},
