@@ -26,6 +26,7 @@ from processes import PATIENCE
 
 __all__ = [
     "END_OF_JOB",
+    "LEARN",
     "Batch",
     "HangError",
     "JobError",
@@ -37,6 +38,14 @@ __all__ = [
 
 CASES = TESTS / "cases"
 END_OF_JOB = "end_of_job"
+
+#: For a script: tasks of a function are short until it is known better.
+LEARN = """
+        def learn(pool, function, *args):
+            for _ in range(20):
+                for future in [pool.submit(function, *args) for _ in range(100)]:
+                    future.result()
+"""
 
 START_LIMIT_S = 30.0
 """How long mpiexec and the imports may take before the first case starts."""

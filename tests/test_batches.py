@@ -5,17 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import run_ranks
+from harness import LEARN, run_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
-
-#: Tasks of a function are short until it is known better.
-LEARN = """
-        def learn(pool, function, *args):
-            for _ in range(20):
-                for future in [pool.submit(function, *args) for _ in range(100)]:
-                    future.result()
-"""
 
 
 def test_short_tasks_share_rows() -> None:

@@ -47,7 +47,7 @@ def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
 
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
-    isolated = isolation.IsolatedRunner(own, 1, "here")
+    isolated = isolation.IsolatedRunner(own)
     setup = pack(Setup([], None, ()))
     assert isinstance(setup, bytes)
     fetched: list[int] = []
@@ -75,7 +75,7 @@ class Child:
     def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
         setup = pack(Setup([], None, ()))
         assert isinstance(setup, bytes)
-        self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"), 1, "here")
+        self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
         self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
 

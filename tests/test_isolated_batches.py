@@ -6,11 +6,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from harness import run_ranks
+from harness import LEARN, run_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
-#: Tasks of a function are short until it is known better.
 TASKS = """
 import itertools, os, sys, time
 from workpool import TaskKilled, WorkerCrashed, WorkPool
@@ -44,17 +43,14 @@ def until(holds):
         assert time.monotonic() < limit
         time.sleep(0.001)
 
-def learn(pool):
-    for _ in range(10):
-        for future in [pool.submit(task, -100) for _ in range(100)]:
-            future.result()
 """
 
 
 def run(place: Path, ranks: int, body: str) -> None:
     body = textwrap.indent(textwrap.dedent(body), "    ")
     script = f"{TASKS}\nwith WorkPool() as pool:\n    isolated = pool.with_options(isolate=True)\n"
-    run_ranks(ranks, f"{script}    learn(isolated)\n{body}", str(place))
+    script = f"{textwrap.dedent(LEARN)}{script}    learn(isolated, task, -100)\n{body}"
+    run_ranks(ranks, script, str(place))
 
 
 def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:

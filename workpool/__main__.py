@@ -49,7 +49,7 @@ def main() -> int:
 
     group = rma.Group()
     if group.rank > 0:
-        from . import service
+        from . import service  # each half does without the other
 
         return service.launch(group)
     from . import entry

@@ -37,7 +37,6 @@ class Runners:
 
     def __init__(self, rank: int, host: str) -> None:
         self.own = Runner(rank, host)
-        self.names = rank, host
         self._isolated: IsolatedRunner | None = None
 
     def isolated(self) -> IsolatedRunner:
@@ -51,7 +50,7 @@ class Runners:
         if self._isolated is None:
             from .isolation import IsolatedRunner
 
-            self._isolated = IsolatedRunner(self.own, *self.names)
+            self._isolated = IsolatedRunner(self.own)
         return self._isolated
 
     def leave(self) -> None:
@@ -145,7 +144,7 @@ class Attempts:
             try:
                 runner = self._runners.isolated()
             except (ImportError, OSError) as error:
-                return Kind.LOST, unstarted(error, *self._runners.names)
+                return Kind.LOST, unstarted(error, runner.rank, runner.host)
             runner.holds = lambda: self._claimant.holds(claim)
         try:
             pool = runner.enter(

@@ -159,8 +159,7 @@ class Core:
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
-        number = next(self._runtime.numbers)
-        task = Task(number, kind, fn, context, payload, future, None, retry, noted)
+        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         self._submit(task, code)
         if noted is not None and self.ledgers.due:

@@ -240,15 +240,14 @@ class Driver:
 
         Notes
         -----
-        RMA cost: as ``Published.single_out``, every millisecond.
+        RMA cost: as ``Published.single_out``, and as ``progress``, again and again.
         """
-        give_up = time.monotonic() + SINGLE_S
-        while time.monotonic() < give_up:
-            with self._lock:
-                if self._published.single_out(task):
-                    return
-            self.progress()
-            time.sleep(WAIT_S)
+        self.wait(lambda: self._singled_out(task), SINGLE_S)
+
+    @whole
+    def _singled_out(self, task: Task) -> bool:
+        with self._lock:
+            return self._published.single_out(task)
 
     @whole
     def kill(self, task: Task) -> bool:

@@ -82,10 +82,6 @@ class IsolatedRunner:
     ----------
     own : Runner
         The worker's own, which gets what tasks add to accumulators.
-    rank : int
-        The worker's MPI rank.
-    host : str
-        The name of its host.
 
     Attributes
     ----------
@@ -97,12 +93,12 @@ class IsolatedRunner:
 
     short_ns = 300_000
 
-    def __init__(self, own: runner.Runner, rank: int, host: str) -> None:
+    def __init__(self, own: runner.Runner) -> None:
         self.contributions = own.contributions
         self.failure = own.failure
         self.holds: Callable[[], bool] = lambda: True
-        self._rank = rank
-        self._host = host
+        self._rank = own.rank
+        self._host = own.host
         self._codes = Codes(CODES, CODES_NBYTES)
         self._entered: Recent[IsolatedPool] = Recent(CONTEXTS, 0)  # by the number of a context
         self._child: ChildProcess | None = None

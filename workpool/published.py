@@ -136,8 +136,10 @@ class Published:
             return True
         number = batch.row.number
         word = self._publisher.load(number)
-        self.recall(number, batch, word)
-        return layout.state_of(word) != State.CLAIMED or not layout.is_stride(word)
+        strides = layout.state_of(word) == State.CLAIMED and layout.is_stride(word)
+        if not (strides and layout.is_recalled(word)):  # else asked, and not answered yet
+            self.recall(number, batch, word)
+        return not strides
 
     def recall_late(self, words: array[int]) -> None:
         """Take back what waits behind an item that takes longer than expected."""

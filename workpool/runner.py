@@ -68,8 +68,8 @@ class Runner:
 
     def __init__(self, rank: int, host: str) -> None:
         self.contributions = Contributions()
-        self._rank = rank
-        self._host = host
+        self.rank = rank
+        self.host = host
         self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
 
     def begin(self) -> None:
@@ -185,4 +185,4 @@ class Runner:
 
     def failure(self, error: BaseException, task: object) -> bytes:
         """Encode what was raised."""
-        return pack_exception(error, task=task, rank=self._rank, host=self._host)
+        return pack_exception(error, task=task, rank=self.rank, host=self.host)
