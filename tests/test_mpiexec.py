@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workpool import mpiexec
+from workpool import mpiexec, openmpi
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
 
@@ -177,6 +177,16 @@ def test_environment() -> None:
     assert mpiexec.environment(Kind.OPENMPI, {})["HOME"]
     assert "/place" in mpiexec.environment(Kind.OPENMPI, given, "/place").values()
     assert ("OMPI_ALLOW_RUN_AS_ROOT" in made) == (os.geteuid() == 0)
+
+
+def test_a_rank_started_by_hand_sets_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = openmpi.variables()
+    monkeypatch.setattr(os, "environ", {"OMPI_MCA_btl": "tcp,self"})
+    openmpi.set_variables()
+    assert os.environ == {**wanted, "OMPI_MCA_btl": "tcp,self"}
+    monkeypatch.setattr(os, "environ", {})
+    openmpi.set_variables()
+    assert os.environ.items() <= mpiexec.environment(Kind.OPENMPI, {}).items()
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:

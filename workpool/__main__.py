@@ -8,7 +8,7 @@ import sys
 import time
 from typing import NoReturn, TextIO
 
-from . import program, survival
+from . import openmpi, program, survival
 from .errors import UsageError
 from .program import Program
 from .status import Reporter
@@ -45,6 +45,7 @@ def main() -> int:
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
+    openmpi.set_variables()
     from . import rma
 
     group = rma.Group()

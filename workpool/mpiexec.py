@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from . import supervisor
+from . import openmpi, supervisor
 from .errors import ResourceError
 
 __all__ = [
@@ -193,7 +193,7 @@ def _mapped_library() -> Path | None:
 _SURVIVE = {
     Kind.MPICH: ["-disable-auto-cleanup"],
     Kind.INTEL: ["-disable-auto-cleanup"],
-    Kind.OPENMPI: ["--with-ft", "ulfm"],
+    Kind.OPENMPI: ["--enable-recovery"],
 }
 
 
@@ -226,7 +226,7 @@ def command_line(
         if mpiexec.kind not in _SURVIVE:
             raise ResourceError(
                 f"{mpiexec.path} is that of {mpiexec.kind.value}: --survive needs one of MPICH, "
-                "Intel MPI or Open MPI (5.0 or later)"
+                "Intel MPI or Open MPI"
             )
         words += _SURVIVE[mpiexec.kind]
         command = supervisor.command(command)
@@ -258,7 +258,5 @@ def environment(kind: Kind, given: Mapping[str, str], place: str = "") -> dict[s
         wanted["HOME"] = os.path.expanduser("~")  # does not start without one
         if os.geteuid() == 0:
             wanted["OMPI_ALLOW_RUN_AS_ROOT"] = wanted["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-        if not os.path.isdir("/sys/class/infiniband"):
-            wanted["OMPI_MCA_osc"] = "^ucx"  # complains at start where there is no such network
-            wanted["OMPI_MCA_btl"] = "^ofi"  # looks for such a network for 1 s at every start
+        wanted.update(openmpi.variables())
     return {**wanted, **given}

@@ -4,9 +4,9 @@
 
 Every mpiexec ends the whole job when one of its processes is killed.  What MPICH's offers against
 it (``-disable-auto-cleanup``) still sends SIGUSR1 to the other ranks of the host, which ends them;
-what Open MPI's offers (``--with-ft ulfm``) spares them, but nobody learns how a rank died.  So a
-rank runs as the child of a process that ignores signals, notes how it ended, and leaves with 0.
-The rank never outlives its supervisor.
+what Open MPI's offers (``--enable-recovery``) is for processes that leave well, only without
+``MPI_Finalize``.  So a rank runs as the child of a process that ignores signals, notes how it
+ended, and leaves with 0.  The rank never outlives its supervisor.
 
 It is a script of its own, which imports nothing of this package, to start at once.
 """
@@ -63,9 +63,6 @@ def ends(place: str | None) -> dict[int, int]:
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status unless it was killed."""
     me = os.getpid()
-    # With fault tolerance the library's own calls fail after a death, and it warns at each start
-    # that windows are untested.  They go on working (on one host) if it does not know.
-    os.environ.update(OMPI_MCA_mpi_ft_enable="0")
     rank = os.fork()
     if rank == 0:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
