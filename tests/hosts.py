@@ -1,7 +1,7 @@
-"""Two hosts on one machine: network namespaces with names and addresses of their own.
+"""Three hosts on one machine: network namespaces with names and addresses of their own.
 
 They share the file system, /dev/shm and the process ids, but no memory of MPI: what crosses from
-one to the other goes through TCP.  Made with ``ip`` and ``nsenter`` (Debian: iproute2, util-linux),
+one to another goes through TCP.  Made with ``ip`` and ``nsenter`` (Debian: iproute2, util-linux),
 which need root.
 """
 
@@ -25,7 +25,7 @@ _SSH = """\
 while [[ $1 == -* ]]; do shift; done
 host=$1
 shift
-exec ip netns exec "$host" nsenter --uts="{place}/$host" /bin/bash -c "$*"
+ip netns exec "$host" nsenter --uts="{place}/$host" /bin/bash -c "$*"
 """
 
 _MPICH = "-launcher ssh -launcher-exec {ssh} -iface eth0 -hosts {hosts}"
@@ -39,9 +39,9 @@ _OPENMPI = (
 def missing() -> str:
     """Return what this machine lacks for hosts; "" if it can have them."""
     if os.geteuid():
-        return "two hosts on one machine need root"
+        return "hosts on one machine need root"
     if lacking := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
-        return f"two hosts on one machine need {', '.join(lacking)}"
+        return f"hosts on one machine need {', '.join(lacking)}"
     with contextlib.suppress(subprocess.CalledProcessError):
         _ip("netns", "add", f"wp{os.getpid()}probe")
         _ip("netns", "del", f"wp{os.getpid()}probe")
@@ -50,7 +50,7 @@ def missing() -> str:
 
 
 class Hosts:
-    """Two hosts, joined by a network.
+    """Three hosts, joined by a network.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Hosts:
     """
 
     def __init__(self, place: Path) -> None:
-        self.names = [f"wp{os.getpid()}h{i}" for i in range(2)]
+        self.names = [f"wp{os.getpid()}h{i}" for i in range(3)]
         self._place = place
         self._hub = f"wp{os.getpid()}hub"
         self._ssh = place / "ssh"
@@ -103,7 +103,7 @@ class Hosts:
         """Start ``workpool run`` on the first host: two ranks on each."""
         options = _OPENMPI if find().kind is Kind.OPENMPI else _MPICH
         mpi_args = options.format(ssh=self._ssh, hosts=",".join(f"{name}:2" for name in self.names))
-        command = [sys.executable, "-m", "workpool.cli", "run", "-w", "3", "--mpi-args", mpi_args]
+        command = [sys.executable, "-m", "workpool.cli", "run", "-w", "5", "--mpi-args", mpi_args]
         first = self.names[0]
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
         # MPICH would take whatever is the quickest on this machine.

@@ -37,6 +37,7 @@ from . import supervisor
 from .errors import UsageError
 from .litter import litter_of, remove
 from .mpiexec import Kind, command_line, environment, find, placed, rank_here
+from .routes import Routes
 from .status import VARIABLE, Watch
 
 __all__ = ["GRACE_S", "run"]
@@ -164,17 +165,23 @@ class _Job:
     litter: set[str] = field(default_factory=set)
     #: How ranks ended before the job was lost.
     ends: dict[int, int] = field(default_factory=dict)
+    routes: Routes = field(default_factory=Routes)
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
         signalled = begun = False
+        hosts = 0
         while self.process.poll() is None and time.monotonic() < give_up:
-            self.watch.look(_LOOK_S)
+            self.watch.look(_LOOK_S, self.routes.fds)
+            self.routes.look()
             now = time.monotonic()
             if self.watch.driver is not None and not begun:
                 begun = True
                 self._note_litter()  # MPI has started: every rank has its files
+            if len(self.watch.elsewhere) > hosts:
+                hosts = len(self.watch.elsewhere)
+                self.routes.find(self._members(), self.watch.elsewhere)
             if self.watch.ending is not None:
                 limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
                 give_up = min(give_up, now + limit_s)
@@ -191,6 +198,8 @@ class _Job:
                 give_up = now  # asked twice
         status = self.process.poll()  # None: it must be ended
         self.watch.look(0)  # the last words may have come with the end
+        self.routes.look()
+        self.routes.close()
         if status == 0 and self.watch.ending is not None:
             self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
         else:
@@ -254,7 +263,8 @@ class _Job:
             return status if status >= 0 else 128 - status  # on another host: mpiexec must know
         began = "the driver never told how it ended" if self.watch.driver else "no driver began"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        hosts = [f"{host} (ranks {ranks})" for host, ranks in self.watch.elsewhere.items()]
+        lost = self.routes.ended or self.watch.elsewhere
+        hosts = [f"{host} (ranks {self.watch.elsewhere[host]})" for host in sorted(lost)]
         named = f", {' or '.join(hosts)}" if hosts else ""
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died

@@ -29,7 +29,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
@@ -172,11 +172,18 @@ class Watch:
     ) -> None:
         self._socket.close()
 
-    def look(self, timeout_s: float) -> None:
-        """Wait for news from the driver, at most `timeout_s`, and take them in."""
-        if self._socket.fileno() < 0:
-            time.sleep(timeout_s)
-        elif select.select([self._socket], [], [], timeout_s)[0]:
+    def look(self, timeout_s: float, others: Collection[int] = ()) -> None:
+        """Wait for news from the driver, at most `timeout_s`, and take them in.
+
+        Parameters
+        ----------
+        timeout_s : float
+        others : collection of int
+            Descriptors; as soon as there is something to read from one, nothing is waited for.
+        """
+        own = self._socket.fileno()
+        fds = [*others, own] if own >= 0 else others
+        if own in select.select(fds, [], [], timeout_s)[0]:
             if self._connected:
                 self._read()
             else:

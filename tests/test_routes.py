@@ -1,0 +1,55 @@
+"""Which of the processes that lead to other hosts ended first."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from workpool.routes import Routes
+
+HOSTS = ["a.cluster", "b.cluster"]
+
+
+@pytest.fixture
+def ways() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start what has a name on its command line, as ssh has that of its host."""
+    words = ["ssh", "me@b", "a.cluster", "a,b"]
+    started = [subprocess.Popen(["sleep", "60"])]
+    started += [subprocess.Popen(["sh", "-c", "read line", word], stdin=-1) for word in words]
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_first_to_end_is_known(ways: list[subprocess.Popen[bytes]]) -> None:
+    routes = Routes()
+    routes.find([way.pid for way in ways] + [1 << 22], HOSTS)
+    routes.look()
+    assert (routes.ended, len(routes.fds)) == (set(), 2)
+    ways[2].kill()
+    assert select.select(routes.fds, [], [], 10)[0]
+    routes.look()
+    ways[3].kill()
+    ways[3].wait()
+    routes.look()
+    assert (routes.ended, len(routes.fds)) == ({"b.cluster"}, 0)
+
+
+def test_nothing_is_known_without_all_of_them(ways: list[subprocess.Popen[bytes]]) -> None:
+    routes = Routes()
+    routes.find([way.pid for way in ways], [*HOSTS, "c.cluster"])
+    assert not routes.fds
+    routes.look()
+    assert not routes.ended
+
+
+def test_what_names_several_hosts_leads_to_none() -> None:
+    routes = Routes()
+    with subprocess.Popen(["sh", "-c", "read line", "a", "b"], stdin=-1) as mpiexec:
+        routes.find([mpiexec.pid], HOSTS)
+        assert not routes.fds
+        mpiexec.kill()
