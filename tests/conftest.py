@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,12 @@ COUNTERS = (2, 8)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let lengthy tests be run by one way of taking tasks: each MPI has another one in CI."""
     parser.addoption("--claim", choices=["pointer", "counter"], help="of tests that are lengthy")
+
+
+def pytest_configure() -> None:
+    """Have what tests start be ended by a hangup, also where nohup keeps it from the tests."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda signum, frame: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,8 @@ from mpi4py import MPI
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from .own import OwnWindow
-from .window import Ticker, Window
+from .ticker import Ticker
+from .window import Window
 
 _SHM = "/dev/shm"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from array import array
@@ -14,6 +13,7 @@ from mpi4py import MPI
 from ..errors import UsageError, WindowError
 from ..verbs import NEVER
 from ..whole import whole
+from .ticker import Ticker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,6 +44,24 @@ OPS: dict[str, MPI.Op] = {
     "land": MPI.LAND,
     "lor": MPI.LOR,
     "lxor": MPI.LXOR,
+}
+
+#: MPI's datatypes by NumPy's kind and size.  Left to itself, mpi4py takes those of C, and in Open
+#: MPI 4.1.4 a minimum of ``MPI_UNSIGNED_LONG`` is one of signed numbers.
+_DATATYPES: dict[str, MPI.Datatype] = {
+    "i1": MPI.INT8_T,
+    "i2": MPI.INT16_T,
+    "i4": MPI.INT32_T,
+    "i8": MPI.INT64_T,
+    "u1": MPI.UINT8_T,
+    "u2": MPI.UINT16_T,
+    "u4": MPI.UINT32_T,
+    "u8": MPI.UINT64_T,
+    "f4": MPI.FLOAT,
+    "f8": MPI.DOUBLE,
+    "c8": MPI.C_FLOAT_COMPLEX,
+    "c16": MPI.C_DOUBLE_COMPLEX,
+    "b1": MPI.C_BOOL,
 }
 
 
@@ -234,7 +252,7 @@ class Window:
         disp : int
             Displacement, aligned to the element.
         values : contiguous array
-            Its dtype has an MPI datatype.
+            Of booleans, or of integers, real or complex numbers of up to 8 bytes a part.
         op : str
             One of ``OPS``.
 
@@ -268,10 +286,11 @@ class Window:
         12.7.1).
         """
 
-        def get(part: NDArray[Any], target: int) -> None:
+        def get(part: list[Any], target: int) -> None:
             # NO_OP reads nothing from the origin: of that, only the datatype counts.
-            place = target, part.size
-            self._win.Get_accumulate(part[:0], part, self.host, place, MPI.NO_OP)
+            array, count, datatype = part
+            origin, place = [array, 0, datatype], (target, count, datatype)
+            self._win.Get_accumulate(origin, part, self.host, place, MPI.NO_OP)
 
         self._in_parts("get_numbers", disp, values, get)
 
@@ -280,17 +299,19 @@ class Window:
         verb: str,
         disp: int,
         values: NDArray[Any],
-        call: Callable[[NDArray[Any], int], None],
+        call: Callable[[list[Any], int], None],
     ) -> None:
         if disp % values.itemsize or not 0 <= disp <= self.nbytes - values.nbytes:
             self._outside(verb, disp, values.nbytes)
         flat = values.reshape(-1)
+        datatype = _DATATYPES[values.dtype.str[1:]]
         step = max(1, ACCUMULATE_NBYTES // values.itemsize)
         with self._lock:
             self._under_way = True
             try:
                 for i in range(0, flat.size, step):
-                    call(flat[i : i + step], disp + i * values.itemsize)
+                    part = flat[i : i + step]
+                    call([part, part.size, datatype], disp + i * values.itemsize)
             except MPI.Exception as error:
                 self._failed(verb, disp, error)
 
@@ -372,44 +393,3 @@ class Window:
         raise WindowError(
             f"{verb} at displacement {disp} of rank {self.host}: {error.Get_error_string()}"
         ) from error
-
-
-class Ticker(threading.Thread):
-    """Keeps MPI moving on the host of a window that ranks on other hosts use.
-
-    Their one-sided calls advance only while the host is inside MPI, and the host may be running a
-    task.  Measured with two hosts over TCP and a host busy in Python, an atomic of a remote rank
-    takes 0.3 to 0.9 ms with this thread and 6 to 18 ms without.  It looks often while the control
-    words change and for some time after (what is only read changes nothing), and seldom while they
-    do not.  A task that keeps the interpreter lock stops it.
-    """
-
-    SHORTEST_S = 0.2e-3
-    LONGEST_S = 5e-3
-    GROWTH = 1.02  # of the pause, from one to the other within a quarter of a second
-    SWITCH_S = 0.5e-3  # how long the interpreter lets another thread go on
-
-    def __init__(self, memory: memoryview, lock: threading.Lock) -> None:
-        super().__init__(name="workpool-progress", daemon=True)
-        self._memory = memory
-        self._lock = lock
-        self._stopped = False
-        sys.setswitchinterval(min(sys.getswitchinterval(), self.SWITCH_S))
-
-    def run(self) -> None:
-        """Enter MPI again and again."""
-        seen = b""
-        pause_s = self.SHORTEST_S
-        while not self._stopped:
-            with self._lock:
-                MPI.COMM_WORLD.Iprobe()
-            words = bytes(self._memory)
-            pause_s = min(self.GROWTH * pause_s, self.LONGEST_S)
-            if words != seen:
-                seen, pause_s = words, self.SHORTEST_S
-            time.sleep(pause_s)
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped = True
-        self.join()

@@ -1,0 +1,50 @@
+"""The thread that keeps MPI moving where other hosts need this one inside it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from mpi4py import MPI
+
+
+class Ticker(threading.Thread):
+    """Keeps MPI moving on the host of a window that ranks on other hosts use.
+
+    Their one-sided calls advance only while the host is inside MPI, and the host may be running a
+    task.  Measured with two hosts over TCP and a host busy in Python, an atomic of a remote rank
+    takes 0.3 to 0.9 ms with this thread and 6 to 18 ms without.  It looks often while the control
+    words change and for some time after (what is only read changes nothing), and seldom while they
+    do not.  A task that keeps the interpreter lock stops it.
+    """
+
+    SHORTEST_S = 0.2e-3
+    LONGEST_S = 5e-3
+    GROWTH = 1.02  # of the pause, from one to the other within a quarter of a second
+    SWITCH_S = 0.5e-3  # how long the interpreter lets another thread go on
+
+    def __init__(self, memory: memoryview, lock: threading.Lock) -> None:
+        super().__init__(name="workpool-progress", daemon=True)
+        self._memory = memory
+        self._lock = lock
+        self._stopped = False
+        sys.setswitchinterval(min(sys.getswitchinterval(), self.SWITCH_S))
+
+    def run(self) -> None:
+        """Enter MPI again and again."""
+        seen = b""
+        pause_s = self.SHORTEST_S
+        while not self._stopped:
+            with self._lock:
+                MPI.COMM_WORLD.Iprobe()
+            words = bytes(self._memory)
+            pause_s = min(self.GROWTH * pause_s, self.LONGEST_S)
+            if words != seen:
+                seen, pause_s = words, self.SHORTEST_S
+            time.sleep(pause_s)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        self.join()
