@@ -176,9 +176,18 @@ class _Service:
     def work(self) -> bool:
         """Take tickets and run what they give; return whether there was anything."""
         now = time.monotonic()
-        if not self._busy and now - self._swept < self._rest_s and self._claimant.quiet():
-            return False  # an idle worker does one look each time it wakes
         limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
+        if not self._busy and now - self._swept < self._rest_s:
+            if self._claimant.quiet():
+                return False  # an idle worker does one look each time it wakes
+            claim = self._claimant.seize(limit)
+            if not isinstance(claim, Miss):
+                self._busy = True
+                self._rest_s = SOON_S
+                self._attempt(claim, None)
+                return True
+            if claim is _CONTENDED:
+                self._swept = 0.0  # as below
         found = self._claimant.take(limit)
         if found is _CONTENDED:
             self._contended.pause()

@@ -117,6 +117,14 @@ BUGS = {
         _PAYLOAD,
         _PAYLOAD,
     ),
+    "a descriptor read before READY is seen, with its claim": Bug(
+        Claimant,
+        "seize",
+        [("if self._words[index] != word:", "if False:")],
+        SECOND | {"limit": 1, "remembers": True},
+        _PAYLOAD,
+        _PAYLOAD,
+    ),
     # Each compare-and-swap compares with the word that its caller holds, and its answer counts.
     "complete against a fresh load": Bug(
         Claimant,
@@ -168,6 +176,14 @@ BUGS = {
         "an attempt ran twice",
         "an attempt ran twice",
         ("pointer",),  # by the counter, batches begin with the third task
+    ),
+    "a lost claim of the only row ignored": Bug(
+        Claimant,
+        "seize",
+        [("if found == word else Miss.CONTENDED", "")],
+        {"tasks": 1, "remembers": True},
+        "an attempt ran twice",
+        "an attempt ran twice",
     ),
     "an eviction ignored": Bug(
         Claimant,

@@ -90,20 +90,27 @@ class Worker:
             self.empty = False
             self._keep(self.claimant.sweep(1))
         else:
-            if self.remembers and choose(2):
-                self.claimant.quiet()
-            found = self.claimant.take(self.limit)
-            self.empty = found is Miss.EMPTY
-            goes_on = found is not Miss.CLOSED or bool(self.named)
-            self._keep(found)
-            if self.offers and self.sweeps and choose(2):
-                self.sweeps -= 1
-                first = self.shape.ticket(*self.offers[0][0])
-                self._keep(self.claimant.sweep(1, before=first))
+            goes_on = self._seize(choose) or self._take(choose)
         self._forget()
         if self.stays is not None and len(self.ran) >= self.stays and not self.claim:
             return bool(self.named)
         return goes_on
+
+    def _seize(self, choose: Choose) -> bool:
+        if not self.remembers or not (how := choose(3)) or self.claimant.quiet() or how == 1:
+            return False
+        self._hold(self.claimant.seize(self.limit))
+        return self.claim is not None
+
+    def _take(self, choose: Choose) -> bool:
+        found = self.claimant.take(self.limit)
+        self.empty = found is Miss.EMPTY
+        self._keep(found)
+        if self.offers and self.sweeps and choose(2):
+            self.sweeps -= 1
+            first = self.shape.ticket(*self.offers[0][0])
+            self._keep(self.claimant.sweep(1, before=first))
+        return found is not Miss.CLOSED or bool(self.named)
 
     def _forget(self) -> None:
         """Drop what decides nothing in a later step, so that more states are equal."""

@@ -97,9 +97,52 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 get, 1 flush.
+        RMA cost: 2 get, 1 flush.
         """
+        first = self._taker.first
+        if first >= 0:  # see its row, too, which `seize` wants to know
+            index = self.geometry.row(first)
+            word = memoryview(self._words)[index : index + 1]
+            self.window.get(self.geometry.word(index), word)
         return self._taker.quiet()
+
+    def seize(self, limit: int) -> Claim | Miss:
+        """Take the only ticket that there is for us, and claim its row, by one flush.
+
+        To be called when it was not `quiet`.
+
+        Parameters
+        ----------
+        limit : int
+            As for `take`.
+
+        Returns
+        -------
+        Claim or Miss
+            ``Miss.EMPTY`` if it is not that simple, and nothing was taken: `take` and `claim`.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 compare_and_swap, 1 more to take the ticket by the pointer; 1 flush.
+        """
+        steps = self._taker.single(limit)
+        if steps is None:
+            return Miss.EMPTY
+        index, word = self._expected(self._taker.first)
+        if self._words[index] != word:
+            return Miss.EMPTY
+        # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
+        # before the row is somebody's, and if it is another's, the claim fails.  So the get may
+        # happen before the claim or after it.  Of ticket and row either may be lost alone: who has
+        # the row runs it, and a ticket says only where to look.
+        record = memoryview(bytearray(DESCRIPTOR_NBYTES))
+        self.window.get(self.geometry.descriptor(index), record)
+        mine = protocol.claim(word, self.member)
+        *tickets, found = self.window.compare_and_swap_all(
+            [*steps, (self.geometry.word(index), word, mine)]
+        )
+        self._taker.tried(tickets)
+        return Claim(index, mine, record) if found == word else Miss.CONTENDED
 
     def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
         """Find READY rows wherever they are: behind the head lie those whose ticket was lost.

@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from .. import layout, verbs
 
@@ -34,6 +34,10 @@ _WORDS = struct.Struct(
     f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
     f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
 )
+
+
+#: A compare-and-swap: where, of what, to what.
+Step: TypeAlias = tuple[int, int, int]
 
 
 class Miss(Enum):
@@ -50,8 +54,21 @@ class Taker(Protocol):
     def take(self, limit: int) -> range | Miss:
         """Take at most `limit` tickets of published rows that nobody else was given."""
 
+    @property
+    def first(self) -> int:
+        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
+
     def quiet(self) -> bool:
         """Return whether there is nothing to take, as far as one can know."""
+
+    def single(self, limit: int) -> list[Step] | None:
+        """Return the steps that take the first ticket, if `take` would take no more than one.
+
+        None if it would, or if nothing is known of what there is.
+        """
+
+    def tried(self, found: list[int]) -> None:
+        """Take in what stood where these steps were tried."""
 
 
 class _Taker:
@@ -74,8 +91,7 @@ class _Taker:
         self._closed = False
 
     @property
-    def _first(self) -> int:
-        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
+    def first(self) -> int:
         raise NotImplementedError
 
     def quiet(self) -> bool:
@@ -90,7 +106,7 @@ class _Taker:
         self._window.flush()
         (self._tail,) = _WORD.unpack(tail)
         self._news = True
-        return self._first >= self._tail
+        return self.first >= self._tail
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
@@ -121,8 +137,19 @@ class Pointer(_Taker):
         self._head = 0  # as last seen
 
     @property
-    def _first(self) -> int:
+    def first(self) -> int:
         return self._head
+
+    def single(self, limit: int) -> list[Step] | None:
+        head = self._head
+        if self._news and head < self._tail and share(self._tail - head, self._workers, limit) == 1:
+            return [(layout.HEAD, head, head + 1)]
+        return None
+
+    def tried(self, found: list[int]) -> None:
+        head = self._head
+        self._head = head + 1 if found == [head] else found[0]
+        self._news = False
 
     def take(self, limit: int) -> range | Miss:
         """Take tickets between head and tail.
@@ -165,8 +192,16 @@ class Counter(_Taker):
         self._held = range(0)
 
     @property
-    def _first(self) -> int:
+    def first(self) -> int:
         return self._held.start if self._held else -1
+
+    def single(self, limit: int) -> list[Step] | None:
+        published = min(self._held.stop, self._tail) - self._held.start
+        return [] if self._news and published == 1 else None  # it is ours already
+
+    def tried(self, found: list[int]) -> None:
+        self._held = self._held[1:]
+        self._news = False
 
     def take(self, limit: int) -> range | Miss:
         """Take the tickets that we hold and that the tail has passed.

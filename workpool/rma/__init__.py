@@ -6,9 +6,9 @@ the rules are:
 
 * ``load``, ``compare_and_swap``, ``compare_and_swap_all`` and ``fetch_add`` are atomic and complete
   (flushed) when they return, because their caller needs the answer.
-* ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``; until
-  then the buffers belong to MPI.  Nothing may be published before the flush that completes what it
-  points to.
+* ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``, or at the
+  end of the next ``compare_and_swap_all``; until then the buffers belong to MPI.  Nothing may be
+  published before the flush that completes what it points to.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
   MPI does not promise that the kinds mix.  A ``get`` that covers control words gives a hint, good

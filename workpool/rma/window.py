@@ -165,7 +165,8 @@ class Window:
     def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
         """Carry out many compare_and_swap; return what stood at each.
 
-        Each is atomic by itself; they are not atomic together, and not ordered.
+        Each is atomic by itself; they are not atomic together, and not ordered.  Complete at the
+        end is also what was put and got before, in no order with them.
 
         Parameters
         ----------

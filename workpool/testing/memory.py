@@ -129,10 +129,16 @@ class MemoryWindow:
         return int(self._perform(("compare_and_swap", disp, expected, desired)))
 
     def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Carry out many compare_and_swap: each atomic by itself, in whatever order."""
+        """Carry out many compare_and_swap: each atomic by itself, in whatever order.
+
+        What was begun before is complete, too, at the end and not before.
+        """
         for disp, _, _ in steps:
             self._check(disp, 8, 8)
-        return list(self._perform(("compare_and_swap_all", *steps)))
+        found = list(self._perform(("compare_and_swap_all", *steps)))
+        if self._begun:
+            self.flush()
+        return found
 
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there."""
