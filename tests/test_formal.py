@@ -60,21 +60,21 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "three tasks": Case("TASKS=3 ROWS=2", 110),
-    "both workers die": Case("CRASHES=2", 38),
-    "one is evicted, one dies": Case("SUSPICIONS=1 CRASHES=1", 80),
-    "contributions": Case("CONTRIBUTES=1 SUSPICIONS=1 CRASHES=1", 150),
-    "contributions, three tasks": Case("CONTRIBUTES=1 TASKS=3 SUSPICIONS=1 CRASHES=1", 450),
-    "pieces": Case("PIECES=1 SUSPICIONS=1 CRASHES=1", 290),
-    "cancelled and killed": Case("CANCELS=1 KILLS=1 CRASHES=1", 150),
-    "items, one is evicted": Case("BATCH=2 ROWS=2 RECALLS=1 SUSPICIONS=1", 260),
-    "items, one dies": Case("BATCH=2 ROWS=2 RECALLS=1 CRASHES=1", 290),
-    "strides, one is evicted": Case("BATCH=2 STRIDES=1 ROWS=2 RECALLS=1 SUSPICIONS=1", 900),
-    "strides, one dies": Case("BATCH=2 STRIDES=1 ROWS=2 RECALLS=1 CRASHES=1", 880),
-    "two submitters": Case("SECOND=1", 10),
-    "two submitters, one is taken for dead": Case("SECOND=1 ROWS=2 HASTY=1", 270),
-    "two submitters, one dies": Case("SECOND=1 ROWS=2 CRASHES=1", 150),
-    "three workers, two die": Case("WORKERS=3 TASKS=1 CRASHES=2", 200),
+    "three tasks": Case("TASKS=3 ROWS=2", 160),
+    "both workers die": Case("CRASHES=2", 50),
+    "one is evicted, one dies": Case("SUSPICIONS=1 CRASHES=1", 110),
+    "contributions": Case("CONTRIBUTES=1 SUSPICIONS=1 CRASHES=1", 200),
+    "contributions, three tasks": Case("CONTRIBUTES=1 TASKS=3 SUSPICIONS=1 CRASHES=1", 570),
+    "pieces": Case("PIECES=1 SUSPICIONS=1 CRASHES=1", 380),
+    "cancelled and killed": Case("CANCELS=1 KILLS=1 CRASHES=1", 220),
+    "items, one is evicted": Case("BATCH=2 ROWS=2 RECALLS=1 SUSPICIONS=1", 380),
+    "items, one dies": Case("BATCH=2 ROWS=2 RECALLS=1 CRASHES=1", 420),
+    "strides, one is evicted": Case("BATCH=2 STRIDES=1 ROWS=2 RECALLS=1 SUSPICIONS=1", 1320),
+    "strides, one dies": Case("BATCH=2 STRIDES=1 ROWS=2 RECALLS=1 CRASHES=1", 1210),
+    "two submitters": Case("SECOND=1", 15),
+    "two submitters, one is taken for dead": Case("SECOND=1 ROWS=2 HASTY=1", 420),
+    "two submitters, one dies": Case("SECOND=1 ROWS=2 CRASHES=1", 240),
+    "three workers, two die": Case("WORKERS=3 TASKS=1 CRASHES=2", 400),
 }
 
 

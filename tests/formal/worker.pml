@@ -77,7 +77,10 @@ end:
 #if BUG == DESCRIPTOR_FIRST
        atomic { STATE(word[r]) == READY -> w = word[r]; tasks = (tasks -> tasks : descriptor[r]) }
 #else
-       tasks = descriptor[r];                   /* only now: READY says that it is there */
+       if
+       :: tasks = descriptor[r]                 /* only now: READY says that it is there */
+       :: skip                                  /* or after the claim: the same flush completes both */
+       fi;
 #endif
        atomic {
             swap(CLAIM, r, w, w);
@@ -86,7 +89,10 @@ end:
             :: else -> goto dropped
             fi;
             must("an attempt runs twice", !ran[r]);
-            ran[r] = true;
+            ran[r] = true
+       }
+       atomic {
+            tasks = (tasks -> tasks : descriptor[r]);
             must("another descriptor", tasks == tasks_of[r])
        }
 #if PIECES
