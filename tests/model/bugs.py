@@ -225,7 +225,7 @@ BUGS = {
         [("if word == row.word:", "if True:")],
         SECOND | {"rows": 1},
         "writes the descriptor .* FREE",
-        _PAYLOAD,
+        "the outcome of task 64, ticket 0, owner 1 reads",
     ),
     "a lost publication ignored": Bug(
         Publisher,

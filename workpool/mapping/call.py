@@ -13,20 +13,16 @@ from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
 from ..driver import Driver
-from ..errors import SerializationError
-from ..layout import Terms
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..ranges import Part, Turn
 from ..reduction import Binary, Reduction
-from ..resume import Ledger, Plan
-from ..schedule import Schedule, tickets
-from ..serializer import Code, Encoded, encode_blocks, pack_call, unpack_outcome
+from ..resume import Ledger
+from ..schedule import Schedule
+from ..serializer import Code, unpack_outcome
 from ..serializer import Kind as OutcomeKind
 from ..tasks import Segment, Task
 from ..whole import whole
-
-#: Items of one segment at the most, and of those that are shared out at the same time.
-SEGMENT_ITEMS = 1 << 16
+from .cutter import SEGMENT_ITEMS, Cutter, Stretch
 
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2
@@ -63,33 +59,10 @@ class Pool(Protocol):
         """Do something now, or later where a lock may be held."""
 
 
-class _Stretch:
-    """The results of one segment as they come."""
-
-    def __init__(self, segment: Segment, items: int, plan: Plan | None) -> None:
-        self.segments = [segment]  # what is shared out of it now
-        self.items = items
-        self.plan = plan  # if others are done already
-        self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
-        self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
-        self.seats = 0  # turns under way
-        self.tasks: set[Task] = set()  # that were turns
-        self.taken = False  # all of it, by workers
-
-    def missing(self) -> list[range]:
-        """Return the items that nobody has reported, though they were taken and are of use."""
-        found, end = [], 0
-        for start, stop in [*sorted(self.covered), (self.items, self.items)]:
-            if start > end:
-                found.append(range(end, start))
-            end = max(end, stop)
-        return found
-
-
 class Seat:
     """Stands for the future of a turn."""
 
-    def __init__(self, mapping: Mapping, stretch: _Stretch, segment: Segment) -> None:
+    def __init__(self, mapping: Mapping, stretch: Stretch, segment: Segment) -> None:
         self._mapping = mapping
         self.stretch = stretch
         self.segment = segment
@@ -150,12 +123,10 @@ class Mapping:
         self._workers = workers
         self._fn = fn
         self._code = code
-        self._schedule = schedule
-        self._several = several
         self._operation = operation
-        self._ledger = ledger
-        self._stretches: list[_Stretch] = []
-        self._waiting: deque[_Stretch] = deque()  # of them, not shared out yet
+        self._cutter = Cutter(pool.number, workers, fn, code, schedule, several, operation, ledger)
+        self._stretches: list[Stretch] = []
+        self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
         self._untaken = 0  # items in those that are
         self._failure: BaseException | None = None
         self._refusal: Exception | None = None  # of the items after all stretches
@@ -170,16 +141,7 @@ class Mapping:
         Exception
             Whatever pickle raises.
         """
-        if self._ledger is None:
-            found = self._cut(items, last, large)
-        else:
-            with self._ledger.keys.planning() as forget:
-                found = None
-                try:
-                    found = self._cut(items, last, large)
-                finally:
-                    if found is None:
-                        forget()
+        found = self._cutter.cut(items, last, large)
         if found is None:
             return False
         self._stretches += found
@@ -200,49 +162,11 @@ class Mapping:
         try:
             self.add(items, last=True, large=True)
         except Exception as error:
-            good, self._refusal = self._blame(items, error)
+            good, self._refusal = self._cutter.blame(items, error)
             if good:
                 self.add(items[:good], last=True, large=True)
             return False
         return True
-
-    def _blame(self, items: Sequence[Any], error: Exception) -> tuple[int, Exception]:
-        """Return how many items can be sent before one that cannot, and the error that names it."""
-        for at, item in enumerate(items):
-            try:
-                pack_call(self._fn, item if self._several else (item,), {}, self._code)
-            except SerializationError as named:
-                return at, named
-        return 0, error
-
-    def _cut(self, items: Sequence[Any], last: bool, large: bool) -> list[_Stretch] | None:
-        """Cut items into segments; None if they are better sent one by one."""
-        function: object = None if self._code else self._fn
-        if self._operation is not None:
-            function = Reduction(None if self._code else self._fn, self._operation)
-        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
-        if isinstance(items, range) and self._ledger is None:
-            size = len(items)
-        found: list[_Stretch] = []
-        for at in range(0, len(items), max(1, size)):
-            part = items[at : at + size]
-            plan = None
-            if self._ledger is not None:
-                plan = self._ledger.plan(self._fn, self._code, part, self._several)
-                part = plan.missing(part)
-            content = encode_blocks(part, self._several, function, large)
-            if content is None:
-                return None
-            ends = last and at + size >= len(items)
-            segment = self._segment(content, range(len(part)), ends)
-            found.append(_Stretch(segment, len(part), plan))
-        return found
-
-    def _segment(self, content: Encoded, items: range, ends: bool) -> Segment:
-        """Return some of the encoded items, to be shared out."""
-        terms = Terms(self._schedule, self._workers, ends, items.start, len(items))
-        most = tickets(self._schedule, len(items), self._workers)
-        return Segment(self._pool.number(), content, most, terms)
 
     def results(self, more: Callable[[], object], deadline: float | None) -> Iterator[Any]:
         """Yield the results in order.
@@ -267,7 +191,7 @@ class Mapping:
         finally:
             self._pool.apart(self.stop)
 
-    def _computed(self, stretch: _Stretch, deadline: float | None) -> Iterator[list[Any]]:
+    def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
         """Yield the results of a stretch in order, in lists."""
         at = 0
         while at < stretch.items:
@@ -297,9 +221,7 @@ class Mapping:
             self._pool.apart(self.stop)
         return values
 
-    def _wait(
-        self, stretch: _Stretch, at: int, deadline: float | None
-    ) -> tuple[Part, bytes | None]:
+    def _wait(self, stretch: Stretch, at: int, deadline: float | None) -> tuple[Part, bytes | None]:
         """Return the part that begins at an item."""
         self._wait_for(lambda: at in stretch.parts, deadline)
         return stretch.parts.pop(at)
@@ -365,7 +287,7 @@ class Mapping:
             self._share(stretch, stretch.segments)
 
     @whole
-    def _all_taken(self, stretch: _Stretch) -> None:
+    def _all_taken(self, stretch: Stretch) -> None:
         """Share out what comes after a stretch."""
         with self._pool.lock:
             self._untaken -= 0 if stretch.taken else stretch.items
@@ -373,7 +295,7 @@ class Mapping:
         self._share_next()
 
     @whole
-    def _share(self, stretch: _Stretch, segments: Sequence[Segment]) -> None:
+    def _share(self, stretch: Stretch, segments: Sequence[Segment]) -> None:
         """Publish the first turns."""
         seats = [
             Seat(self, stretch, segment)
@@ -413,7 +335,7 @@ class Mapping:
             self.fail(self._error(kind, outcome))
         self.leave(seat)
 
-    def _item_failed(self, stretch: _Stretch, turn: Turn) -> None:
+    def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
         """Take in that an item has raised: what comes after it in a stretch is not missed."""
         if self._operation is not None:
             self.fail(self._error(OutcomeKind.EXCEPTION, turn.failed))
@@ -444,7 +366,9 @@ class Mapping:
             # A worker that is gone has taken them with it; one that was only taken for gone may
             # have taken them later still, and what it reports is refused.
             content, ends = ended[0].content, bool(ended[0].terms.last)
-            stretch.segments = [self._segment(content, gap, ends) for gap in stretch.missing()]
+            stretch.segments = [
+                self._cutter.segment(content, gap, ends) for gap in stretch.missing()
+            ]
         for segment in ended:
             self._pool.driver.end(segment)
         if stretch.segments:
