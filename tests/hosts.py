@@ -99,11 +99,12 @@ class Hosts:
             shutil.rmtree(Path("/etc/netns", name), ignore_errors=True)
         subprocess.run(["umount", self._place], check=False)
 
-    def run(self, *words: str) -> contextlib.AbstractContextManager[Started]:
+    def run(self, *words: str, survive: bool = False) -> contextlib.AbstractContextManager[Started]:
         """Start ``workpool run`` on the first host: two ranks on each."""
         options = _OPENMPI if find().kind is Kind.OPENMPI else _MPICH
         mpi_args = options.format(ssh=self._ssh, hosts=",".join(f"{name}:2" for name in self.names))
         command = [sys.executable, "-m", "workpool.cli", "run", "-w", "5", "--mpi-args", mpi_args]
+        command += ["--survive"] * survive
         first = self.names[0]
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
         # MPICH would take whatever is the quickest on this machine.

@@ -82,8 +82,9 @@ def test_hosts_work_as_one(hosts: Hosts) -> None:
     assert ended.out.splitlines() == [f"hosts {' '.join(hosts.names)}", "right"]
 
 
-def test_the_death_of_a_host_ends_the_job(hosts: Hosts) -> None:
-    with hosts.run("-c", BUSY) as started:
+@pytest.mark.parametrize("survive", [False, True])
+def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
+    with hosts.run("-c", BUSY, survive=survive) as started:
         started.until("begun")
         hosts.kill()
         killed = time.monotonic()
@@ -94,6 +95,62 @@ def test_the_death_of_a_host_ends_the_job(hosts: Hosts) -> None:
     assert hosts.names[1] in ended.err  # MPICH's mpiexec does not say which
     if find().kind is Kind.MPICH:
         assert f"or a whole host, {hosts.names[1]} (ranks 2,3); start" in ended.err
+
+
+DEADLY = """
+import os, signal, sys, time
+from workpool import WorkPool, entry
+
+def task(n):
+    time.sleep(0.01)
+    return n
+
+with WorkPool(lease_s={lease_s}) as pool:
+    members = entry.current().liveness.members
+    near = [n for n, member in enumerate(members) if member.host == members[0].host]
+    far = [n for n in range(len(members)) if n not in near]
+    futures = [pool.submit(task, n) for n in range(400)]
+    for n in range(100):
+        assert futures[n].result() == n
+    for n in {victims}:
+        os.kill(members[n].pid, signal.SIGKILL)
+    assert [future.result() for future in futures] == list(range(400))
+    print("right", sum(pool.map(abs, range(100_000))), flush=True)
+print("dead", *(f"{{members[n].host}} {{members[n].pid}}" for n in {victims}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("victims", "lease_s"),
+    [
+        ("far[:1]", 60),  # seen by another rank of its host
+        ("[near[1], far[2]]", 60),
+        ("[n for n in far if members[n].host == members[far[0]].host]", 1),  # there is no other
+    ],
+)
+def test_the_job_outlives_workers_of_any_host(hosts: Hosts, victims: str, lease_s: int) -> None:
+    text = DEADLY.format(victims=victims, lease_s=lease_s)
+    with hosts.run("-c", text, survive=True) as started:
+        ended = started.wait()
+    assert ended.status == 0, ended
+    assert "right 4999950000\n" in ended.out
+    dead = ended.out.partition("dead ")[2].split()
+    said = "died, signal 9" if lease_s > 1 else "does not answer any more"
+    for host, pid in zip(dead[::2], dead[1::2], strict=True):
+        assert f" on {host} (process {pid}) {said}" in ended.err, ended
+
+
+def test_no_job_outlives_its_driver(hosts: Hosts) -> None:
+    text = f"import os, signal\n{BUSY}".replace(
+        "flush=True)", "flush=True)\n    os.kill(os.getpid(), 9)"
+    )
+    with hosts.run("-c", text, survive=True) as started:
+        started.until("begun")
+        killed = time.monotonic()
+        ended = started.wait()
+    assert time.monotonic() - killed < 10 * PATIENCE
+    assert ended.status == 137, ended
+    assert "workpool: the driver (rank 0, process" in ended.err
 
 
 def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:

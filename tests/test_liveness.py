@@ -111,7 +111,7 @@ def test_a_sentry_ends_a_call_that_does_not_end_after_a_death(dead: bool) -> Non
         said.append(why)
         sentry.stop()
 
-    sentry = Sentry(liveness, answers, lambda: "", end)  # type: ignore[arg-type]
+    sentry = Sentry(liveness, answers, lambda: "", end, lambda: None)  # type: ignore[arg-type]
     sentry._stopped = quick = threading.Event()
     quick.wait = lambda timeout=None: quick.is_set()  # type: ignore[method-assign]
     sentry.run()

@@ -48,7 +48,7 @@ def main() -> int:
     openmpi.set_variables()
     from . import rma
 
-    group = rma.Group()
+    group = rma.Group(mortal=survival.survives())
     if group.rank > 0:
         from . import service  # each half does without the other
 

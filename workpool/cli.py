@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--survive",
         action="store_true",
-        help="go on when a worker rank dies (on one host); without it MPI ends the job",
+        help="go on when a worker rank dies; without it MPI ends the job",
     )
     commands.add_parser(
         "info",

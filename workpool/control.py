@@ -12,6 +12,9 @@ one of them still runs a task.  So the driver *calls* them through a window of i
 
 Only then does everybody enter the collective call.  A worker that has died does not come, and the
 driver does not wait for it; nothing that the driver has to say goes through a collective call.
+
+A death can be seen on the same host alone: who sees one that the driver cannot writes OBITUARY in
+the place of the dead one's word.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import layout
 from .backoff import IDLE_S, Backoff
-from .layout import CALLS, FAREWELL, ORDER, ORDER_NBYTES, Geometry
+from .layout import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, Geometry
 
 if TYPE_CHECKING:
     from . import rma
@@ -101,10 +104,17 @@ class Caller:
 
     def missing(self, word: int) -> list[int]:
         """Return the workers whose words are not as far as `word`.  RMA cost: 1 get, 1 flush."""
+        return [member for member, found in enumerate(self._words(), 1) if found < word]
+
+    def mourned(self) -> list[int]:
+        """Return the workers that others have seen to be dead.  RMA cost: 1 get, 1 flush."""
+        return [member for member, found in enumerate(self._words(), 1) if found == OBITUARY]
+
+    def _words(self) -> array[int]:
         words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
         self.window.get(layout.present(1), words)
         self.window.flush()
-        return [member for member, found in enumerate(words, 1) if found < word]
+        return words
 
 
 class Called:
@@ -120,6 +130,7 @@ class Called:
         self.window = _allocate(group)
         self._word = layout.present(group.rank)
         self._done = 0  # calls obeyed, times two
+        self._mourned: set[int] = set()
 
     def look(self) -> Order | None:
         """Come if the driver calls, and return its order when everybody is there.
@@ -145,3 +156,17 @@ class Called:
         self._done += 2
         word = FAREWELL if leave else self._done
         self.window.compare_and_swap(self._word, self._done - 1, word)
+
+    def mourn(self, member: int) -> None:
+        """Say that another worker is dead.  RMA cost: 1 load, 1 compare_and_swap, once each.
+
+        Of one whose last calls may still be on their way: they fail, or find it changed.
+        """
+        if member not in self._mourned:
+            disp = layout.present(member)
+            found = self.window.load(disp)
+            while found < OBITUARY:
+                seen, found = found, self.window.compare_and_swap(disp, found, OBITUARY)
+                if found == seen:
+                    break
+            self._mourned.add(member)

@@ -256,7 +256,7 @@ class _Job:
             return told.status
         if self.received:
             return 128 + self.received[0]
-        if self.survive and self._lost():
+        if self.survive and self._lost() and not self.routes.ended:
             return self._lament()
         status = status or 0
         if self.watch.driver is None and not self.local:
@@ -268,7 +268,7 @@ class _Job:
         named = f", {' or '.join(hosts)}" if hosts else ""
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
-        died = died and self.watch.driver is not None and not self.survive
+        died = died and self.watch.driver is not None and not (self.survive and self.local)
         _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{advice * died}")
         return 128 - status if status < 0 else status or 1
 

@@ -52,7 +52,7 @@ class Liveness:
         -------
         str
             ``"running"``; ``"stopped"``, by a signal or a debugger; ``"dead"``, which is for ever;
-            ``"elsewhere"``, on another host, where we cannot look.
+            ``"elsewhere"``, on another host, where we cannot look, and nobody says that it is dead.
 
         Notes
         -----
@@ -60,9 +60,9 @@ class Liveness:
         """
         if member in self._dead:
             return "dead"
-        process = self.members[member]
-        if (process.host, process.space) != self._here:
+        if not self.near(member):
             return "elsewhere"
+        process = self.members[member]
         letter, started = _look(process.pid)
         if letter in "ZX" or started != process.started:
             with self._lock:
@@ -70,6 +70,18 @@ class Liveness:
                     self._dead[member] = None
             return "dead"
         return "stopped" if letter in "Tt" else "running"
+
+    def near(self, member: int) -> bool:
+        """Return whether a member is where we can look."""
+        process = self.members[member]
+        return (process.host, process.space) == self._here
+
+    def learn(self, members: Sequence[int]) -> None:
+        """Note who has died where others could look."""
+        with self._lock:
+            self._dead.update(
+                dict.fromkeys(member for member in members if member not in self._left)
+            )
 
     def dead(self) -> list[int]:
         """Return the members that have died, in the order in which it was noticed."""

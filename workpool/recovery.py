@@ -71,7 +71,8 @@ class Recovery:
         workers = range(1, self._workers + 1)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
-            self._published.bury(member)
+            if leases.peers.near(member):  # else its last put may still be on its way
+                self._published.bury(member)
         if not owners and len(dead) == self._workers:
             self._fail_all()
 

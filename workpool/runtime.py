@@ -103,7 +103,9 @@ class Runtime:
         self._control = Caller(group)
         self.liveness = meet(group)
         if survive:
-            self._sentry = Sentry(self.liveness, group.answers, self._lost, self._perish)
+            self._sentry = Sentry(
+                self.liveness, group.answers, self._lost, self._perish, self._learn
+            )
             self._sentry.start()
 
     @property
@@ -346,6 +348,10 @@ class Runtime:
         missing = control.missing(FAREWELL)
         self.liveness.excuse([member for member in range(self.group.size) if member not in missing])
         self.tell_deaths()
+        for member in missing:
+            if self.liveness.state(member) == "elsewhere":  # all ranks of its host may have died
+                name = name_of(self.liveness, member)
+                print(f"workpool: {name} does not answer any more", file=sys.stderr)
 
     def _lost(self) -> str:
         """Return why the job cannot go on; "" if it can."""
@@ -358,6 +364,13 @@ class Runtime:
                     "job again, best with the repository on the driver's rank (repository=0)"
                 )
         return ""
+
+    def _learn(self) -> None:
+        """Take in who has died on other hosts."""
+        assert self.liveness is not None
+        assert self._control is not None
+        if not self.group.one_host:
+            self.liveness.learn(self._control.mourned())
 
     def _perish(self, why: str) -> NoReturn:
         """End the job because of a death."""

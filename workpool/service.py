@@ -94,11 +94,17 @@ def serve(group: rma.Group, survive: bool = False) -> None:
 
     liveness = meet(group)
     if survive:
+
+        def mourn() -> None:
+            for member in () if liveness.near(0) else liveness.dead():
+                control.mourn(member)
+
         sentry = Sentry(
             liveness,
             group.answers,
             lambda: "the driver has died" if liveness.state(0) == "dead" else "",
             lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
+            mourn,
             2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
         )
         sentry.start()

@@ -63,6 +63,11 @@ def ends(place: str | None) -> dict[int, int]:
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status unless it was killed."""
     me = os.getpid()
+    # Over a network, Open MPI ends whoever loses the connection to one that has died, unless it
+    # tolerates faults; then it warns at the start that windows are untested.
+    counts = (os.environ.get(f"OMPI_COMM_WORLD_{what}SIZE") for what in ("", "LOCAL_"))
+    if len(set(counts)) == 2:
+        os.environ.update(OMPI_MCA_mpi_ft_enable="1")
     rank = os.fork()
     if rank == 0:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """What a job does beside its work when it outlives its dead: watch, tell, leave.
 
-A rank that dies leaves MPI as it is: on one host the windows go on working, but a collective call
+A rank that dies leaves MPI as it is: the windows of others go on working, but a collective call
 that counts on the dead never ends, ``MPI_Finalize`` included, nor does a call that waits for a lock
 which the dead has held.  So every rank has a ``Sentry``, a thread that looks whether it can go on,
 and nobody leaves by way of MPI.
@@ -65,6 +65,8 @@ class Sentry(threading.Thread):
         Returns why the rank cannot go on, "" if it can.
     end : callable
         Called with that reason; must not return.
+    share : callable
+        Called when no call into MPI is under way: makes some, to tell or hear of the dead.
     patience : int
         How often a call into MPI may be seen after a death.
     """
@@ -75,6 +77,7 @@ class Sentry(threading.Thread):
         answers: Callable[[float], bool],
         reason: Callable[[], str],
         end: Callable[[str], NoReturn],
+        share: Callable[[], None],
         patience: int = STUCK,
     ) -> None:
         super().__init__(name="workpool-sentry", daemon=True)
@@ -82,6 +85,7 @@ class Sentry(threading.Thread):
         self._answers = answers
         self._reason = reason
         self._end = end
+        self._share = share
         self._patience = patience
         self._stopped = threading.Event()
 
@@ -91,6 +95,8 @@ class Sentry(threading.Thread):
         while not self._stopped.wait(LOOK_S):
             why = self._reason()
             busy = 0 if self._answers(LOOK_S) else busy + 1
+            if not busy:
+                self._share()
             if busy > self._patience and (dead := self._liveness.dead()):
                 name = name_of(self._liveness, dead[0])
                 why = why or f"a call into MPI does not end after {name} died; start the job again"

@@ -27,7 +27,7 @@ keep the words together so that one small Get shows the state of the whole table
 
 from __future__ import annotations
 
-from .control import CALLS, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, present
+from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
     CLOSED,
     HEAD,
@@ -116,6 +116,7 @@ __all__ = [
     "NOTHING",
     "NO_BLOB",
     "NO_ITEMS",
+    "OBITUARY",
     "ORDER",
     "ORDER_NBYTES",
     "OUTCOME_NBYTES",

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from .own import OwnWindow
+from .patient import PatientWindow
 from .ticker import Ticker
 from .window import Window
 
@@ -35,9 +36,13 @@ class Group:
         Default: ``MPI.COMM_WORLD``.  It is duplicated, so no traffic of the caller's is met.
     root : int
         The rank of `comm` that becomes rank 0 of the group; the others keep their order.
+    mortal : bool
+        Whether ranks may die, and the others go on.
     """
 
-    def __init__(self, comm: MPI.Intracomm | None = None, root: int = 0) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm | None = None, root: int = 0, mortal: bool = False
+    ) -> None:
         comm = MPI.COMM_WORLD if comm is None else comm
         if comm.Is_inter():
             raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
@@ -52,6 +57,9 @@ class Group:
         #: Whether every rank shares memory with every other.
         self.one_host = bool(self.agree(node.Get_size() == self.size))
         node.Free()
+        self._kind: type[Window] = PatientWindow if mortal and not self.one_host else Window
+        if self.size == 1:
+            self._kind = OwnWindow
 
     def agree(self, mine: bool) -> bool:
         """Return whether every rank says yes.  Collective."""
@@ -124,9 +132,8 @@ class Group:
             # Control words come first in every window: enough to see whether anything happens.
             ticker = Ticker(memory[:PAGE_NBYTES], self._lock)
             ticker.start()
-            return Window(win, host, nbytes, self._lock, ticker=ticker)
-        kind = OwnWindow if self.size == 1 else Window
-        return kind(win, host, nbytes, self._lock, memory if mine else None)
+            return self._kind(win, host, nbytes, self._lock, ticker=ticker)
+        return self._kind(win, host, nbytes, self._lock, memory if mine else None)
 
     def _advances(self, win: MPI.Win, host: int, memory: memoryview) -> bool:
         """Return whether the calls of others are carried out while the host is outside of MPI.

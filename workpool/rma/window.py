@@ -13,7 +13,7 @@ from mpi4py import MPI
 from ..errors import UsageError, WindowError
 from ..verbs import NEVER
 from ..whole import whole
-from .ticker import Ticker
+from .ticker import Ticker, enter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,6 +115,7 @@ class Window:
         self.host = host
         self.nbytes = nbytes
         self._memory = memory
+        self._held: list[memoryview] = []  # buffers of ours that belong to MPI until the flush
         self._under_way = False  # whether a call of ours into MPI may wait for a flush
         self._entered = 0.0  # when we last let MPI do whatever it has to do
         self._ticker = ticker
@@ -342,7 +343,7 @@ class Window:
         while the host is inside MPI.
         """
         with self._lock:
-            MPI.COMM_WORLD.Iprobe()
+            enter()
 
     def close(self) -> None:
         """End the access epoch and free the window.  Collective."""
@@ -361,6 +362,7 @@ class Window:
             self._win.Flush(self.host)
         except MPI.Exception as error:
             self._failed("flush", 0, error)
+        self._held.clear()
 
     def _checked(self, verb: str, disp: int, buffer: Any) -> memoryview:
         """Return a buffer as bytes, whose place is inside the window."""
@@ -375,6 +377,7 @@ class Window:
     def _transfer(self, verb: str, call: Any, disp: int, view: memoryview) -> None:
         nbytes = view.nbytes
         with self._lock:
+            self._held.append(view)
             try:
                 if nbytes <= PIECE_NBYTES:
                     call([view, nbytes, MPI.BYTE], self.host, disp)

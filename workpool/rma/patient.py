@@ -1,0 +1,29 @@
+"""The window of ranks that may die on other hosts than its own."""
+
+from __future__ import annotations
+
+from ..verbs import NEVER
+from .window import Window
+
+
+class PatientWindow(Window):
+    """The same verbs, with counters that are counted by compare-and-swap alone.
+
+    Over a network, Open MPI holds a lock at the host of a window while it fetches and adds: whoever
+    dies just then stops all others for ever.  It has none for a compare-and-swap.
+    """
+
+    def fetch_add(self, disp: int, amount: int) -> int:
+        """Add to a counter word; return what stood there.  An amount of 0 only reads.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap to read, 1 more to add, and 1 for everybody who was quicker; a
+        flush for each.
+        """
+        found = self.compare_and_swap(disp, NEVER, NEVER)
+        while amount:
+            seen, found = found, self.compare_and_swap(disp, found, found + amount)
+            if found == seen:
+                break
+        return found
