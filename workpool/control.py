@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import layout
 from .backoff import IDLE_S, Backoff
 from .layout import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, Geometry
+from .whole import whole
 
 if TYPE_CHECKING:
     from . import rma
@@ -69,12 +70,14 @@ class Caller:
         self.window = _allocate(group)
         self._members = group.size
         self._calls = 0  # only we write CALLS
+        self.calling = False  # who has come waits for an order
 
     @property
     def obeyed(self) -> int:
         """What the word of each worker says when it has done what it was last told."""
         return self._calls
 
+    @whole
     def call(self) -> int:
         """Ask the workers to come; return what the word of each says when it has.
 
@@ -84,9 +87,11 @@ class Caller:
         -----
         RMA cost: 1 compare_and_swap.
         """
+        self.calling = True
         self.window.compare_and_swap(CALLS, self._calls, self._calls + 1)
         return self._calls + 1
 
+    @whole
     def tell(self, order: Order) -> None:
         """Tell those who have come what to do.
 
@@ -101,6 +106,7 @@ class Caller:
         self.window.flush()  # before CALLS says that it is there
         self._calls += 2
         self.window.compare_and_swap(CALLS, self._calls - 1, self._calls)
+        self.calling = False
 
     def missing(self, word: int) -> list[int]:
         """Return the workers whose words are not as far as `word`.  RMA cost: 1 get, 1 flush."""

@@ -34,7 +34,7 @@ from .service import meet, open_table
 from .status import UNFINISHED, Reporter
 from .survival import Sentry, abort, flush, name_of, obituary, vanish
 from .threads import Attendant, ThreadWorker
-from .whole import defer_interrupts
+from .whole import collective, defer_interrupts
 
 if TYPE_CHECKING:
     from . import rma
@@ -154,15 +154,20 @@ class Runtime:
                 unused = self._unused()
                 if unused is not None:
                     self._close_table(unused)
-                self._call(Order("open", number, geometry, choice))
-                window = open_table(self.group, geometry, choice)
-                driver = Driver(window, geometry, self._leases(window, geometry, choice))
-                self._tables[choice] = _Table(number, driver, window)
+                self._call(
+                    Order("open", number, geometry, choice),
+                    lambda: self._open_table(number, geometry, choice),
+                )
                 if self._thread is not None:
-                    worker = self._thread.worker
+                    worker, window = self._thread.worker, self._tables[choice].window
                     claim, lease_s = choice.claim, choice.lease_s
                     self._tell(lambda: worker.attach(number, window, geometry, claim, lease_s))
             return self._tables[choice]
+
+    def _open_table(self, number: int, geometry: Geometry, choice: Choice) -> None:
+        window = open_table(self.group, geometry, choice)
+        driver = Driver(window, geometry, self._leases(window, geometry, choice))
+        self._tables[choice] = _Table(number, driver, window)
 
     def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:
         if self.liveness is None:
@@ -173,8 +178,8 @@ class Runtime:
         """Prepare for SIGTERM, on every rank.  Waits for busy workers, the first time."""
         with self._lock:
             if self._drain is None:
-                self._drain = Drain(lambda: self.drivers, self._announce, self._end)
                 self._call(Order("stay"))
+                self._drain = Drain(lambda: self.drivers, self._announce, self._end)
             self._drain.open(drain_s)
 
     def journal_closed(self) -> None:
@@ -215,16 +220,19 @@ class Runtime:
                 self._leave()
                 self._ended()
                 return
-            self._call(Order("leave"))
             if self._thread is not None:
                 self._tell(self._thread.stop)
-            for table in self._tables.values():
-                table.window.close()
-            self._tables.clear()
-            if self._control is not None:
-                self._control.window.close()
-            self.group.close()
+            self._call(Order("leave"), self._free)
             self._ended()
+
+    def _free(self) -> None:
+        """Free every window."""
+        for table in self._tables.values():
+            table.window.close()
+        self._tables.clear()
+        if self._control is not None:
+            self._control.window.close()
+        self.group.close()
 
     def _unused(self) -> Choice | None:
         """A table that no pool uses: its memory is given back before more is asked for."""
@@ -233,35 +241,48 @@ class Runtime:
 
     def _close_table(self, choice: Choice) -> None:
         table = self._tables[choice]
-        self._call(Order("close", table.number))
-        del self._tables[choice]
         if self._thread is not None:
             worker = self._thread.worker
             self._tell(lambda: worker.detach(table.number))
-        table.window.close()
 
-    def _call(self, order: Order) -> None:
-        """Gather the workers between two tasks each, and tell them what to do collectively."""
+        def close() -> None:
+            del self._tables[choice]
+            table.window.close()
+
+        self._call(Order("close", table.number), close)
+
+    def _call(self, order: Order, part: Callable[[], None] = lambda: None) -> None:
+        """Gather the workers between two tasks each, tell them what to do, and do our part of it.
+
+        Who waits for a busy worker may be interrupted: then nothing is done.
+        """
         if self._control is None:
+            part()
             return
         control = self._control
         self._gather(control.obeyed)
-        word = control.call()
         try:
-            self._gather(word)
-        except WorkerUnreachable:
-            control.tell(Order("nothing"))
+            self._gather(control.call())
+            dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
+            if dead and order.what != "stay":  # which is for each by himself
+                assert self.liveness is not None
+                raise ResourceError(
+                    "no table can be opened any more: that takes all ranks of the job, and "
+                    f"{obituary(self.liveness, dead[0])}; a pool with the same options "
+                    "(max_workers, claim, rows, arena_nbytes, repository) as one before it shares "
+                    "its table"
+                )
+            self._obey(control, order, part)
+        except BaseException:
+            if control.calling:  # who has come would wait for ever
+                control.tell(Order("nothing"))
             raise
-        dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
-        if dead and order.what != "stay":  # which is for each by himself
-            assert self.liveness is not None
-            control.tell(Order("nothing"))
-            raise ResourceError(
-                "no table can be opened any more: that takes all ranks of the job, and "
-                f"{obituary(self.liveness, dead[0])}; a pool with the same options (max_workers, "
-                "claim, rows, arena_nbytes, repository) as one before it shares its table"
-            )
+
+    @collective
+    def _obey(self, control: Caller, order: Order, part: Callable[[], None]) -> None:
+        """Tell the workers what to do, and do our part of it."""
         control.tell(order)
+        part()
 
     def _gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> None:
         """Wait until the words of all workers that live, but for some, are as far as this one.

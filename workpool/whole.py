@@ -7,6 +7,7 @@ very lock.  Both can see from the stack where they are, so what they find there 
 themselves nothing::
 
     @whole                      the function is one of them
+    @collective                 the same, and other ranks wait for its end
     within(frame)               one of them is under way
     defer_interrupts()          Ctrl-C waits until none is
 """
@@ -17,11 +18,11 @@ import _thread
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import TypeVar
 
-__all__ = ["defer_interrupts", "whole", "within"]
+__all__ = ["collective", "defer_interrupts", "whole", "within"]
 
 #: How often an interrupt that waits tries again.
 AGAIN_S = 5e-3
@@ -32,6 +33,7 @@ MOST_S = 1.0
 F = TypeVar("F", bound=Callable[..., object])
 
 _codes: set[CodeType] = set()
+_collective: set[CodeType] = set()
 
 
 def whole(function: F) -> F:
@@ -40,10 +42,16 @@ def whole(function: F) -> F:
     return function
 
 
-def within(frame: FrameType | None) -> bool:
+def collective(function: F) -> F:
+    """Mark a function: other ranks take part in it, so an interrupt waits however long it takes."""
+    _collective.add(function.__code__)
+    return whole(function)
+
+
+def within(frame: FrameType | None, codes: Container[CodeType] = _codes) -> bool:
     """Return whether a marked function is under way in a frame or in those that called it."""
     while frame is not None:
-        if frame.f_code in _codes:
+        if frame.f_code in codes:
             return True
         frame = frame.f_back
     return False
@@ -67,7 +75,8 @@ class _Deferring:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         since_s = now if self._since_s is None else self._since_s
-        if within(frame) and now - since_s < MOST_S:
+        patient = now - since_s < MOST_S or within(frame, _collective)
+        if patient and within(frame):
             self._since_s = since_s
             # Not a threading.Thread: to start one takes locks that this very thread may hold.
             _thread.start_new_thread(_again, (threading.get_ident(), signum))
