@@ -17,18 +17,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .accumulator import Accumulator
     from .core import WorkerStats
-    from .errors import TaskKilled, TaskTimeout, WorkerCrashed
+    from .errors import (
+        BrokenPool,
+        ResourceError,
+        SerializationError,
+        TaskError,
+        TaskKilled,
+        TaskTimeout,
+        UsageError,
+        WorkerCrashed,
+        WorkPoolError,
+    )
     from .executor import WorkPool, run
     from .future import PoolFuture
     from .view import View
 
 __all__ = [
     "Accumulator",
+    "BrokenPool",
     "PoolFuture",
+    "ResourceError",
+    "SerializationError",
+    "TaskError",
     "TaskKilled",
     "TaskTimeout",
+    "UsageError",
     "View",
     "WorkPool",
+    "WorkPoolError",
     "WorkerCrashed",
     "WorkerStats",
     "run",
@@ -36,11 +52,17 @@ __all__ = [
 
 _HOMES = {
     "Accumulator": "accumulator",
+    "BrokenPool": "errors",
     "PoolFuture": "future",
+    "ResourceError": "errors",
+    "SerializationError": "errors",
+    "TaskError": "errors",
     "TaskKilled": "errors",
     "TaskTimeout": "errors",
+    "UsageError": "errors",
     "View": "view",
     "WorkPool": "executor",
+    "WorkPoolError": "errors",
     "WorkerCrashed": "errors",
     "WorkerStats": "core",
     "run": "executor",

@@ -101,7 +101,9 @@ def _say_once(text: str, stream: TextIO, status: int) -> int:
 
 def _run() -> NoReturn:
     if not survival.survives():
-        sys.exit(main())
+        status = main()
+        exec("")  # else Python ends itself by SIGINT if a text has raised KeyboardInterrupt
+        sys.exit(status)
     try:
         status = main()
     except BaseException as error:  # told by _give_up if there is a launcher: then it has ended us

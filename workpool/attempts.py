@@ -198,7 +198,10 @@ class Attempts:
             layout.read_terms(inline),
             Blocks(beginning, fetch),
         )
-        return turn.run()
+        encoded = turn.run()
+        if turn.exhausted:
+            self._streamed = NO_ITEMS, memoryview(b"")
+        return encoded
 
     def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""

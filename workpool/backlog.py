@@ -48,16 +48,17 @@ class Backlog:
         self.tasks: deque[Task] = deque()
         self._withdrawn = 0  # of them, cancelled
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
+        self._late: set[Task] = set()  # of those, not cancelled
         self._numbers = count()
 
     def __iter__(self) -> Iterator[Task]:
         yield from self.tasks
-        yield from (task for _, _, task in self._later)
+        yield from self._late
 
     @property
     def outstanding(self) -> int:
         """How many tasks wait, those that wait for their time included."""
-        return len(self.tasks) - self._withdrawn + len(self._later)
+        return len(self.tasks) - self._withdrawn + len(self._late)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
@@ -66,17 +67,22 @@ class Backlog:
     def put_off(self, task: Task, delay_s: float) -> None:
         """Add a task when some time has passed."""
         heappush(self._later, (time.monotonic() + delay_s, next(self._numbers), task))
+        self._late.add(task)
 
     def wake(self) -> None:
         """Add the tasks whose time has come."""
         while self._later and self._later[0][0] <= time.monotonic():
             task = heappop(self._later)[2]
-            if not task.over:
+            if task in self._late:
+                self._late.remove(task)
                 self.tasks.append(task)
 
     def withdraw(self, task: Task) -> None:
         """Say that a task is over: it leaves when its turn comes."""
-        self._withdrawn += not any(task is late for _, _, late in self._later)
+        if task in self._late:
+            self._late.remove(task)
+        else:
+            self._withdrawn += 1
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""

@@ -9,6 +9,7 @@ A row says by its word what is to be done about it::
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from .layout import Item, Piece
 from .protocol import State, Step
 from .published import Published
 from .repository import Publisher, Row, Stream
-from .serializer import CONTRIBUTES, Encoded, Kind
+from .serializer import CONTRIBUTES, Encoded, Kind, pack_exception
 from .store import Store
 from .tasks import Batch, Finished, Task
 
@@ -31,7 +32,8 @@ SHORT_S = 0.2e-3
 FEW = 8
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
-_DONE, _WANTED, _BATCH = int(State.DONE), int(State.WANTED), int(Kind.BATCH)
+_DONE, _WANTED = int(State.DONE), int(State.WANTED)
+_BATCH, _EXCEPTION = int(Kind.BATCH), int(Kind.EXCEPTION)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
 
 
@@ -129,9 +131,13 @@ class Collector:
                 assert batch.incoming is not None
                 content = batch.incoming
             else:
-                content = empty(nbytes)
-                self._window.get(offset, content)
-                wait = True
+                try:
+                    content = empty(nbytes)
+                    self._window.get(offset, content)
+                    wait = True
+                except MemoryError as error:
+                    record = record._replace(kind=_EXCEPTION)
+                    content = memoryview(_refusal(batch, error))
             self._store.remove(batch)
             fetched.append((batch, row, record, content))
         if wait:
@@ -199,9 +205,29 @@ class Collector:
         batch = self._rows[row.number]
         piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
         if piece.position == 0:
-            batch.incoming = empty(piece.total_nbytes)
+            try:
+                batch.incoming = empty(piece.total_nbytes)
+            except MemoryError as error:
+                self._refuse(batch, layout.owner_of(self._publisher.load(row.number)), error)
+                return
         assert batch.incoming is not None
         end = piece.position + piece.extent.nbytes
         self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
         self._window.flush()  # the worker writes the next piece over this one
         self._publisher.answer(row, Step.TAKE)
+
+    def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
+        """Fail the tasks of a row whose outcome is too large for this process."""
+        lost = self.published.take_back(batch)
+        content = _refusal(batch, error)
+        for task in lost:
+            task.over = True
+            self._store.unuse(task)
+        outcomes = [(task, _EXCEPTION, content) for task in lost]
+        self.finished.append(Finished(batch.tasks[0].context, owner, 0, outcomes))
+
+
+def _refusal(batch: Batch, error: MemoryError) -> bytes:
+    """Return what is in the place of an outcome for which there is no memory."""
+    host = os.uname().nodename
+    return pack_exception(error, task=batch.tasks[0].function, rank=0, host=host)

@@ -81,6 +81,7 @@ class Core:
         self._max_pending = max_pending
         self._number = next(job.numbers)
         self._pending = 0
+        self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._tally: dict[int, list[int]] = {}  # by worker: tasks, and their nanoseconds
         self._shut = False
         self._broken: BrokenPool | None = None
@@ -108,7 +109,7 @@ class Core:
     def check_open(self) -> None:
         """Raise unless tasks can be submitted."""
         if self._broken is not None:
-            raise self._broken
+            raise self._broken.with_traceback(None)  # else it grows from time to time
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
@@ -240,12 +241,13 @@ class Core:
         self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
     ) -> None:
         future: PoolFuture[Any] = task.future
-        stored = task.noted is not None and kind in _STORED
-        if stored and finished.failure is not None:
-            future._task = None
-            future.resolve(None, finished.failure)
-            self.ended()
-            return
+        if finished.failures and task.noted is not None and kind in _STORED:
+            failure = finished.failures.get(task.noted.ledger)
+            if failure is not None:
+                future._task = None
+                future.resolve(None, failure)
+                self.ended()
+                return
         if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
             self._resolve_turn(task.future, kind, content, finished.owner)
             return
@@ -332,7 +334,16 @@ class Core:
 
     def call_back(self, callbacks: Callable[[], None]) -> None:
         """Have callbacks called by the thread that attends to the pools."""
-        self._runtime.call_back(callbacks)
+        calling = self._calling
+        calling.append(callbacks)
+
+        def call() -> None:
+            try:
+                callbacks()
+            finally:
+                calling.pop()
+
+        self._runtime.call_back(call)
 
     @whole
     def ended(self) -> None:
@@ -390,6 +401,7 @@ class Core:
                 task.future.cancel()
         if wait:
             self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
+            self._runtime.called_back(lambda: not self._calling)
         if wait or last:
             self._detach()
 

@@ -47,6 +47,9 @@ TOGETHER_S = 2e-3
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
 
+#: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
+CALM_S = 2e-3
+
 #: Rows for each worker above which publishing may wait.
 AHEAD = 2
 
@@ -100,9 +103,11 @@ class Driver:
         )
         self._full = False  # there was no room for what waits
         self._draining = False
+        self._closed = False
         self.drained = False
         self._advanced_s = 0.0  # when progress was made last
         self._again_s = 0.0  # when a task may be published again without others
+        self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._waiting: set[int] = set()  # threads
 
     @property
@@ -226,6 +231,9 @@ class Driver:
         with self._lock:
             if task.batch is not None and not task.over:
                 self._published.withdraw(task.batch)
+                now = time.monotonic()
+                if now > self._calm_s + CALM_S:  # half of the time at most
+                    self._calm_s = now + CALM_S
             if task.batch is not None or task.over:
                 return False
             task.over = True
@@ -357,16 +365,26 @@ class Driver:
         return count
 
     def _advance(self) -> None:
+        if self._closed:
+            return
         self._collector.retire()
         self._backlog.wake()
         self.recovery.look()
         asked = bool(self._rows) and self._collector.look_after_rows()
         self._full &= not asked  # there may be room by now
         if self._backlog.tasks:
-            self._publish()
+            if time.monotonic() > self._calm_s:
+                self._publish()
         elif not asked and len(self._rows) < AHEAD * self._workers:
             self._publisher.prepare()
         self._advanced_s = time.monotonic()
+
+    @whole
+    def close(self) -> None:
+        """Make no progress any more: the window is about to be freed."""
+        with self._lock:
+            self._collector.retire()
+            self._closed = True
 
     # --- waiting and room ---------------------------------------------------------------------
 

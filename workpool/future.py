@@ -97,7 +97,10 @@ class PoolFuture(Future[T]):
 
     def _invoke_callbacks(self) -> None:
         # Whoever waits for some future resolves this one, perhaps with a lock that callbacks want.
-        if not self._resolved:
+        if not self._resolved:  # cancelled; callbacks may want to see the pool shut down
+            with self._pool.lock:
+                self._unwatch()
+            self._pool.ended()
             super()._invoke_callbacks()  # type: ignore[misc]
         elif self._done_callbacks:
             self._pool.call_back(super()._invoke_callbacks)  # type: ignore[misc]
@@ -152,11 +155,10 @@ class PoolFuture(Future[T]):
         if self._state in _ENDED or task is None or not self._pool.driver.cancel(task):
             return self.cancelled()
         self._task = None
-        super().cancel()
-        self.set_running_or_notify_cancel()
-        with self._pool.lock:
-            self._unwatch()  # not before: both have asked for the condition
-        self._pool.ended()
+        try:
+            super().cancel()
+        finally:  # a callback may raise what the standard library does not catch
+            self.set_running_or_notify_cancel()
         return True
 
     def _wait(self, timeout: float | None) -> None:

@@ -39,6 +39,7 @@ from .litter import litter_of, remove
 from .mpiexec import Kind, command_line, environment, find, placed, rank_here
 from .routes import Routes
 from .status import VARIABLE, Watch
+from .streams import open_streams
 
 __all__ = ["GRACE_S", "run"]
 
@@ -124,7 +125,7 @@ def run(
             f"this process is a rank already ({here}), and cannot start ranks of its own: "
             "under mpiexec, use `mpiexec -n N python -m workpool ...`"
         )
-    _open_streams()
+    open_streams()
     program = find(mpiexec)
     words = _leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
     long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
@@ -210,7 +211,8 @@ class _Job:
         """End every process of the job on this host, and remove what MPI leaves behind."""
         self._note_litter()
         if self.survive and self.watch.driver in self._members():
-            os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
+            with suppress(ProcessLookupError):
+                os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
         if self.kind is Kind.OPENMPI and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)  # tidies up, and is silent
             with suppress(subprocess.TimeoutExpired):
@@ -309,15 +311,6 @@ class _Job:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
         return found
-
-
-def _open_streams() -> None:
-    """See that 0, 1 and 2 are open, so that they are standard streams and nothing else."""
-    for fd in range(3):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest: fd
 
 
 def _say(text: str) -> None:

@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import IO
 
 from .channel import Channel
+from .streams import open_streams
 
 #: Bytes of standard error that are remembered.
 TAIL_NBYTES = 4096
@@ -63,6 +65,7 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, *arguments: object) -> None:
+        open_streams()  # a task may have closed them, and nothing of ours must take their places
         with contextlib.ExitStack() as held, contextlib.ExitStack() as passed:
             ours, theirs = socket.socketpair()
             held.enter_context(ours)
@@ -91,7 +94,7 @@ class ChildProcess:
             held.enter_context(self._process.stderr)
             self.pid = self._process.pid
             held.callback(self._end)
-            self._tail = _Tail(self._process.stderr.fileno())
+            self._tail = _Tail(self._process.stderr)
             self.channel = Channel(ours)
             held.pop_all()  # nothing has failed: they stay open
 
@@ -143,8 +146,6 @@ class ChildProcess:
         """End the process and all that it has started."""
         self._end()
         self._tail.join(STACK_S)
-        if self._process.stderr is not None and not self._tail.is_alive():
-            self._process.stderr.close()
         self.channel.close()
         os.close(self._stack_fd)
 
@@ -173,23 +174,18 @@ def map_numbers(fd: int) -> memoryview:
 class _Tail(threading.Thread):
     """Passes on what a process writes to standard error, and remembers the end of it."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(name="workpool-stderr", daemon=True)
-        self._fd = fd
+        self._stream = stream  # ours to close: what the process has started may hold the other end
         self._last = b""
         self.start()
 
     def run(self) -> None:
-        while True:
-            try:
-                news = os.read(self._fd, 1 << 16)
-            except OSError:
-                return
-            if not news:
-                return
-            self._last = (self._last + news)[-TAIL_NBYTES:]
-            with contextlib.suppress(OSError):
-                os.write(2, news)
+        with self._stream:
+            while news := os.read(self._stream.fileno(), 1 << 16):
+                self._last = (self._last + news)[-TAIL_NBYTES:]
+                with contextlib.suppress(OSError):
+                    os.write(2, news)
 
     def text(self) -> str:
         return self._last.decode(errors="replace").strip()

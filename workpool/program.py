@@ -130,6 +130,8 @@ class Program:
         exec(code, space)
 
     def _path(self) -> str:
+        if os.path.isabs(self.target):
+            return self.target  # the working directory may be gone
         return os.path.join(os.getcwd(), self.target)
 
     def _archive(self) -> bool:

@@ -137,7 +137,7 @@ class Range:
         self._count = 0  # of the last chunk
         self._parts: list[Part] = []
         self._failed: bytes | None = None
-        self._exhausted = False
+        self.exhausted = False
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
         self._sent = self._reduction.function if self._reduction is not None else sent
@@ -166,7 +166,7 @@ class Range:
         if self._reduction is not None:
             covered = [(part.start, part.total) for part in parts]
             parts = self._folded()
-        return join(([tuple(part) for part in parts], self._failed, self._exhausted, covered))
+        return join(([tuple(part) for part in parts], self._failed, self.exhausted, covered))
 
     def _take(self) -> range:
         """Take the next chunk; empty if none is left."""
@@ -175,7 +175,7 @@ class Range:
             share = self._left // (2 * self._terms.workers) if self._terms.last else self._left
             count = self._count = self._pace.count(self._function, share, self._count)
         taken = take_items(self._window, self._geometry, self._items, count)
-        self._exhausted = taken.stop == self._items.total
+        self.exhausted = taken.stop == self._items.total
         self._left = self._items.total - taken.stop
         if taken and self._schedule is not Schedule.ADAPTIVE:
             taken = chunk(self._schedule, self._terms.total, self._terms.workers, taken.start)
@@ -192,8 +192,8 @@ class Range:
             raise  # ours, not the task's
         except BaseException as error:  # restoring an item may run anything
             wrong = SerializationError(
-                f"cannot restore items {taken.start} to {taken.stop - 1} of a map: {error!r}; "
-                "a worker must be able to import every module that they come from"
+                f"cannot restore items of a map, item {taken.start} or some after it: {error!r}; a "
+                "worker must be able to import every module that they come from"
             )
             wrong.__cause__ = error
             self._failed = self._runner.failure(wrong, function or "of unknown name")

@@ -226,15 +226,15 @@ def commit(waiting: Iterable[Finished]) -> None:
             if task.noted is not None:
                 found = entries.setdefault(task.noted.ledger, [])
                 found += _entries(task.noted, kind, content)
-    failure: Exception | None = None
+    failures: dict[Ledger, Exception] = {}
     for ledger, found in entries.items():
         try:
             if found:
                 ledger.journal.store(found)
         except ResourceError as error:
-            failure = error
+            failures[ledger] = error
     for finished in ended:
-        finished.failure = failure
+        finished.failures = failures
         finished.written = True
     for ledger in entries:
         ledger.warn()

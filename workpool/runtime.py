@@ -143,6 +143,10 @@ class Runtime:
         """Have callbacks called by the thread that makes progress when nobody else does."""
         self._attendant.call(callbacks)
 
+    def called_back(self, ended: Callable[[], bool]) -> None:
+        """Wait for callbacks that were to be called."""
+        self._attendant.join(ended)
+
     def table(self, choice: Choice) -> _Table:
         """Return the table of this choice, opened if it is new.  Waits for busy workers."""
         with self._lock:
@@ -228,6 +232,7 @@ class Runtime:
     def _free(self) -> None:
         """Free every window."""
         for table in self._tables.values():
+            table.driver.close()
             table.window.close()
         self._tables.clear()
         if self._control is not None:
@@ -247,6 +252,7 @@ class Runtime:
 
         def close() -> None:
             del self._tables[choice]
+            table.driver.close()
             table.window.close()
 
         self._call(Order("close", table.number), close)

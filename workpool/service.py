@@ -29,7 +29,9 @@ def meet(group: rma.Group) -> Liveness:
 
 def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
     """Allocate a table's window.  Collective."""
-    start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
+    start = b""
+    if group.rank == choice.repository:
+        start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
     window = group.allocate(geometry.nbytes, choice.repository, start)
     identity = bytearray(layout.IDENTITY_NBYTES)
     window.get(0, identity)

@@ -193,7 +193,9 @@ class Watch:
                 self._connected = True
 
     def _read(self) -> None:
-        news = self._socket.recv(1024)
+        news = b""
+        with contextlib.suppress(ConnectionResetError):  # it was killed
+            news = self._socket.recv(1024)
         if not news:
             self.silent = True
             self._socket.close()

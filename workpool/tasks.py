@@ -8,7 +8,7 @@ table.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -295,7 +295,7 @@ class Finished:
         "carried",
         "context",
         "elapsed_ns",
-        "failure",
+        "failures",
         "outcomes",
         "owner",
         "uncounted",
@@ -317,7 +317,7 @@ class Finished:
         self.carried = carried
         # Whether nothing is left to write down before anybody may see it.
         self.written = not carried and all(task.noted is None for task, _, _ in self.outcomes)
-        self.failure: Exception | None = None  # why it is not
+        self.failures: Mapping[Any, Exception] = {}  # by journal, why it is not
         # Tasks that are in nobody's statistics yet; a turn says itself how many it was.
         turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None
         self.uncounted = 0 if turn else len(self.outcomes)

@@ -72,6 +72,18 @@ class Attendant:
         self._work.set()
         self._bell.set()
 
+    def join(self, ended: Callable[[], bool]) -> None:
+        """Wait until the thread has done what it was told, as far as `ended` wants to know.
+
+        An action that waits for others has them done at once.
+        """
+        if self._thread is threading.current_thread():
+            self._act()
+            return
+        wait = Backoff(CLOSE_S)
+        while not ended():
+            wait.pause()
+
     def stop(self) -> None:
         """End the thread when it has done what it was told."""
         self._stopped = True
@@ -93,8 +105,9 @@ class Attendant:
         seen: list[int] = []
         while True:
             self._work.wait(REST_S)
+            stopped = self._stopped  # before we look: what was told until then is done
             self._act()
-            if self._stopped:
+            if stopped:
                 return
             drivers = self._drivers()
             if not any(driver.outstanding for driver in drivers):

@@ -270,8 +270,9 @@ class View(Executor):
         mapping = Mapping(
             self._core, self._core.workers, fn, code, wanted, source.several, operation
         )
+        items = source.all()
         try:
-            source.feed_all(mapping)
+            mapping.add(items, last=True, large=True)
         except Exception as error:
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)
@@ -300,7 +301,8 @@ class View(Executor):
                 else:
                     yield from forgetting(first())
         finally:
-            for future in futures:
+            # The last one first: else each makes room for another, which then is published.
+            for future in reversed(futures):
                 self._core.apart(future.cancel)
 
     # --- the pool behind it -------------------------------------------------------------------

@@ -211,7 +211,7 @@ class Mapping:
                 left = stretch.items
                 while left:
                     self._wait_for(partial(bool, stretch.parts), deadline)
-                    part, failed = stretch.parts.pop(next(iter(stretch.parts)))
+                    _, (part, failed) = stretch.parts.popitem()
                     left -= part.total
                     if failed is not None:
                         raise self._error(OutcomeKind.EXCEPTION, failed)

@@ -36,9 +36,9 @@ class Source:
         self._window = None if buffersize is None else buffersize // WINDOWS
         self._begun = False
 
-    def feed_all(self, mapping: Mapping) -> None:
-        """Give a map all items, however large."""
-        mapping.add(self._all or list(self._items), last=True, large=True)
+    def all(self) -> Sequence[Any]:
+        """Return all items."""
+        return self._all or list(self._items)
 
     def feed(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
         """Give a map its first windows, or the next one; return all items if it wants none."""
