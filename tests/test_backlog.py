@@ -52,3 +52,17 @@ def test_nobody_waits_for_a_slow_one() -> None:
     assert rows(code(*[5] * 1000, 4000, *[5] * 100), 100, 100)[0] == pytest.approx(67, abs=5)
     assert rows(code(*[5, 5, 4000] * 100, *[5] * 50), 3, 3) == [1, 1, 1]
     assert rows(code(*[5, 5, 4000] * 100, *[5] * 500), 3, 3) == [3]
+
+
+def test_what_is_cancelled_before_its_time_is_gone() -> None:
+    backlog = Backlog(lambda segment: True)
+    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    for task, delay_s in zip(tasks, (60, 0, 0), strict=True):
+        backlog.put_off(task, delay_s)
+    for task in tasks[:2]:
+        task.over = True
+        backlog.withdraw(task)
+    assert (backlog.outstanding, list(backlog)) == (1, tasks[2:])
+    backlog.wake()
+    assert list(backlog.tasks) == tasks[2:]
+    assert backlog.outstanding == 1

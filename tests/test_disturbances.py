@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
 from harness import run_ranks
 from launching import run
@@ -43,6 +46,53 @@ def test_a_caught_interrupt_loses_nothing() -> None:
         print("caught", caught)
     """
     assert run_ranks(3, script).stdout == "caught 60\n"
+
+
+@pytest.mark.parametrize("option", ["rows=32", "journal=place"])
+def test_an_interrupt_while_all_workers_are_waited_for_loses_nothing(
+    tmp_path: Path, option: str
+) -> None:
+    script = f"""
+        import os, signal, sys, threading, time
+        from workpool import WorkPool
+
+        place = sys.argv[1]
+        pool = WorkPool()
+        busy = [pool.submit(time.sleep, 2) for _ in range(2)]
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            WorkPool({option})
+        except KeyboardInterrupt:
+            print("caught", [future.done() for future in busy])
+        print(pool.submit(abs, -1).result(20))
+        with WorkPool({option}) as other:
+            print(other.submit(abs, -2).result(20))
+    """
+    assert run_ranks(3, script, str(tmp_path / "run.db")).stdout == "caught [False, False]\n1\n2\n"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interrupts_at_any_moment_of_opening_and_closing_pools(seed: int) -> None:
+    script = """
+        import os, random, signal, sys, threading, time
+        from workpool import WorkPool
+
+        random.seed(int(sys.argv[1]))
+        pool = WorkPool()
+        for n in range(12):
+            timer = threading.Timer(random.uniform(0, 0.04), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                with WorkPool(rows=random.choice([16, 32, 64])) as other:
+                    other.submit(abs, -1).result()
+                timer.join()
+                time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+            assert pool.submit(abs, -n).result(20) == n
+        print("right")
+    """
+    assert run_ranks(3, script, str(seed)).stdout == "right\n"
 
 
 def test_an_interrupt_while_open_pools_are_joined_ends_the_job() -> None:
@@ -132,15 +182,14 @@ def test_a_callback_that_wants_a_pool_while_the_job_ends() -> None:
 
         def callback(future):
             time.sleep(0.6)  # the program is over by now
-            try:
-                WorkPool(rows=77)
-            except Exception as error:
-                print(error)
+            other = WorkPool(rows=77)
+            print(other.submit(abs, -7).result())
+            other.submit(time.sleep, 0.3).add_done_callback(lambda future: print("called"))
 
         pool = WorkPool()
         pool.submit(time.sleep, 0.3).add_done_callback(callback)
     """
-    assert "the job is ending" in run_ranks(3, script).stdout
+    assert run_ranks(3, script).stdout == "7\ncalled\n"
 
 
 def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
@@ -223,3 +272,95 @@ def test_a_short_task_with_a_large_outcome_among_many() -> None:
         print("ended")
     """
     assert run_ranks(2, script).stdout == "ended\n"
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_callbacks_have_run_when_shutdown_returns(ranks: int) -> None:
+    script = """
+        import threading, time
+        from workpool import WorkPool
+
+        called = []
+
+        def slow(future):
+            time.sleep(0.005)
+            called.append(future.result())
+
+        with WorkPool() as pool:
+            for n in range(20):
+                pool.submit(abs, -n).add_done_callback(slow)
+        print(sorted(called) == list(range(20)))
+
+        ended = threading.Event()
+        pool = WorkPool()
+        pool.submit(abs, -1).add_done_callback(lambda future: (pool.shutdown(), ended.set()))
+        print(ended.wait(20))
+
+        last = WorkPool()
+        futures = [last.submit(time.sleep, 0.2) for _ in range(8)]
+        futures[-1].add_done_callback(lambda future: print(last.shutdown(), future.cancelled()))
+        print(futures[-1].cancel())
+    """
+    assert run_ranks(ranks, script).stdout == "True\nTrue\nNone True\nTrue\n"
+
+
+# --- what tasks do to their rank ------------------------------------------------------------------
+
+
+def test_a_text_that_raises_keyboard_interrupt_is_a_task_like_others() -> None:
+    script = """
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            print(repr(pool.submit(exec, "raise KeyboardInterrupt").exception()))
+    """
+    with run("-w", "2", "-c", dedent(script)) as started:
+        ended = started.wait()
+    assert ended == (0, "KeyboardInterrupt()\n", "")
+
+
+def test_a_rank_whose_streams_are_closed_starts_children() -> None:
+    script = """
+        import os
+        from workpool import WorkPool
+
+        def loud():
+            print("x" * 100_000)
+            return "heard"
+
+        with WorkPool() as pool:
+            for fd in range(3):
+                pool.submit(os.close, fd).result()
+            print(pool.with_options(isolate=True).submit(loud).result(20))
+    """
+    assert run_ranks(2, script).stdout == "heard\n"
+
+
+def test_what_the_driver_has_no_memory_for_fails_alone() -> None:
+    script = """
+        import resource
+        import numpy as np
+        from workpool import WorkPool
+
+        def ones(mib):
+            return np.ones(mib << 20, np.uint8)
+
+        with WorkPool(arena_nbytes=1 << 28) as pool, WorkPool(arena_nbytes=1 << 23) as pieces:
+            for each in (pool, pieces):
+                each.submit(ones, 0).result()
+            (line,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
+            most = (int(line.split()[1]) << 10) + (40 << 20)
+            resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
+            for each in (pool, pieces):
+                large = each.submit(ones, 60)
+                small = [each.submit(abs, -n) for n in range(100)]
+                print(type(large.exception()).__name__, sum(f.result(20) for f in small))
+                try:
+                    list(each.map(ones, [60]))
+                except MemoryError:
+                    print(sum(each.map(abs, range(100))))
+    """
+    assert run_ranks(3, script).stdout == "MemoryError 4950\n4950\n" * 2

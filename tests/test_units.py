@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import socket
+import threading
 import weakref
 from array import array
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import workpool
 from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulator
 from workpool.arena import Region
@@ -27,7 +31,9 @@ from workpool.layout import (
     Piece,
 )
 from workpool.protocol import TRANSITIONS, State, Step
+from workpool.status import Watch
 from workpool.testing import MemoryWindow
+from workpool.threads import Attendant
 
 # --- layout -------------------------------------------------------------------------------------
 
@@ -262,3 +268,60 @@ def test_memory_window_takes_the_freedoms_of_mpi() -> None:
             window.load(disp)
     with pytest.raises(WindowError):
         window.put(250, bytes(8))
+
+
+# --- threads and processes ----------------------------------------------------------------------
+
+
+def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
+    class Late(Attendant):
+        def _act(self) -> None:
+            super()._act()
+            if not self._stopped:  # somebody tells, and ends it, just now
+                self.call(lambda: done.append(True))
+                self.stop()
+
+    done: list[bool] = []
+    Late(list, bool)._attend()
+    assert done == [True]
+
+
+def test_a_driver_that_was_killed_falls_silent(tmp_path: Path) -> None:
+    with Watch(str(tmp_path)) as watch, socket.socket(socket.AF_UNIX) as driver:
+        driver.connect(str(tmp_path / "driver"))
+        driver.sendall(b"123\n")
+        watch.look(1)
+        watch.look(1)
+        assert watch.driver == 123
+        driver.close()  # with what it was sent unread
+        watch.look(1)
+        assert watch.silent
+
+
+def test_buffers_are_held_until_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lent(bytearray):
+        pass
+
+    class Win:
+        def Put(self, given: list[Any], host: int, disp: int) -> None:
+            held.append(weakref.ref(given[0].obj))
+
+        def Flush(self, host: int) -> None:
+            alive.append([reference() is not None for reference in held])
+
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    held: list[weakref.ref[Any]] = []
+    alive: list[list[bool]] = []
+    window = Window(Win(), 0, 4096, threading.Lock())  # type: ignore[arg-type]
+    window.put(0, Lent(8))
+    window.put(64, Lent(8))
+    window.flush()
+    assert alive == [[True, True]]
+    assert [reference() for reference in held] == [None, None]
+
+
+def test_what_the_public_errors_are() -> None:
+    for name in workpool.__all__:
+        assert getattr(workpool, name).__name__ == name

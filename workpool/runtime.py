@@ -210,8 +210,8 @@ class Runtime:
 
     def close(self) -> None:
         """Join the pools that are still open, send the workers home, free every window."""
-        for pool in tuple(self.pools):
-            pool.shutdown()
+        while self.pools:  # a callback may make one more
+            self.pools[0].shutdown()
         if self._drain is not None and self._drain.cut:
             self._end(UNFINISHED)  # a task still runs, and nobody knows for how long
         with self._lock:
