@@ -334,7 +334,7 @@ class Core:
 
     def call_back(self, callbacks: Callable[[], None]) -> None:
         """Have callbacks called by the thread that attends to the pools."""
-        calling = self._calling
+        calling = self._calling  # counts, without a lock that the collector's callbacks may meet
         calling.append(callbacks)
 
         def call() -> None:

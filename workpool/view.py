@@ -168,7 +168,9 @@ class View(Executor):
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}
-            How large the workers' chunks are: see ``workpool.schedule``.
+            How large the workers' chunks are: see ``workpool.schedule``.  A map that is closed, or
+            whose time is over, leaves workers in their chunks, which may be long with all but
+            ``adaptive`` and ``self``.
         journal : str or Path, optional
             Of this map; default: the pool's.
 

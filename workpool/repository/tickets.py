@@ -9,9 +9,9 @@ pointer
     tail, and it may lose a race, which is a ``Miss.CONTENDED``.
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
-    then holds a ticket for work that does not exist yet: it waits until the tail passes it, and
-    what ends the wait is the word CLOSED.  Tickets that die with their holder are picked up by
-    ``Claimant.sweep``.
+    then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
+    until the word CLOSED says that it never will.  Tickets that die with their holder are picked up
+    by ``Claimant.sweep``.
 
 Both share the queue out in proportion (a share of what is left divided by the workers, after
 guided self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers C-36(12), 1987), so a
