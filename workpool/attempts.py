@@ -117,6 +117,9 @@ class Attempts:
         self._pace = Pace()
         self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
         self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
+        self._spent = (
+            False  # a turn of it has found no more items; there may be others on their way
+        )
         self._items: ItemRun | None = None  # the tasks that run now, if they are several
         self._watched: ItemRun | None = None  # when the heart looked last
 
@@ -137,6 +140,8 @@ class Attempts:
         Evicted
             If the attempt was taken back meanwhile.
         """
+        if self._spent and descriptor.items != self._streamed[0]:
+            self._streamed, self._spent = (NO_ITEMS, memoryview(b"")), False
         runner: Any = self._runners.own  # or the other one, each with pools of its own
         isolated = bool(descriptor.kind & ISOLATED)
         kind, code = descriptor.kind & ~ISOLATED, descriptor.code
@@ -199,8 +204,7 @@ class Attempts:
             Blocks(beginning, fetch),
         )
         encoded = turn.run()
-        if turn.exhausted:
-            self._streamed = NO_ITEMS, memoryview(b"")
+        self._spent |= turn.exhausted
         return encoded
 
     def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
