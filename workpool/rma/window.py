@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from array import array
@@ -18,8 +19,9 @@ from .ticker import Ticker, enter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more.
-PIECE_NBYTES = 1 << 30
+#: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more, and over a network
+#: the heart would miss its beats, which wants the lock between two pieces.
+PIECE_NBYTES = 1 << 26
 
 #: Longest piece of one Accumulate or Get_accumulate.  It runs under a lock that all ranks share:
 #: keep it short.
@@ -224,7 +226,8 @@ class Window:
 
         Notes
         -----
-        RMA cost: 1 put for every ``PIECE_NBYTES``; none on the host.
+        RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
+        none on the host.
         """
         view = self._checked("put", disp, buffer)
         if self._memory is not None:
@@ -237,7 +240,8 @@ class Window:
 
         Notes
         -----
-        RMA cost: 1 get for every ``PIECE_NBYTES``; none on the host.
+        RMA cost: 1 get for every ``PIECE_NBYTES``, with a flush each if that is more than one;
+        none on the host.
         """
         view = self._checked("get", disp, buffer)
         if self._memory is not None:
@@ -376,14 +380,16 @@ class Window:
     @whole
     def _transfer(self, verb: str, call: Any, disp: int, view: memoryview) -> None:
         nbytes = view.nbytes
+        if nbytes > PIECE_NBYTES:
+            for at in range(0, nbytes, PIECE_NBYTES):
+                self._transfer(verb, call, disp + at, view[at : at + PIECE_NBYTES])
+                self.flush()
+                os.sched_yield()  # to whoever waits for the lock
+            return
         with self._lock:
             self._held.append(view)
             try:
-                if nbytes <= PIECE_NBYTES:
-                    call([view, nbytes, MPI.BYTE], self.host, disp)
-                    return
-                for at in range(0, nbytes, PIECE_NBYTES):
-                    call(view[at : at + PIECE_NBYTES], self.host, disp + at)
+                call([view, nbytes, MPI.BYTE], self.host, disp)
             except MPI.Exception as error:
                 self._failed(verb, disp, error)
 
