@@ -15,7 +15,7 @@ from .accumulator import Accumulator
 from .core import Core, WorkerStats
 from .errors import SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
-from .mapping import LEAST_BUFFERSIZE, Mapping, Source, forgetting
+from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, forgetting
 from .options import TaskOptions
 from .reduction import OPERATIONS
 from .schedule import Schedule
@@ -197,8 +197,9 @@ class View(Executor):
         else:
             source = Source(iterables, buffersize)
             code = self._core.code(fn)
-            workers, several = self._core.workers, source.several
-            mapping = Mapping(self._core, workers, fn, code, wanted, several, ledger=ledger)
+            number, workers = self._core.number, self._core.workers
+            cutter = Cutter(number, workers, fn, code, wanted, source.several, ledger=ledger)
+            mapping = Mapping(self._core, cutter)
             rest = source.feed(mapping)
             if rest is None:
                 results = mapping.results(lambda: source.feed(mapping), deadline)
@@ -269,9 +270,9 @@ class View(Executor):
         self._core.check_open()
         source = Source(iterables, None)
         code = self._core.code(fn)
-        mapping = Mapping(
-            self._core, self._core.workers, fn, code, wanted, source.several, operation
-        )
+        number, workers = self._core.number, self._core.workers
+        cutter = Cutter(number, workers, fn, code, wanted, source.several, operation)
+        mapping = Mapping(self._core, cutter)
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)

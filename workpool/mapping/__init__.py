@@ -14,6 +14,7 @@ future of a turn.
 from __future__ import annotations
 
 from .call import Mapping, Seat, forgetting
+from .cutter import Cutter
 from .source import LEAST_BUFFERSIZE, Source
 
-__all__ = ["LEAST_BUFFERSIZE", "Mapping", "Seat", "Source", "forgetting"]
+__all__ = ["LEAST_BUFFERSIZE", "Cutter", "Mapping", "Seat", "Source", "forgetting"]

@@ -15,9 +15,7 @@ from typing import Any, Protocol, TypeVar
 from ..driver import Driver
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..ranges import Part, Turn
-from ..reduction import Binary, Reduction
-from ..resume import Ledger
-from ..schedule import Schedule
+from ..reduction import Reduction
 from ..serializer import Code, unpack_outcome
 from ..serializer import Kind as OutcomeKind
 from ..tasks import Segment, Task
@@ -48,9 +46,6 @@ class Pool(Protocol):
 
     def check_open(self) -> None:
         """Raise unless tasks can be submitted."""
-
-    def number(self) -> int:
-        """Return a number that nothing else in the job has."""
 
     def ended(self) -> None:
         """Count a task that has ended."""
@@ -94,37 +89,15 @@ class Mapping:
     Parameters
     ----------
     pool : Pool
-    workers : int
-        That share the items.
-    fn : callable
-    code : Code or None
-        Of `fn`; without, it is sent with the items.
-    schedule : Schedule
-    several : bool
-        Whether each item is a tuple of arguments.
-    operation : callable, optional
-        That folds the results, for `fold`.
-    ledger : Ledger, optional
-        Says which items are done.
+    cutter : Cutter
+        Says of what, and makes segments of the items.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        workers: int,
-        fn: Callable[..., Any],
-        code: Code | None,
-        schedule: Schedule,
-        several: bool,
-        operation: Binary | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
+    def __init__(self, pool: Pool, cutter: Cutter) -> None:
         self._pool = pool
-        self._workers = workers
-        self._fn = fn
-        self._code = code
-        self._operation = operation
-        self._cutter = Cutter(pool.number, workers, fn, code, schedule, several, operation, ledger)
+        self._cutter = cutter
+        self._fn = cutter.fn
+        self._operation = cutter.operation
         self._stretches: list[Stretch] = []
         self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
         self._untaken = 0  # items in those that are
@@ -300,7 +273,7 @@ class Mapping:
         seats = [
             Seat(self, stretch, segment)
             for segment in segments
-            for _ in range(min(TURNS * self._workers, segment.terms.total))
+            for _ in range(min(TURNS * self._cutter.workers, segment.terms.total))
         ]
         with self._pool.lock:
             stretch.seats += len(seats)  # all of them, before the first one can be over
@@ -308,7 +281,7 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        task = self._pool.take_turn(seat, self._fn, self._code)
+        task = self._pool.take_turn(seat, self._fn, self._cutter.code)
         seat.stretch.tasks.add(task)
 
     @whole

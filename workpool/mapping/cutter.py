@@ -70,16 +70,16 @@ class Cutter:
         code: Code | None,
         schedule: Schedule,
         several: bool,
-        operation: Binary | None,
-        ledger: Ledger | None,
+        operation: Binary | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._number = number
-        self._workers = workers
-        self._fn = fn
-        self._code = code
+        self.workers = workers
+        self.fn = fn
+        self.code = code
         self._schedule = schedule
         self._several = several
-        self._operation = operation
+        self.operation = operation
         self._ledger = ledger
 
     def cut(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
@@ -111,9 +111,9 @@ class Cutter:
 
     def _segments(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
         """Cut items into segments; None if they are better sent one by one."""
-        function: object = None if self._code else self._fn
-        if self._operation is not None:
-            function = Reduction(None if self._code else self._fn, self._operation)
+        function: object = None if self.code else self.fn
+        if self.operation is not None:
+            function = Reduction(None if self.code else self.fn, self.operation)
         size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
         if isinstance(items, range) and self._ledger is None:
             size = len(items)
@@ -122,7 +122,7 @@ class Cutter:
             part = items[at : at + size]
             plan = None
             if self._ledger is not None:
-                plan = self._ledger.plan(self._fn, self._code, part, self._several)
+                plan = self._ledger.plan(self.fn, self.code, part, self._several)
                 part = plan.missing(part)
             content = encode_blocks(part, self._several, function, large)
             if content is None:
@@ -134,15 +134,15 @@ class Cutter:
 
     def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
         """Return some of the encoded items, to be shared out."""
-        terms = Terms(self._schedule, self._workers, ends, items.start, len(items))
-        most = tickets(self._schedule, len(items), self._workers)
+        terms = Terms(self._schedule, self.workers, ends, items.start, len(items))
+        most = tickets(self._schedule, len(items), self.workers)
         return Segment(self._number(), content, most, terms)
 
     def blame(self, items: Sequence[Any], error: Exception) -> tuple[int, Exception]:
         """Return how many items can be sent before one that cannot, and the error that names it."""
         for at, item in enumerate(items):
             try:
-                pack_call(self._fn, item if self._several else (item,), {}, self._code)
+                pack_call(self.fn, item if self._several else (item,), {}, self.code)
             except SerializationError as named:
                 return at, named
         return 0, error
