@@ -50,6 +50,11 @@ class _Table(NamedTuple):
     driver: Driver
     window: rma.Window
 
+    def close(self) -> None:
+        """Free the window, of which nobody makes use any more.  Collective."""
+        self.driver.close()
+        self.window.close()
+
 
 class Runtime:
     """The driver's hold on its job.
@@ -232,8 +237,7 @@ class Runtime:
     def _free(self) -> None:
         """Free every window."""
         for table in self._tables.values():
-            table.driver.close()
-            table.window.close()
+            table.close()
         self._tables.clear()
         if self._control is not None:
             self._control.window.close()
@@ -252,8 +256,7 @@ class Runtime:
 
         def close() -> None:
             del self._tables[choice]
-            table.driver.close()
-            table.window.close()
+            table.close()
 
         self._call(Order("close", table.number), close)
 

@@ -75,8 +75,7 @@ class _Deferring:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         since_s = now if self._since_s is None else self._since_s
-        patient = now - since_s < MOST_S or within(frame, _collective)
-        if patient and within(frame):
+        if within(frame, _codes if now - since_s < MOST_S else _collective):
             self._since_s = since_s
             # Not a threading.Thread: to start one takes locks that this very thread may hold.
             _thread.start_new_thread(_again, (threading.get_ident(), signum))

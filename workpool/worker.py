@@ -176,10 +176,11 @@ class _Service:
     def work(self) -> bool:
         """Take tickets and run what they give; return whether there was anything."""
         now = time.monotonic()
+        idle = not self._busy and now - self._swept < self._rest_s
+        if idle and self._claimant.quiet():
+            return False  # an idle worker does one look each time it wakes
         limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
-        if not self._busy and now - self._swept < self._rest_s:
-            if self._claimant.quiet():
-                return False  # an idle worker does one look each time it wakes
+        if idle:
             claim = self._claimant.seize(limit)
             if not isinstance(claim, Miss):
                 self._busy = True

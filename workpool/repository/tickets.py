@@ -37,7 +37,7 @@ _WORDS = struct.Struct(
 
 
 #: A compare-and-swap: where, of what, to what.
-Step: TypeAlias = tuple[int, int, int]
+Swap: TypeAlias = tuple[int, int, int]
 
 
 class Miss(Enum):
@@ -61,7 +61,7 @@ class Taker(Protocol):
     def quiet(self) -> bool:
         """Return whether there is nothing to take, as far as one can know."""
 
-    def single(self, limit: int) -> list[Step] | None:
+    def single(self, limit: int) -> list[Swap] | None:
         """Return the steps that take the first ticket, if `take` would take no more than one.
 
         None if it would, or if nothing is known of what there is.
@@ -140,7 +140,7 @@ class Pointer(_Taker):
     def first(self) -> int:
         return self._head
 
-    def single(self, limit: int) -> list[Step] | None:
+    def single(self, limit: int) -> list[Swap] | None:
         head = self._head
         if self._news and head < self._tail and share(self._tail - head, self._workers, limit) == 1:
             return [(layout.HEAD, head, head + 1)]
@@ -195,7 +195,7 @@ class Counter(_Taker):
     def first(self) -> int:
         return self._held.start if self._held else -1
 
-    def single(self, limit: int) -> list[Step] | None:
+    def single(self, limit: int) -> list[Swap] | None:
         published = min(self._held.stop, self._tail) - self._held.start
         return [] if self._news and published == 1 else None  # it is ours already
 
