@@ -108,6 +108,8 @@ ready() {
         echo "$made_from" >"$stamp"
         echo "$made_from" >"$venv/stamp-run" # with any extra it can be run
     fi
+    # Once, whatever PYTHONDONTWRITEBYTECODE says, and not by each rank of each job.
+    "$venv/bin/python" -m compileall -qq "$root/workpool" || :
     if [ -L "$venv/lib/libmpi.so.12" ]; then
         export LD_LIBRARY_PATH="$venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     fi

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workpool import mpiexec, openmpi
+from workpool import mpiexec, openmpi, ranks
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
 
@@ -190,8 +190,12 @@ def test_a_rank_started_by_hand_sets_the_same_variables(monkeypatch: pytest.Monk
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in mpiexec._RANK_VARIABLES:
+    for name in ranks._VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert mpiexec.rank_here() is None
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "2")
-    assert mpiexec.rank_here() == "OMPI_COMM_WORLD_RANK=2"
+    assert ranks.rank_here() is None
+    assert ranks.may_be_first()
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "20")
+    assert ranks.rank_here() == "OMPI_COMM_WORLD_RANK=20"
+    assert not ranks.may_be_first()
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    assert ranks.may_be_first()

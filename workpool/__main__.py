@@ -11,6 +11,7 @@ from typing import NoReturn, TextIO
 from . import openmpi, program, survival
 from .errors import UsageError
 from .program import Program
+from .ranks import may_be_first
 from .status import Reporter
 
 #: How long the other ranks leave rank 0 to say what is wrong.
@@ -46,11 +47,12 @@ def main() -> int:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
     openmpi.set_variables()
+    _import_half()
     from . import rma
 
     group = rma.Group(mortal=survival.survives())
     if group.rank > 0:
-        from . import service  # each half does without the other
+        from . import service
 
         return service.launch(group)
     from . import entry
@@ -62,6 +64,17 @@ def main() -> int:
     )
     reporter.ended(status)
     return 0 if reporter.heard else status  # MPI remarks upon every status but 0
+
+
+def _import_half() -> None:
+    """Import what this rank is going to need: each half does without the other.
+
+    Before MPI is started, for there the ranks that are first keep the cores busy with waiting.
+    """
+    if may_be_first():
+        from . import entry, executor  # noqa: F401
+    else:
+        from . import service, worker  # noqa: F401
 
 
 def _drive(found: Program, reporter: Reporter) -> None:
@@ -89,10 +102,7 @@ def _drive(found: Program, reporter: Reporter) -> None:
 
 def _say_once(text: str, stream: TextIO, status: int) -> int:
     """Write `text` if this is rank 0, as far as one can know before MPI is started."""
-    from .mpiexec import rank_here  # much for a rank that has nothing to say
-
-    here = rank_here()
-    if here is None or here.endswith("=0"):
+    if may_be_first():
         print(text, end="", file=stream, flush=True)
     elif status:  # the first rank to fail ends the job under Open MPI: let rank 0 say why
         time.sleep(_PATIENCE_S)

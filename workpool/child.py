@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -141,7 +140,8 @@ def _memory(nbytes: int | None) -> Iterator[None]:
     if nbytes is None:
         yield
         return
-    status = Path("/proc/self/status").read_text()
+    with open("/proc/self/status") as file:
+        status = file.read()
     held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = held + nbytes if hard == resource.RLIM_INFINITY else min(held + nbytes, hard)

@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from . import journal_report, launcher, mpiexec, program
@@ -138,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show how many results a journal has, of which functions, and since when. It "
         "may be open in a job that runs. MPI is not started.",
     )
-    stored.add_argument("file", metavar="FILE", type=Path, help="as in WorkPool(journal=FILE)")
+    stored.add_argument("file", metavar="FILE", help="as in WorkPool(journal=FILE)")
     return parser
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,25 +13,19 @@ from .accumulator import Accumulator
 from .contributions import Spec
 from .control import Choice
 from .driver import Driver
-from .errors import BrokenPool, RemoteTraceback, SerializationError, UsageError
+from .errors import SerializationError, UsageError
 from .future import PoolFuture
 from .layout import Extent
-from .loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from .mapping import Seat
-from .ranges import read_turn
+from .resolver import Resolver
 from .resume import Ledger, Ledgers, Noted, name_of
-from .serializer import Code, Kind, pack_call, pack_exception, unpack_outcome
-from .tasks import CALL, RANGE, Context, Finished, Limits, PoolContext, Retry, Task, TaskKind
+from .serializer import Code, pack_call
+from .tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from .whole import whole, within
 
 if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import DTypeLike
-
-# What every task needs: an attribute of an enumeration costs as much as a call.
-_LOST, _BROKEN = int(Kind.LOST), int(Kind.BROKEN)
-_STORED = (int(Kind.VALUE), int(Kind.TURN))
-_CRASHES = (Why.CRASHED.value, Why.DEAD.value)
 
 
 class WorkerStats(NamedTuple):
@@ -82,9 +75,7 @@ class Core:
         self._number = next(job.numbers)
         self._pending = 0
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
-        self._tally: dict[int, list[int]] = {}  # by worker: tasks, and their nanoseconds
         self._shut = False
-        self._broken: BrokenPool | None = None
         self._accumulators: list[tuple[Spec, Extent]] = []
         self._contexts: dict[Limits | None, PoolContext] = {}
         job.pools.append(self)
@@ -95,6 +86,14 @@ class Core:
             ledgers.close()
             raise
         self.driver: Driver = self._table.driver
+        self._resolver = Resolver(
+            self.driver,
+            job.accumulators,
+            ledgers,
+            self.lock,
+            lambda: tuple(self._contexts.values()),
+            self.ended,
+        )
 
     @property
     def workers(self) -> int:
@@ -104,12 +103,12 @@ class Core:
     @property
     def open(self) -> bool:
         """Whether tasks can be submitted."""
-        return not self._shut and self._broken is None
+        return not self._shut and self._resolver.broken is None
 
     def check_open(self) -> None:
         """Raise unless tasks can be submitted."""
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)  # else it grows from time to time
+        if self._resolver.broken is not None:
+            raise self._resolver.broken.with_traceback(None)  # else it grows from time to time
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
@@ -119,8 +118,9 @@ class Core:
         with self.lock:
             if limits not in self._contexts:
                 context = Context(self._number, limits, self._setup)
+                resolver = self._resolver
                 self._contexts[limits] = PoolContext(
-                    self.number(), context, self._resolve, self._commit
+                    self.number(), context, resolver.resolve, resolver.commit
                 )
             return self._contexts[limits]
 
@@ -188,134 +188,7 @@ class Core:
         """Return a number that nothing else in the job has."""
         return next(self._runtime.numbers)
 
-    # --- outcomes -----------------------------------------------------------------------------
-
-    def _commit(self, several: Iterable[Finished]) -> None:
-        """Add and write down what outcomes bring, before anybody can see them."""
-        several = tuple(several)
-        for finished in several:
-            if finished.carried:
-                self._collect(finished)
-        self.ledgers.commit(several)
-        for finished in several:
-            finished.written = True
-
-    @whole
-    def _collect(self, finished: Finished) -> None:
-        """Add what is carried to the accumulators; a task fails whose part cannot be added."""
-        from . import rma
-
-        with self.lock:
-            if not finished.carried:
-                return  # another thread was quicker
-            refused = self._runtime.accumulators.collect(finished.carried)
-            outcomes: deque[tuple[Task, int, memoryview | bytes]] = deque()
-            for task, kind, content in finished.outcomes:
-                assert task.batch is not None
-                error = refused.get(task.batch.tasks.index(task)) if refused else None
-                if error is not None:
-                    host = rma.processor_name()
-                    kind = Kind.EXCEPTION
-                    content = pack_exception(error, task=task.function, rank=0, host=host)
-                outcomes.append((task, kind, content))
-            finished.outcomes = outcomes
-            finished.carried = b""
-
-    @whole
-    def _resolve(self, finished: Finished) -> None:
-        """Give futures their outcomes; another thread may help."""
-        if not finished.written:
-            self._commit((finished,))
-        with self.lock:
-            tally = self._tally.setdefault(finished.owner, [0, 0])
-            tally[0] += finished.uncounted
-            tally[1] += finished.elapsed_ns
-            finished.uncounted = finished.elapsed_ns = 0
-        while finished.outcomes:
-            try:
-                self._resolve_one(finished, *finished.outcomes.popleft())
-            except IndexError:
-                return
-
-    def _resolve_one(
-        self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
-    ) -> None:
-        future: PoolFuture[Any] = task.future
-        if finished.failures and task.noted is not None and kind in _STORED:
-            failure = finished.failures.get(task.noted.ledger)
-            if failure is not None:
-                future._task = None
-                future.resolve(None, failure)
-                self.ended()
-                return
-        if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
-            self._resolve_turn(task.future, kind, content, finished.owner)
-            return
-        value: Any = None
-        interrupt = loss = None
-        error: BaseException | None
-        try:
-            if kind == _LOST:
-                loss = Loss.decode(content)
-                error = loss.error(task.function)
-            else:
-                value, error = unpack_outcome(kind, content, task.function)
-        except BaseException as caught:  # Ctrl-C while a result is restored
-            value, error = None, caught
-            interrupt = caught
-        if isinstance(error, BrokenPool) and loss is not None:
-            self._broken = error
-        elif kind == _BROKEN and error is not None:
-            error = self._break(error)
-        elif error is not None and self._again(task, error, loss):
-            return
-        future._task = task.batch = None  # which refers to its tasks
-        try:
-            future.resolve(value, error)
-        finally:
-            self.ended()
-        if interrupt is not None:
-            raise interrupt
-
-    def _again(self, task: Task, error: BaseException, loss: Loss | None) -> bool:
-        """Return whether a task that has failed is tried again; it is on its way then."""
-        if isinstance(error.__cause__, RemoteTraceback):
-            error.__cause__.attempts = task.attempt + 1
-        task.crashes += loss is not None and loss.why in _CRASHES
-        retry, delay_s = task.retry, 0.0
-        if loss is None or loss.why not in OF_THE_WORKER:
-            if retry is None or task.failures >= retry.retries or not isinstance(error, retry.on):
-                return False
-            task.failures += 1
-            delay_s = retry.delay_s
-        if task.crashes >= MOST_CRASHES:
-            error.args = (f"{error}; it has brought down {task.crashes} processes: no more tries",)
-            return False
-        self.driver.retry(task, delay_s)
-        return True
-
-    def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
-        try:
-            turn = read_turn(content) if kind == Kind.TURN else None
-            if turn is not None:  # counted before anybody can see the results
-                with self.lock:
-                    self._tally[owner][0] += sum(part.total for part in turn.parts)
-            seat.ended(kind, turn or content)
-        finally:
-            self.ended()
-
-    @whole
-    def _break(self, error: BaseException) -> BrokenPool:
-        """Fail what is queued, because the initializer has failed; return with what."""
-        if self._broken is None:
-            self._broken = BrokenPool(f"initializer failed: {error!r}")
-            self._broken.__cause__ = error
-            for task in self.driver.tasks(tuple(self._contexts.values())):
-                if self.driver.cancel(task):
-                    task.future._task = None
-                    task.future.resolve(None, self._broken)
-                    self.ended()
-        return self._broken
+    # --- waiting and callbacks ----------------------------------------------------------------
 
     def apart(self, action: Callable[[], object]) -> None:
         """Do something that takes locks: at once, or by the thread that attends to the pools.
@@ -384,7 +257,7 @@ class Core:
         """Return what each worker has done so far, by rank."""
         found = []
         for member in range(1, self.choice.workers + 1):
-            tasks, elapsed_ns = self._tally.get(member, (0, 0))
+            tasks, elapsed_ns = self._resolver.tally.get(member, (0, 0))
             rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]
             found.append(WorkerStats(rank, tasks, elapsed_ns * 1e-9, evicted))
         return found

@@ -21,13 +21,14 @@ from . import verbs
 from .backlog import Backlog
 from .backoff import Backoff
 from .collector import SHORT_S, Collector
+from .dispatcher import AHEAD, TOGETHER, Dispatcher
 from .layout import Extent, Geometry
 from .leases import Leases
 from .recovery import Recovery
 from .repository import Counters, Publisher, take_items
 from .serializer import Code, Packed
 from .store import Store
-from .tasks import Batch, PoolContext, Segment, Task
+from .tasks import PoolContext, Segment, Task
 from .tracing import Tracer
 from .whole import whole
 
@@ -40,18 +41,11 @@ LONGEST_S = 5e-3
 #: Rows whose futures are resolved before the thread that does it looks after its own.
 RESOLVED = 64
 
-#: Tasks that wait for each other to be published while the workers have enough to do, and how long.
-TOGETHER = 256
+#: How long tasks may wait for each other to be published.
 TOGETHER_S = 2e-3
 
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
-
-#: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
-CALM_S = 2e-3
-
-#: Rows for each worker above which publishing may wait.
-AHEAD = 2
 
 
 class Driver:
@@ -98,16 +92,21 @@ class Driver:
         self._published = self._collector.published
         self._rows = self._published.rows
         self._finished = self._collector.finished
+        self._dispatcher = Dispatcher(
+            self._workers,
+            geometry.rows,
+            self._publisher,
+            self._store,
+            self._backlog,
+            self._collector,
+            self._trace,
+        )
         self.recovery = Recovery(
             leases, self._workers, self._collector, self._store, self._backlog, self._trace
         )
-        self._full = False  # there was no room for what waits
-        self._draining = False
         self._closed = False
         self.drained = False
         self._advanced_s = 0.0  # when progress was made last
-        self._again_s = 0.0  # when a task may be published again without others
-        self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._waiting: set[int] = set()  # threads
 
     @property
@@ -144,11 +143,10 @@ class Driver:
             self._backlog.tasks.append(task)
             now = time.monotonic()
             late = now - self._advanced_s > TOGETHER_S
-            room = len(self._rows) < AHEAD * self._workers and not self._full
             if late or len(self._backlog.tasks) % TOGETHER == 0:
                 self._advance()
-            elif room and now >= self._again_s:
-                self._publish_one(now)
+            else:
+                self._dispatcher.publish_one(now)
             if isinstance(task.payload, Packed):
                 batch = task.batch
                 if batch is None or batch.extent is None:
@@ -163,62 +161,7 @@ class Driver:
             segment.items = self._counters.lend(segment.tickets)
         return segment.items is not None
 
-    # --- publish ------------------------------------------------------------------------------
-
-    def _publish_one(self, now: float) -> None:
-        """Publish a task that was just submitted, and what waits.
-
-        Where rows are short, half of the time at most goes into this: what is submitted until then
-        goes with the next one, or with whoever makes progress.
-        """
-        self._publish()
-        if self._collector.row_s < SHORT_S:
-            end = time.monotonic()
-            self._again_s = end + (end - now)
-
-    def _publish(self) -> None:
-        """Publish from the backlog what finds room."""
-        if self._draining:
-            return
-        if len(self._rows) + len(self._collector.retired) + TOGETHER > self.geometry.rows:
-            self._collector.retire()
-        waiting, full = self._backlog.tasks, False
-        # A part of what waits, so that no worker is left without.
-        share = -(-len(waiting) // (2 * self._workers))
-        while waiting and not full:
-            batches: list[Batch] = []
-            records: list[bytes] = []
-            room = min(TOGETHER, self.geometry.rows - len(self._rows))
-            while waiting and len(batches) < room:
-                batch = self._backlog.next_batch(share)
-                if batch is None:
-                    break
-                if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
-                    self._backlog.put_back(batch.tasks)
-                    break
-                record = self._store.descriptor(batch)
-                if record is None:
-                    self._backlog.put_back(batch.tasks)
-                    break
-                batches.append(batch)
-                records.append(record)
-            if not batches:
-                break
-            rows = self._publisher.publish(records, batches[0].tasks[0].attempt)
-            left: list[Task] = []
-            for batch, row in zip(batches, rows, strict=True):
-                if row is None:
-                    left += batch.tasks
-                    self._published.dissolve(batch)
-                    continue
-                self._published.add(batch, row)
-                if self.tracer is not None:
-                    for task in batch.tasks:
-                        self._trace("published", task)
-            if left:
-                self._backlog.put_back(left)
-                full = True
-        self._full = bool(waiting)
+    # --- take back -----------------------------------------------------------------------------
 
     @whole
     def cancel(self, task: Task) -> bool:
@@ -231,9 +174,7 @@ class Driver:
         with self._lock:
             if task.batch is not None and not task.over:
                 self._published.withdraw(task.batch)
-                now = time.monotonic()
-                if now > self._calm_s + CALM_S:  # half of the time at most
-                    self._calm_s = now + CALM_S
+                self._dispatcher.withdrawn()
             if task.batch is not None or task.over:
                 return False
             task.over = True
@@ -298,7 +239,7 @@ class Driver:
         RMA cost: 1 compare_and_swap for each row, 1 fetch_add for each turn.
         """
         with self._lock:
-            self._draining = True
+            self._dispatcher.draining = True
             for batch in tuple(self._rows.values()):
                 segment = batch.tasks[0].segment
                 if segment is not None and segment.items is not None:
@@ -371,12 +312,7 @@ class Driver:
         self._backlog.wake()
         self.recovery.look()
         asked = bool(self._rows) and self._collector.look_after_rows()
-        self._full &= not asked  # there may be room by now
-        if self._backlog.tasks:
-            if time.monotonic() > self._calm_s:
-                self._publish()
-        elif not asked and len(self._rows) < AHEAD * self._workers:
-            self._publisher.prepare()
+        self._dispatcher.advance(asked)
         self._advanced_s = time.monotonic()
 
     @whole

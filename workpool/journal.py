@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .errors import ResourceError
@@ -95,7 +94,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = os.fsdecode(path)
         self.skipped = 0
         # Reentrant for `release`, which the garbage collector calls at any time: while this thread
         # is in a statement, there is another reader, or the journal is not closed.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from pathlib import Path
 
 from .errors import ResourceError, UsageError
 from .lazy import sqlite3
@@ -39,9 +38,9 @@ COMMIT;
 """
 
 
-def lock(path: Path) -> int:
+def lock(path: str) -> int:
     """Return a descriptor that holds the lock of a journal."""
-    name = path.with_name(path.name + ".lock")
+    name = f"{path}.lock"
     try:
         held = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -77,10 +76,10 @@ def lock(path: Path) -> int:
     return held
 
 
-def holder(path: Path) -> str | None:
+def holder(path: str) -> str | None:
     """Return who has a journal open, None if nobody has."""
     try:
-        held = os.open(path.with_name(path.name + ".lock"), os.O_RDONLY)
+        held = os.open(f"{path}.lock", os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -92,7 +91,7 @@ def holder(path: Path) -> str | None:
     return None
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: str) -> sqlite3.Connection:
     """Return a connection to a journal that is one, made if the file is new."""
     new = _is_new(path)
     try:
@@ -118,7 +117,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def inspect(path: Path) -> sqlite3.Connection:
+def inspect(path: str) -> sqlite3.Connection:
     """Return a connection that only reads a journal, whoever has it open.
 
     Raises
@@ -126,13 +125,15 @@ def inspect(path: Path) -> sqlite3.Connection:
     UsageError, ResourceError
         As for `Journal`.
     """
+    from pathlib import Path  # much for a rank, and it is not a rank that asks
+
     if _is_new(path):
         raise UsageError(f"{path} is empty: nothing was ever stored in it")
     try:
         # Whoever reads beside a writer, or after one that was killed, needs files of his own.
-        still = not path.with_name(path.name + "-wal").exists()
-        mode = "immutable=1" if still else "mode=ro"
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+        mode = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+        uri = Path(path).absolute().as_uri()
+        connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
         try:
             check(connection, path)
             if not _tables(connection):
@@ -150,7 +151,7 @@ def _tables(connection: sqlite3.Connection) -> int:
     return found
 
 
-def _is_new(path: Path) -> bool:
+def _is_new(path: str) -> bool:
     """Return whether there is nothing in a file, after a look at what it begins with."""
     try:
         with open(path, "rb") as file:
@@ -164,7 +165,7 @@ def _is_new(path: Path) -> bool:
     return not begins
 
 
-def check(connection: sqlite3.Connection, path: Path) -> None:
+def check(connection: sqlite3.Connection, path: str) -> None:
     """See that a database is a journal of this format.
 
     Raises
@@ -185,7 +186,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def failed(path: Path, what: str, error: Exception) -> ResourceError:
+def failed(path: str, what: str, error: Exception) -> ResourceError:
     """Return the error that says what is wrong with a journal and what to do."""
     text = str(error)
     if "full" in text or "disk I/O" in text:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import time
-from pathlib import Path
 
 from .errors import UsageError
 from .journal import KEY_NBYTES
@@ -20,7 +20,7 @@ GROUP BY name ORDER BY 3 DESC, 1
 """
 
 
-def show(path: Path) -> None:
+def show(path: str) -> None:
     """Print what is in a journal, which somebody may have open.
 
     Raises
@@ -30,7 +30,7 @@ def show(path: Path) -> None:
     ResourceError
         If it cannot be read.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UsageError(f"{path}: there is no such file")
     by = holder(path)
     connection = inspect(path)

@@ -29,14 +29,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from . import supervisor
 from .errors import UsageError
 from .litter import litter_of, remove
-from .mpiexec import Kind, command_line, environment, find, placed, rank_here
+from .mpiexec import Kind, command_line, environment, find, placed
+from .ranks import rank_here
 from .routes import Routes
 from .status import VARIABLE, Watch
 from .streams import open_streams
@@ -148,25 +148,45 @@ def run(
         return _Job(process, program.kind, watch, received, grace_s, local, survive).wait()
 
 
-@dataclass
 class _Job:
-    """One mpiexec under way, and every process below it."""
+    """One mpiexec under way, and every process below it.
 
-    process: subprocess.Popen[bytes]
-    kind: Kind
-    watch: Watch
-    #: Signals that have arrived, in order.
-    received: list[int]
-    grace_s: float
-    #: Whether the driver surely runs on this host, where its word can be heard.
-    local: bool
-    #: Whether it is none of our business that a worker dies.
-    survive: bool
-    #: Files that MPI forgets when its ranks are killed.
-    litter: set[str] = field(default_factory=set)
-    #: How ranks ended before the job was lost.
-    ends: dict[int, int] = field(default_factory=dict)
-    routes: Routes = field(default_factory=Routes)
+    Parameters
+    ----------
+    process : subprocess.Popen
+    kind : Kind
+    watch : Watch
+    received : list of int
+        Signals that have arrived, in order.
+    grace_s : float
+    local : bool
+        Whether the driver surely runs on this host, where its word can be heard.
+    survive : bool
+        Whether it is none of our business that a worker dies.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        kind: Kind,
+        watch: Watch,
+        received: list[int],
+        grace_s: float,
+        local: bool,
+        survive: bool,
+    ) -> None:
+        self.process = process
+        self.kind = kind
+        self.watch = watch
+        self.received = received
+        self.grace_s = grace_s
+        self.local = local
+        self.survive = survive
+        #: Files that MPI forgets when its ranks are killed.
+        self.litter: set[str] = set()
+        #: How ranks ended before the job was lost.
+        self.ends: dict[int, int] = {}
+        self.routes = Routes()
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""

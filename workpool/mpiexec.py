@@ -30,7 +30,6 @@ __all__ = [
     "find",
     "library",
     "placed",
-    "rank_here",
 ]
 
 #: Options of mpiexec by which its caller decides where ranks run.
@@ -38,9 +37,6 @@ _PLACED = re.compile(r"-H|-f$|--?(hosts?|hostfile|machinefile|map-by|rankfile|(n
 
 #: Variables by which a batch system, or the user, has decided it.
 _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE")
-
-#: Variables by which an MPI tells a process that it is a rank.
-_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 class Kind(Enum):
@@ -153,12 +149,6 @@ def find(given: str | None = None) -> Mpiexec:
         + (f"{'; '.join(dict.fromkeys(others))}; " if others else "")
         + "install the one that belongs to it, or name it with --mpiexec"
     )
-
-
-def rank_here() -> str | None:
-    """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
-    found = (name for name in _RANK_VARIABLES if name in os.environ)
-    return next((f"{name}={os.environ[name]}" for name in found), None)
 
 
 def placed(mpi_args: Sequence[str]) -> bool:

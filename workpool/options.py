@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from . import runtime
 from .control import Choice
@@ -16,15 +15,8 @@ from .tasks import Limits, Retry
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True)
-class TaskOptions:
-    """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``.
-
-    Raises
-    ------
-    UsageError
-        If a value cannot be honoured.
-    """
+class TaskOptions(NamedTuple):
+    """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``."""
 
     timeout_s: float | None = None
     retries: int = 0
@@ -34,7 +26,21 @@ class TaskOptions:
     memory_limit_nbytes: int | None = None
     max_tasks_per_child: int | None = None
 
-    def __post_init__(self) -> None:
+    def changed(self, **options: Any) -> TaskOptions:
+        """Return the same options but for these.
+
+        Raises
+        ------
+        UsageError
+            If a value cannot be honoured.
+        TypeError
+            If there is no such option.
+        """
+        changed = TaskOptions(**{**self._asdict(), **options})
+        changed._check()
+        return changed
+
+    def _check(self) -> None:
         for name, least in (("timeout_s", 0), ("memory_limit_nbytes", 1)):
             value = getattr(self, name)
             if value is not None and not value >= least:

@@ -26,10 +26,9 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .errors import UsageError
 
@@ -42,8 +41,7 @@ _OURS = {os.path.join(os.path.dirname(__file__), name) for name in ("program.py"
 _FLAGS: dict[str, Literal["module", "command"]] = {"-m": "module", "-c": "command"}
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What to run, and its arguments.
 
     Parameters

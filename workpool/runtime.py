@@ -1,7 +1,7 @@
 """The driver's hold on its job: which tables are open, and who serves them.
 
 Tables are opened and closed collectively, by workers that the driver has called together (see
-``control``); the driver goes on serving its tables while it waits for them.
+``crew``); the driver goes on serving its tables while it waits for them.
 
 Pools are served by the tables that are open: a pool with the same sizes as another shares its
 table, so opening one costs nothing, and pools may come and go while workers are busy.
@@ -17,24 +17,25 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .accumulator import Accumulators
 from .backoff import Backoff
 from .control import Caller, Choice, Order
+from .crew import Crew
 from .drain import Drain
 from .driver import WAIT_S, Driver
-from .errors import ResourceError, UsageError, WorkerUnreachable
+from .errors import UsageError
 from .layout import FAREWELL, Geometry
-from .leases import Gone, Leases
+from .leases import Leases
 from .liveness import Liveness
 from .serializer import CodeCache
 from .service import meet, open_table
 from .status import UNFINISHED, Reporter
 from .survival import Sentry, abort, flush, name_of, obituary, vanish
 from .threads import Attendant, ThreadWorker
-from .whole import collective, defer_interrupts
+from .whole import defer_interrupts
 
 if TYPE_CHECKING:
     from . import rma
@@ -96,7 +97,7 @@ class Runtime:
         #: What was made of choices that name no size of the arena.
         self.defaults: dict[Choice, Choice] = {}
         self._thread: ThreadWorker | None = None
-        self._control: Caller | None = None
+        self._crew: Crew | None = None
         self._sentry: Sentry | None = None
         self._fail = fail
         defer_interrupts()
@@ -105,8 +106,9 @@ class Runtime:
 
             self._thread = ThreadWorker(rma.processor_name())
             return
-        self._control = Caller(group)
+        control = Caller(group)
         self.liveness = meet(group)
+        self._crew = Crew(control, self.liveness, self._until, None if survive else self._hearts)
         if survive:
             self._sentry = Sentry(
                 self.liveness, group.answers, self._lost, self._perish, self._learn
@@ -239,8 +241,8 @@ class Runtime:
         for table in self._tables.values():
             table.close()
         self._tables.clear()
-        if self._control is not None:
-            self._control.window.close()
+        if self._crew is not None:
+            self._crew.control.window.close()
         self.group.close()
 
     def _unused(self) -> Choice | None:
@@ -261,60 +263,11 @@ class Runtime:
         self._call(Order("close", table.number), close)
 
     def _call(self, order: Order, part: Callable[[], None] = lambda: None) -> None:
-        """Gather the workers between two tasks each, tell them what to do, and do our part of it.
-
-        Who waits for a busy worker may be interrupted: then nothing is done.
-        """
-        if self._control is None:
+        """Do something with all workers: our part of it, and they theirs."""
+        if self._crew is None:
             part()
-            return
-        control = self._control
-        self._gather(control.obeyed)
-        try:
-            self._gather(control.call())
-            dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
-            if dead and order.what != "stay":  # which is for each by himself
-                assert self.liveness is not None
-                raise ResourceError(
-                    "no table can be opened any more: that takes all ranks of the job, and "
-                    f"{obituary(self.liveness, dead[0])}; a pool with the same options "
-                    "(max_workers, claim, rows, arena_nbytes, repository) as one before it shares "
-                    "its table"
-                )
-            self._obey(control, order, part)
-        except BaseException:
-            if control.calling:  # who has come would wait for ever
-                control.tell(Order("nothing"))
-            raise
-
-    @collective
-    def _obey(self, control: Caller, order: Order, part: Callable[[], None]) -> None:
-        """Tell the workers what to do, and do our part of it."""
-        control.tell(order)
-        part()
-
-    def _gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> None:
-        """Wait until the words of all workers that live, but for some, are as far as this one.
-
-        Raises
-        ------
-        WorkerUnreachable
-            If one is waited for without a limit, and its heart is not heard any more.
-        """
-        assert self._control is not None
-        assert self.liveness is not None
-        control, state = self._control, self.liveness.state
-        hearts = None if self.survive else self._hearts()
-
-        def ended() -> bool:
-            missing = control.missing(word)
-            if self.survive:
-                return all(member in late or state(member) == "dead" for member in missing)
-            if missing and hearts is not None:
-                self._check_heard(*hearts, missing)
-            return not missing
-
-        self._until(ended, limit_s)
+        else:
+            self._crew.call(order, part)
 
     def _hearts(self) -> tuple[Choice, Leases] | None:
         """Return leases of those who serve a table, and its choice: the one that most serve."""
@@ -324,17 +277,6 @@ class Runtime:
         table = self._tables[choice]
         leases = self._leases(table.window, table.driver.geometry, choice)
         return None if leases is None else (choice, leases)
-
-    def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
-        """Raise WorkerUnreachable if one of these members is on another host, and silent."""
-        if not leases.due():
-            return
-        assert self.liveness is not None
-        serving = [member for member in members if member <= choice.workers]
-        for member, gone in leases.gone(serving).items():
-            if gone is Gone.SILENT:
-                name = name_of(self.liveness, member)
-                raise WorkerUnreachable(f"{name} has not been heard of for {choice.lease_s:g} s")
 
     def _tell(self, action: Callable[[], None]) -> None:
         """Have the thread that is our worker do something between two tasks."""
@@ -363,19 +305,15 @@ class Runtime:
 
     def _leave(self) -> None:
         """Send the workers home; nothing is freed, for that is collective."""
-        assert self._control is not None
+        assert self._crew is not None
         assert self._sentry is not None
         assert self.liveness is not None
-        control = self._control
-        self._gather(control.obeyed, LEAVE_S)
-        late = control.missing(control.obeyed)  # stopped, or busy: each is waited for once
-        word = control.call()
-        self._gather(word, LEAVE_S, late)
-        late = control.missing(word)
+        crew, control = self._crew, self._crew.control
+        late = crew.gather(control.obeyed, LEAVE_S)  # stopped, or busy: each is waited for once
+        late = crew.gather(control.call(), LEAVE_S, late)
         self._sentry.stop()  # who leaves now is not dead
         control.tell(Order("leave"))
-        self._gather(FAREWELL, LEAVE_S, late)
-        missing = control.missing(FAREWELL)
+        missing = crew.gather(FAREWELL, LEAVE_S, late)
         self.liveness.excuse([member for member in range(self.group.size) if member not in missing])
         self.tell_deaths()
         for member in missing:
@@ -398,9 +336,9 @@ class Runtime:
     def _learn(self) -> None:
         """Take in who has died on other hosts."""
         assert self.liveness is not None
-        assert self._control is not None
+        assert self._crew is not None
         if not self.group.one_host:
-            self.liveness.learn(self._control.mourned())
+            self.liveness.learn(self._crew.control.mourned())
 
     def _perish(self, why: str) -> NoReturn:
         """End the job because of a death."""

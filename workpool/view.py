@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,7 +77,7 @@ class View(Executor):
         A child process is kept between tasks, and has no MPI.  A task that has brought down three
         processes is not tried again.
         """
-        return View(self._core, replace(self._options, **options))
+        return View(self._core, self._options.changed(**options))
 
     def kill(self, future: Future[Any]) -> bool:
         """End a task, queued or running; its future is cancelled, or has `TaskKilled`.

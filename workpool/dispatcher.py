@@ -1,0 +1,158 @@
+"""From the backlog into the table: what is published when, and how many tasks by one row.
+
+A worker that waits costs more than a row, so a task that comes alone is published at once.  While
+the workers have enough to do, tasks wait for each other: what publishing costs is divided among
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .backlog import Backlog
+from .collector import SHORT_S, Collector
+from .repository import Publisher
+from .store import Store
+from .tasks import Batch, Task
+
+__all__ = ["AHEAD", "TOGETHER", "Dispatcher"]
+
+#: Most rows that are published by one step, and most tasks that wait for each other.
+TOGETHER = 256
+
+#: Rows for each worker above which publishing may wait.
+AHEAD = 2
+
+#: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
+CALM_S = 2e-3
+
+
+class Dispatcher:
+    """Publishes what waits.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    workers, rows : int
+        How many there are.
+    publisher : Publisher
+    store : Store
+    backlog : Backlog
+    collector : Collector
+    trace : callable
+        ``trace(event, task)``
+
+    Attributes
+    ----------
+    draining : bool
+        Whether nothing more shall be published.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        rows: int,
+        publisher: Publisher,
+        store: Store,
+        backlog: Backlog,
+        collector: Collector,
+        trace: Callable[[str, Task], None],
+    ) -> None:
+        self.draining = False
+        self._workers = workers
+        self._rows = rows
+        self._publisher = publisher
+        self._store = store
+        self._backlog = backlog
+        self._collector = collector
+        self._published = collector.published
+        self._trace = trace
+        self._full = False  # there was no room for what waits
+        self._again_s = 0.0  # when a task may be published again without others
+        self._calm_s = 0.0  # until then nothing is published where something was withdrawn
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the workers have enough to do."""
+        return len(self._published.rows) >= AHEAD * self._workers
+
+    def publish_one(self, now: float) -> None:
+        """Publish a task that was just submitted, and what waits, if that is worth it now.
+
+        Where rows are short, half of the time at most goes into this: what is submitted until then
+        goes with the next one, or with whoever makes progress.
+        """
+        if self._full or now < self._again_s or self.ahead:
+            return
+        self.publish()
+        if self._collector.row_s < SHORT_S:
+            end = time.monotonic()
+            self._again_s = end + (end - now)
+
+    def advance(self, collected: bool) -> None:
+        """Publish what waits, or prepare for what comes next.
+
+        Parameters
+        ----------
+        collected : bool
+            Whether there may be room by now where there was none.
+        """
+        self._full &= not collected
+        if self._backlog.tasks:
+            if time.monotonic() > self._calm_s:
+                self.publish()
+        elif not (collected or self.ahead):
+            self._publisher.prepare()
+
+    def withdrawn(self) -> None:
+        """Say that a row was withdrawn."""
+        now = time.monotonic()
+        if now > self._calm_s + CALM_S:  # half of the time at most
+            self._calm_s = now + CALM_S
+
+    def publish(self) -> None:
+        """Publish from the backlog what finds room."""
+        if self.draining:
+            return
+        rows = self._published.rows
+        if len(rows) + len(self._collector.retired) + TOGETHER > self._rows:
+            self._collector.retire()
+        waiting, full = self._backlog.tasks, False
+        # A part of what waits, so that no worker is left without.
+        share = -(-len(waiting) // (2 * self._workers))
+        while waiting and not full:
+            batches: list[Batch] = []
+            records: list[bytes] = []
+            room = min(TOGETHER, self._rows - len(rows))
+            while waiting and len(batches) < room:
+                batch = self._backlog.next_batch(share)
+                if batch is None:
+                    break
+                if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
+                    self._backlog.put_back(batch.tasks)
+                    break
+                record = self._store.descriptor(batch)
+                if record is None:
+                    self._backlog.put_back(batch.tasks)
+                    break
+                batches.append(batch)
+                records.append(record)
+            if not batches:
+                break
+            full = self._add(batches, records)
+        self._full = bool(waiting)
+
+    def _add(self, batches: list[Batch], records: list[bytes]) -> bool:
+        """Put descriptors into rows; return whether there were too few."""
+        left: list[Task] = []
+        rows = self._publisher.publish(records, batches[0].tasks[0].attempt)
+        for batch, row in zip(batches, rows, strict=True):
+            if row is None:
+                left += batch.tasks
+                self._published.dissolve(batch)
+                continue
+            self._published.add(batch, row)
+            for task in batch.tasks:
+                self._trace("published", task)
+        self._backlog.put_back(left)
+        return bool(left)

@@ -1,0 +1,22 @@
+"""What a process knows of its rank before MPI is started."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["may_be_first", "rank_here"]
+
+#: Variables by which an MPI tells a process that it is a rank.
+_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+def rank_here() -> str | None:
+    """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
+    found = (name for name in _VARIABLES if name in os.environ)
+    return next((f"{name}={os.environ[name]}" for name in found), None)
+
+
+def may_be_first() -> bool:
+    """Return whether this process may be rank 0, as far as one can know."""
+    here = rank_here()
+    return here is None or here.endswith("=0")
