@@ -128,6 +128,25 @@ def test_sweep_finds_what_a_lost_ticket_left(method: str) -> None:
     assert other.sweep(1) is Miss.EMPTY
 
 
+def test_sweep_finds_what_is_earlier_than_a_ticket(method: str) -> None:
+    scene = Scene(5, method)
+    lost, other = scene.claimants
+    for task in range(3):  # so that tickets go round the table
+        scene.publish(task)
+        scene.run(lost)
+        scene.collect()
+    scene.publish(*range(3, 8))
+    assert not isinstance(lost.take(4), Miss)  # and never claims it
+    tickets = [scene.geometry.ticket(*row) for row in scene.rows if row is not None]
+    assert len({scene.geometry.generation(ticket) for ticket in tickets}) == 2
+    for before in range(tickets[0] - 1, tickets[-1] + 3):
+        offers = other.sweep(9, before=before)
+        found = [] if isinstance(offers, Miss) else offers
+        assert [scene.geometry.ticket(*offer.row) for offer in found] == [
+            ticket for ticket in tickets if ticket < before
+        ]
+
+
 def test_sweep_starts_with_the_oldest_even_of_rows_that_are_just_published(method: str) -> None:
     scene = Scene(8, method)
     claimant = scene.claimants[0]

@@ -117,6 +117,11 @@ def generation_of(word: int) -> int:
     return word >> _GENERATION_SHIFT
 
 
+def first_word(generation: int) -> int:
+    """Return what no word of this generation is less than, and every earlier one is."""
+    return generation << _GENERATION_SHIFT
+
+
 class States:
     """Finds the words that are in some states among many, without looking at each in Python.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -161,20 +162,32 @@ class Claimant(Table):
         -----
         RMA cost: 1 look, 1 more without `before`; 1 get of the descriptors, 1 flush.
         """
-        rows = self._ready()
+        rows = self._ready(before)
         if rows and before is None:
             # The look has seen one word after the other, perhaps while rows were published: what is
             # older than the last one found is READY by now.
-            before = self.geometry.ticket(*rows[-1]) + 1
-            rows = self._ready()
-        if before is not None:
-            rows = [row for row in rows if self.geometry.ticket(*row) < before]
+            rows = self._ready(self.geometry.ticket(*rows[-1]) + 1)
         return self._offers(rows[:limit]) if rows else Miss.EMPTY
 
-    def _ready(self) -> list[Row]:
-        """Return the rows that are READY, by ticket.  RMA cost: 1 look."""
+    def _ready(self, before: int | None) -> list[Row]:
+        """Return the rows that are READY, by ticket, if need be only of earlier tickets than one.
+
+        Notes
+        -----
+        RMA cost: 1 look.
+        """
         words = self.look()
-        rows = [Row(number, words[number]) for number in _READY.rows(words)]
+        numbers = _READY.rows(words)
+        if before is not None:
+            # There may be a thousand, and nearly all of them are later: compared as they are.
+            generation = self.geometry.generation(before)
+            this, next_ = layout.first_word(generation), layout.first_word(generation + 1)
+            turn = bisect_left(numbers, self.geometry.row(before))
+            numbers = [
+                *(number for number in numbers[:turn] if words[number] < next_),
+                *(number for number in numbers[turn:] if words[number] < this),
+            ]
+        rows = [Row(number, words[number]) for number in numbers]
         return sorted(rows, key=lambda row: layout.generation_of(row.word))
 
     def _offers(self, rows: list[Row]) -> list[Offer]:
