@@ -18,6 +18,7 @@ Prior art: explicit-state search with a visited set (G. Holzmann, The SPIN Model
 
 from __future__ import annotations
 
+import gc
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -170,6 +171,15 @@ class Explorer:
             If an invariant or a rule is broken in one of them, if a process raises an exception,
             or if no final state can be reached without a crash.
         """
+        collects = gc.isenabled()
+        gc.disable()  # it would look at millions of states again and again, and nothing is cyclic
+        try:
+            return self._visit()
+        finally:
+            if collects:
+                gc.enable()
+
+    def _visit(self) -> Report:
         try:
             start = self._start()
         except Failed as failed:
