@@ -12,6 +12,7 @@ from launching import ROOT, by_hand, job, run
 
 from workpool import cli, launcher, mpiexec
 from workpool.errors import ResourceError
+from workpool.mpiexec import Kind, library
 
 # What it refuses: one line, status 2, nothing started.
 
@@ -115,10 +116,23 @@ def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> Non
     assert cli.main(words) == 7
     given = {"mpiexec": "/x", "mpi_args": ["-x", "A B"], "grace_s": 0.5}
     assert started[0][2] == {**given, "survive": False}
+    for one in ("-hosts a,b", "--oversubscribe", "-wdir /x"):
+        assert cli.main(["run", "--mpi-args", one, "-c", "pass", "--mpi-args", "x"]) == 7
+        assert started.pop()[2]["mpi_args"] == one.split()
     assert cli.main(["run", "--survive", "-c", "pass", "--survive"]) == 7
     assert started[1][2]["survive"] is True
     cores = len(os.sched_getaffinity(0))
     assert started[0][1] == cores + 1
+
+
+def test_a_batch_job_is_filled(
+    monkeypatch: pytest.MonkeyPatch, started: list[tuple[list[str], int, dict[str, object]]]
+) -> None:
+    cores = len(os.sched_getaffinity(0))
+    for given, ranks in (("64", 64), ("2", 2), ("1", cores + 1), ("2(x3)", cores + 1)):
+        monkeypatch.setenv("SLURM_NTASKS", given)
+        assert cli.main(["run", "-c", "pass"]) == 7
+        assert started.pop()[1] == ranks
 
 
 # python -m workpool, on a rank.
@@ -154,6 +168,22 @@ def test_missing_script_under_mpiexec() -> None:
         ended = started.wait()
     assert ended.status == 2
     assert ended.err.count("missing.py") == 1
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_mpiexec_of_another_mpi(rank: int) -> None:
+    """Every rank believes that it is alone, and would run the whole program."""
+    other = "PMI" if library().kind is Kind.OPENMPI else "OMPI_COMM_WORLD"
+    ran = subprocess.run(
+        [sys.executable, "-m", "workpool", "-c", "print('ran')"],
+        env={**os.environ, f"{other}_SIZE": "3", f"{other}_RANK": str(rank)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ("mpiexec has started 3 ranks" in ran.stderr) == (rank == 0)
 
 
 # A program under workpool run is what it is under python.

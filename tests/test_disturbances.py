@@ -71,6 +71,27 @@ def test_an_interrupt_while_all_workers_are_waited_for_loses_nothing(
     assert run_ranks(3, script, str(tmp_path / "run.db")).stdout == "caught [False, False]\n1\n2\n"
 
 
+def test_an_interrupt_while_a_table_of_a_rank_that_is_alone_is_closed() -> None:
+    script = """
+        import os, signal, threading, time
+        from workpool import WorkPool
+
+        WorkPool(rows=64).shutdown()
+        pool = WorkPool()
+        busy = pool.submit(time.sleep, 2)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            WorkPool(rows=128)  # takes the place of the first
+        except KeyboardInterrupt:
+            print("caught", busy.done())
+        for rows in (64, 128, 64):
+            with WorkPool(rows=rows) as other:
+                print(other.submit(abs, -rows).result(20))
+        print(pool.submit(abs, -1).result(20))
+    """
+    assert run_ranks(1, script).stdout == "caught False\n64\n128\n64\n1\n"
+
+
 def test_interrupts_at_any_moment_of_opening_and_closing_pools() -> None:
     script = """
         import os, random, signal, threading, time

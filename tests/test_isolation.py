@@ -170,6 +170,20 @@ def test_retries(tmp_path) -> None:
         late = pool.with_options(retries=2, retry_delay_s=0.2)
         assert late.submit(works_at, place("e"), 3, ValueError).result(30) == 3
         assert 0.4 < time.monotonic() - start < 20
+        # What has ended well, and cannot be restored here, has been committed.
+        class Stubborn:
+            def __setstate__(self, state):
+                raise ValueError("not here")
+        def once(path, numbers):
+            with open(path, "a") as file:
+                file.write("x")
+            numbers.add(1)
+            stubborn = Stubborn()
+            stubborn.x = 1
+            return stubborn
+        numbers = pool.accumulator()
+        assert "not here" in str(thrice.submit(once, place("s"), numbers).exception(30))
+        assert os.path.getsize(place("s")) == numbers.value() == 1
         waiting = pool.with_options(retries=1, retry_delay_s=60).submit(fail := lambda: 1 / 0)
         time.sleep(0.3)
         assert waiting.cancel() and waiting.cancelled()

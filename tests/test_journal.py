@@ -18,7 +18,7 @@ from launching import ROOT
 from workpool import cli
 from workpool.errors import ResourceError, UsageError
 from workpool.journal import Entry, Journal, read_keys
-from workpool.journal_file import holder
+from workpool.journal_file import holder, inspect
 
 
 @cache
@@ -98,6 +98,20 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     Journal(path).close()
 
 
+def test_one_at_a_time_by_whatever_name(tmp_path: Path) -> None:
+    path, link = tmp_path / "run.db", tmp_path / "latest.db"
+    link.symlink_to(path)
+    journal = Journal(path)
+    with pytest.raises(UsageError, match=rf"in use by process {os.getpid()} on "):
+        Journal(link)
+    assert str(os.getpid()) in str(holder(str(link)))
+    journal.store([entry(1)])
+    connection = inspect(str(link))  # sees what is not in the file itself yet
+    assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
+    connection.close()
+    journal.close()
+
+
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     script = (
@@ -137,8 +151,10 @@ def test_refused(tmp_path: Path) -> None:
         Journal(newer)
     with pytest.raises(ResourceError, match="No such file or directory"):
         Journal(tmp_path / "missing" / "run.db")
-    with pytest.raises(ResourceError, match="cannot read journal"):
-        Journal(tmp_path)
+    for name in ("", tmp_path):  # SQLite would take the first for a file that nobody sees
+        with pytest.raises(UsageError, match="give the name of a file"):
+            Journal(name)
+    assert not list(tmp_path.glob(".*"))
     if os.geteuid():
         tmp_path.chmod(0o500)
         with pytest.raises(ResourceError, match="can be written"):

@@ -190,7 +190,7 @@ def test_a_rank_started_by_hand_sets_the_same_variables(monkeypatch: pytest.Monk
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ranks._VARIABLES:
+    for name in ranks._RANKS:
         monkeypatch.delenv(name, raising=False)
     assert ranks.rank_here() is None
     assert ranks.may_be_first()

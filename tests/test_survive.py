@@ -114,6 +114,55 @@ with WorkPool() as pool:
     assert len(deaths(ended)) == 3
 
 
+def test_a_map_goes_on_however_many_workers_die_of_something_else() -> None:
+    text = """
+from itertools import islice
+
+def slowly(n):
+    time.sleep(0.002)
+    return n
+
+with WorkPool() as pool:
+    each(pool, os.getpid, 6)
+    results = pool.map(slowly, range(4_000))
+    found = []
+    for n in range(1, 5):
+        found += islice(results, 500)
+        os.kill(member(n), signal.SIGKILL)
+    found += results
+    print(found == list(range(4_000)))
+    files()
+"""
+    with survive(text, 6) as started:
+        ended = end(started, 90)
+    assert (ended.status, "True\n" in ended.out) == (0, True), ended
+    assert len(deaths(ended)) == 4
+
+
+def test_an_item_that_brings_down_three_workers_fails_its_map() -> None:
+    text = """
+from workpool.errors import WorkerCrashed
+
+def leave_at_77(n):
+    if n == 77:
+        os._exit(3)
+    return n
+
+with WorkPool() as pool:
+    each(pool, os.getpid, 5)
+    try:
+        print(sum(pool.map(leave_at_77, range(1_000))))
+    except WorkerCrashed as error:
+        print("crashed")
+    print(sum(pool.map(abs, range(1_000))))
+    files()
+"""
+    with survive(text, 5) as started:
+        ended = end(started, 90)
+    assert (ended.status, "crashed\n499500\n" in ended.out) == (0, True), ended
+    assert len(deaths(ended)) == 3
+
+
 def test_a_task_that_leaves_is_a_death() -> None:
     text = """
 from workpool.errors import WorkerCrashed

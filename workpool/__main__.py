@@ -50,7 +50,10 @@ def main() -> int:
     _import_half()
     from . import rma
 
-    group = rma.Group(mortal=survival.survives())
+    try:
+        group = rma.Group(mortal=survival.survives())
+    except UsageError as error:
+        return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     if group.rank > 0:
         from . import service
 

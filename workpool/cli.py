@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if words[0] == "run":
         options, rest = program.split(words[1:], _VALUED)
         options.insert(0, "run")
-    given, unknown = parser.parse_known_args(options)
+    given, unknown = parser.parse_known_args(_joined(options))
     try:
         if unknown:
             raise UsageError(f"unknown option {unknown[0]} (see workpool {given.task} --help)")
@@ -69,6 +69,19 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return words with the value of --mpi-args in the same one: it begins like an option."""
+    joined: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        value = next(rest, None) if word == "--mpi-args" else None
+        joined.append(word if value is None else f"{word}={value}")
+    return joined
+
+
+#: Variables by which batch systems say for how many ranks they have room.
+_GIVEN = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
+
 #: The options that take the next word as their value.
 _VALUED = ("-w", "--workers", "--mpiexec", "--mpi-args", "--grace")
 
@@ -81,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="'ARGS'",
         type=shlex.split,
         default=[],
-        help="more options for mpiexec, in one word; if there is only one: --mpi-args=--ARG",
+        help="more options for mpiexec, in one word",
     )
     job.add_argument(
         "--grace",
@@ -111,8 +124,9 @@ def _parser() -> argparse.ArgumentParser:
         "--workers",
         metavar="N",
         type=_workers,
-        default=_cores(),
-        help="how many workers (default: one for each core, here %(default)d)",
+        default=_usual_workers(),
+        help="how many workers (default: one for each core, or what a batch job has room for "
+        "beside the driver; here %(default)d)",
     )
     run.add_argument(
         "--survive",
@@ -153,7 +167,12 @@ def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str
     return 2, ["workpool.report", "info"]
 
 
-def _cores() -> int:
+def _usual_workers() -> int:
+    """Return one worker for each core, or for each rank but one that a batch system has given."""
+    for name in _GIVEN:
+        given = os.environ.get(name, "")
+        if given.isdigit() and int(given) > 1:
+            return int(given) - 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

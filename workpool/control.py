@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 class Order(NamedTuple):
     """What the workers are called together for."""
 
-    what: str  # "open", "close", "stay", "leave"; "nothing" when somebody has died on the way
+    what: str  # "open", "close", "stay", "leave"; "nothing" when it cannot be done
     table: int = 0
     geometry: Geometry | None = None
     choice: Choice | None = None

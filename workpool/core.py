@@ -1,4 +1,4 @@
-"""What is behind a pool: its tasks on their way to their futures, its counts, its end."""
+"""What is behind a pool: its tasks on their way to the driver, its counts, its end."""
 
 from __future__ import annotations
 
@@ -81,19 +81,19 @@ class Core:
         job.pools.append(self)
         try:
             self._table = job.table(choice)
+            self.driver: Driver = self._table.driver
+            self._resolver = Resolver(
+                self.driver,
+                job.accumulators,
+                ledgers,
+                self.lock,
+                lambda: tuple(self._contexts.values()),
+                self.ended,
+            )
         except BaseException:
             job.pools.remove(self)
             ledgers.close()
             raise
-        self.driver: Driver = self._table.driver
-        self._resolver = Resolver(
-            self.driver,
-            job.accumulators,
-            ledgers,
-            self.lock,
-            lambda: tuple(self._contexts.values()),
-            self.ended,
-        )
 
     @property
     def workers(self) -> int:

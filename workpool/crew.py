@@ -17,7 +17,7 @@ from .liveness import Liveness
 from .survival import name_of, obituary
 from .whole import collective
 
-__all__ = ["Crew", "Until"]
+__all__ = ["Crew"]
 
 
 class Until(Protocol):

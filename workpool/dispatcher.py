@@ -1,4 +1,4 @@
-"""From the backlog into the table: what is published when, and how many tasks by one row.
+"""From the backlog into the table: what is published when.
 
 A worker that waits costs more than a row, so a task that comes alone is published at once.  While
 the workers have enough to do, tasks wait for each other: what publishing costs is divided among
@@ -89,19 +89,19 @@ class Dispatcher:
             end = time.monotonic()
             self._again_s = end + (end - now)
 
-    def advance(self, collected: bool) -> None:
+    def advance(self, asked: bool) -> None:
         """Publish what waits, or prepare for what comes next.
 
         Parameters
         ----------
-        collected : bool
-            Whether there may be room by now where there was none.
+        asked : bool
+            Whether rows were looked after, so that there may be room by now where there was none.
         """
-        self._full &= not collected
+        self._full &= not asked
         if self._backlog.tasks:
             if time.monotonic() > self._calm_s:
                 self.publish()
-        elif not (collected or self.ahead):
+        elif not (asked or self.ahead):
             self._publisher.prepare()
 
     def withdrawn(self) -> None:

@@ -5,7 +5,8 @@ The same steps in the same order, facing each other: see the picture in ``worker
 ``submit`` prepares and publishes in the thread that calls it, and whoever waits for a future makes
 the progress: two threads that hand work to each other through the interpreter lock would cost
 milliseconds.  What finds no room in the table or the arena waits here, in order, and is published
-as room appears.  Futures are resolved outside of the lock, because their callbacks may do anything.
+as room appears: see ``dispatcher``.  What comes back is sorted out by ``collector``.  Futures are
+resolved outside of the lock, because their callbacks may do anything.
 
 Short tasks share a row: see ``backlog``.  Should one of them be long after all, those behind it are
 taken back and go elsewhere.

@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from .errors import ResourceError
+from .errors import ResourceError, UsageError
 from .journal_file import connect, failed, lock
 from .lazy import hashlib, np, sqlite3
 from .serializer import FINGERPRINT_NBYTES, Recent
@@ -95,6 +95,8 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
+        if not self.path or os.path.isdir(self.path):
+            raise UsageError(f"journal={self.path!r}: give the name of a file")
         self.skipped = 0
         # Reentrant for `release`, which the garbage collector calls at any time: while this thread
         # is in a statement, there is another reader, or the journal is not closed.

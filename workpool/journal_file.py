@@ -40,7 +40,7 @@ COMMIT;
 
 def lock(path: str) -> int:
     """Return a descriptor that holds the lock of a journal."""
-    name = f"{path}.lock"
+    name = _beside(path, ".lock")
     try:
         held = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -79,7 +79,7 @@ def lock(path: str) -> int:
 def holder(path: str) -> str | None:
     """Return who has a journal open, None if nobody has."""
     try:
-        held = os.open(f"{path}.lock", os.O_RDONLY)
+        held = os.open(_beside(path, ".lock"), os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -131,7 +131,7 @@ def inspect(path: str) -> sqlite3.Connection:
         raise UsageError(f"{path} is empty: nothing was ever stored in it")
     try:
         # Whoever reads beside a writer, or after one that was killed, needs files of his own.
-        mode = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+        mode = "mode=ro" if os.path.exists(_beside(path, "-wal")) else "immutable=1"
         uri = Path(path).absolute().as_uri()
         connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
         try:
@@ -144,6 +144,11 @@ def inspect(path: str) -> sqlite3.Connection:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise failed(path, "open", error) from error
     return connection
+
+
+def _beside(path: str, suffix: str) -> str:
+    """Return the name of a file beside a journal: one, by whatever name the journal is known."""
+    return os.path.realpath(path) + suffix
 
 
 def _tables(connection: sqlite3.Connection) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["may_be_first", "rank_here"]
+__all__ = ["may_be_first", "rank_here", "size_here"]
 
-#: Variables by which an MPI tells a process that it is a rank.
-_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+#: Variables by which an mpiexec tells a process that it is a rank, and of how many.
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
 def rank_here() -> str | None:
     """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
-    found = (name for name in _VARIABLES if name in os.environ)
+    found = (name for name in _RANKS if name in os.environ)
     return next((f"{name}={os.environ[name]}" for name in found), None)
 
 
@@ -20,3 +21,9 @@ def may_be_first() -> bool:
     """Return whether this process may be rank 0, as far as one can know."""
     here = rank_here()
     return here is None or here.endswith("=0")
+
+
+def size_here() -> int:
+    """Return how many ranks an mpiexec has started, as far as one can know; else 1."""
+    found = [os.environ[name] for name in _SIZES if os.environ.get(name, "").isdigit()]
+    return max(map(int, found), default=1)

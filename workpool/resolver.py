@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .future import PoolFuture
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
-_LOST, _BROKEN = int(Kind.LOST), int(Kind.BROKEN)
-_STORED = (int(Kind.VALUE), int(Kind.TURN))
+_VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
+_STORED = (_VALUE, int(Kind.TURN))
 _CRASHES = (Why.CRASHED.value, Why.DEAD.value)
 
 
@@ -150,7 +150,7 @@ class Resolver:
             self.broken = error
         elif kind == _BROKEN and error is not None:
             error = self._break(error)
-        elif error is not None and self._again(task, error, loss):
+        elif error is not None and kind != _VALUE and self._again(task, error, loss):
             return
         future._task = task.batch = None  # which refers to its tasks
         try:

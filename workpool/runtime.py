@@ -97,6 +97,7 @@ class Runtime:
         #: What was made of choices that name no size of the arena.
         self.defaults: dict[Choice, Choice] = {}
         self._thread: ThreadWorker | None = None
+        self._attached: set[int] = set()  # tables that it serves
         self._crew: Crew | None = None
         self._sentry: Sentry | None = None
         self._fail = fail
@@ -169,11 +170,13 @@ class Runtime:
                     Order("open", number, geometry, choice),
                     lambda: self._open_table(number, geometry, choice),
                 )
-                if self._thread is not None:
-                    worker, window = self._thread.worker, self._tables[choice].window
-                    claim, lease_s = choice.claim, choice.lease_s
-                    self._tell(lambda: worker.attach(number, window, geometry, claim, lease_s))
-            return self._tables[choice]
+            table = self._tables[choice]
+            if self._thread is not None and table.number not in self._attached:
+                worker, geometry = self._thread.worker, table.driver.geometry
+                parts = table.number, table.window, geometry, choice.claim, choice.lease_s
+                self._tell(lambda: worker.attach(*parts))
+                self._attached.add(table.number)  # unless this was interrupted
+            return table
 
     def _open_table(self, number: int, geometry: Geometry, choice: Choice) -> None:
         window = open_table(self.group, geometry, choice)
@@ -254,6 +257,7 @@ class Runtime:
         table = self._tables[choice]
         if self._thread is not None:
             worker = self._thread.worker
+            self._attached.discard(table.number)  # also if this is interrupted
             self._tell(lambda: worker.detach(table.number))
 
         def close() -> None:

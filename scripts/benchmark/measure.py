@@ -289,6 +289,16 @@ def accumulator(pool: Pool, request: Request) -> dict[str, float]:
     return {"rate": added, "share": 100 * added / without}
 
 
+def isolated(pool: Pool, request: Request) -> dict[str, float]:
+    """Return how much longer one isolated task at a time takes, and tasks per second of many."""
+    apart = Pool(None, pool.map, pool.native.with_options(isolate=True).submit)
+    children: set[int] = set()
+    while len(children) < request.workers:
+        children |= {apart.result(one) for one in apart.run(process_of, [(0.05,)] * 8)}
+    alone, here = (latency(some, request)["median"] for some in (apart, pool))
+    return {"alone": alone - here, **submit(apart, request)}
+
+
 def idle(pool: Pool, request: Request) -> dict[str, float]:
     """Return the share of a core, in per cent, that driver and workers use when idle for 1 s."""
     processes: set[int] = set()
@@ -358,6 +368,7 @@ MEASURES = {
     "payload": payload,
     "big": big,
     "accumulator": accumulator,
+    "isolated": isolated,
     "idle": idle,
     "start": start,
     "queued": queued,

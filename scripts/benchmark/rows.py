@@ -105,6 +105,13 @@ ROWS = {
             ("workpool",),
         ),
         Row(
+            "isolated",
+            "no-op tasks in a child process of the worker: how much longer one at a time takes,\n"
+            "submit to result, and 100,000 of them",
+            (Figure("alone", "us more", False), Figure("rate", "tasks/s")),
+            ("workpool",),
+        ),
+        Row(
             "idle",
             "share of a core used after 1 s without work: the driver, and the busiest worker",
             (Figure("driver", "% driver", False), Figure("worker", "% worker", False)),

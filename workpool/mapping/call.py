@@ -103,7 +103,6 @@ class Mapping:
         self._untaken = 0  # items in those that are
         self._failure: BaseException | None = None
         self._refusal: Exception | None = None  # of the items after all stretches
-        self._crashes = 0
         self._stopped = False
 
     def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
@@ -303,7 +302,7 @@ class Mapping:
             if outcome.exhausted:
                 self._all_taken(stretch)
         elif kind == OutcomeKind.LOST:
-            self._lose(Loss.decode(outcome))
+            self._lose(stretch, Loss.decode(outcome))
         else:
             self.fail(self._error(kind, outcome))
         self.leave(seat)
@@ -318,11 +317,12 @@ class Mapping:
         last = turn.parts[-1]
         stretch.covered.append((last.start + last.total, stretch.items))
 
-    def _lose(self, loss: Loss) -> None:
-        """Go on without a worker, unless the items seem to be what it died of."""
-        self._crashes += loss.why == Why.DEAD.value
-        if loss.why not in OF_THE_WORKER or self._crashes >= MOST_CRASHES:
+    def _lose(self, stretch: Stretch, loss: Loss) -> None:
+        """Take in that a worker has lost its turn; the items that are missing come again."""
+        if loss.why not in OF_THE_WORKER:
             self.fail(loss.error(self._fn))
+        elif loss.why == Why.DEAD.value:
+            stretch.death = loss
 
     @whole
     def leave(self, seat: Seat) -> None:
@@ -339,9 +339,11 @@ class Mapping:
             # A worker that is gone has taken them with it; one that was only taken for gone may
             # have taken them later still, and what it reports is refused.
             content, ends = ended[0].content, bool(ended[0].terms.last)
-            stretch.segments = [
-                self._cutter.segment(content, gap, ends) for gap in stretch.missing()
-            ]
+            missing, death = stretch.missing(), stretch.death
+            if death is not None and stretch.blame(missing) >= MOST_CRASHES:
+                self.fail(death.error(self._fn))
+            else:
+                stretch.segments = [self._cutter.segment(content, gap, ends) for gap in missing]
         for segment in ended:
             self._pool.driver.end(segment)
         if stretch.segments:

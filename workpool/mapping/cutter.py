@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import SerializationError
 from ..layout import Terms
+from ..loss import Loss
 from ..ranges import Part
 from ..reduction import Binary, Reduction
 from ..resume import Ledger, Plan
@@ -30,6 +31,8 @@ class Stretch:
         self.seats = 0  # turns under way
         self.tasks: set[Task] = set()  # that were turns
         self.taken = False  # all of it, by workers
+        self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
+        self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
 
     def missing(self) -> list[range]:
         """Return the items that nobody has reported, though they were taken and are of use."""
@@ -39,6 +42,19 @@ class Stretch:
                 found.append(range(end, start))
             end = max(end, stop)
         return found
+
+    def blame(self, missing: list[range]) -> int:
+        """Count a death against the items that are missing; return the most that any has now."""
+        self.death = None
+        before, self._deaths = self._deaths, []
+        for some in missing:
+            known = [deaths for items, deaths in before if _meet(some, items)]
+            self._deaths.append((some, 1 + max(known, default=0)))
+        return max((deaths for _, deaths in self._deaths), default=0)
+
+
+def _meet(some: range, others: range) -> bool:
+    return some.start < others.stop and others.start < some.stop
 
 
 class Cutter:

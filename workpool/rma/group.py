@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
+from ..ranks import size_here
 from .own import OwnWindow
 from .patient import PatientWindow
 from .ticker import Ticker
@@ -38,12 +39,24 @@ class Group:
         The rank of `comm` that becomes rank 0 of the group; the others keep their order.
     mortal : bool
         Whether ranks may die, and the others go on.
+
+    Raises
+    ------
+    UsageError
+        If this cannot be the group of a job.
     """
 
     def __init__(
         self, comm: MPI.Intracomm | None = None, root: int = 0, mortal: bool = False
     ) -> None:
-        comm = MPI.COMM_WORLD if comm is None else comm
+        if comm is None:
+            comm = MPI.COMM_WORLD
+            if comm.Get_size() == 1 and size_here() > 1:
+                raise UsageError(
+                    f"mpiexec has started {size_here()} ranks, and MPI ({library_version()}) knows "
+                    "of this one alone: it is the mpiexec of another MPI; `workpool run` finds the "
+                    "right one"
+                )
         if comm.Is_inter():
             raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
         if not 0 <= root < comm.Get_size():
