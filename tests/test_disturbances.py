@@ -76,8 +76,9 @@ def test_an_interrupt_while_a_table_of_a_rank_that_is_alone_is_closed() -> None:
         import os, signal, threading, time
         from workpool import WorkPool
 
-        WorkPool(rows=64).shutdown()
+        first = WorkPool(rows=64)
         pool = WorkPool()
+        first.shutdown()
         busy = pool.submit(time.sleep, 2)
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
