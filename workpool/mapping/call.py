@@ -341,7 +341,9 @@ class Mapping:
             content, ends = ended[0].content, bool(ended[0].terms.last)
             missing, death = stretch.missing(), stretch.death
             if death is not None and stretch.blame(missing) >= MOST_CRASHES:
-                self.fail(death.error(self._fn))
+                error = death.error(self._fn)
+                error.args = (f"{error}; so did two others, at the same items: no more tries",)
+                self.fail(error)
             else:
                 stretch.segments = [self._cutter.segment(content, gap, ends) for gap in missing]
         for segment in ended:

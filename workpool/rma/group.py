@@ -52,10 +52,10 @@ class Group:
         if comm is None:
             comm = MPI.COMM_WORLD
             if comm.Get_size() == 1 and size_here() > 1:
+                name = library_version().partition(",")[0]
                 raise UsageError(
-                    f"mpiexec has started {size_here()} ranks, and MPI ({library_version()}) knows "
-                    "of this one alone: it is the mpiexec of another MPI; `workpool run` finds the "
-                    "right one"
+                    f"mpiexec has started {size_here()} ranks, and MPI ({name}) knows of this one "
+                    "alone: it is the mpiexec of another MPI; `workpool run` finds the right one"
                 )
         if comm.Is_inter():
             raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
