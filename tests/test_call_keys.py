@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from launching import ROOT
 
 from workpool.call_keys import CallKeys, Occurrences
 from workpool.errors import UsageError
+from workpool.serializer import fingerprint
 
 
 def test_occurrences() -> None:
@@ -128,6 +130,40 @@ def test_what_is_edited_is_another_function() -> None:
     first = fingerprints(0)
     for changed in (fingerprints(0, scale=3), fingerprints(0, edit="z - y")):
         assert [i for i, (a, b) in enumerate(zip(first, changed, strict=True)) if a != b] == [0]
+
+
+ENUM = """
+from enum import Enum
+class Colour(Enum):
+    RED = 1
+    GREEN = 2
+    DEFAULT = RED
+    def next(self): return self
+    @property
+    def shade(self): return self.value * 2
+    @classmethod
+    def _missing_(cls, value): return cls.RED
+"""
+
+
+def test_an_enumeration_is_all_that_its_body_defines() -> None:
+    def digest(text: str) -> bytes:
+        space: dict[str, Any] = {"__name__": "__main__"}
+        exec(text, space)
+        found: bytes = fingerprint(space["Colour"], type(None))
+        return found
+
+    first = digest(ENUM)
+    assert digest(ENUM) == first
+    for old, new in (
+        ("* 2", "* 3"),
+        ("cls.RED", "cls.GREEN"),
+        ("DEFAULT = RED", "DEFAULT = GREEN"),
+        ("GREEN = 2", "GREEN = 3"),
+        ("return self\n", "return None\n"),
+    ):
+        assert old in ENUM
+        assert digest(ENUM.replace(old, new)) != first
 
 
 def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,55 @@ def test_kill_ends_what_runs_and_withdraws_what_waits() -> None:
     )
 
 
+def test_what_a_task_has_started_does_not_answer_for_it() -> None:
+    run(
+        3,
+        """
+        import multiprocessing
+        isolated = pool.with_options(isolate=True)
+
+        def forks(n):
+            if os.fork() == 0:
+                sys.exit(0)  # or returns: it is not the process that is asked
+            return n
+
+        def leaves_another(signum):
+            os.system("sleep 100 &")
+            multiprocessing.get_context("fork").Process(target=time.sleep, args=(100,)).start()
+            os.kill(os.getpid(), signum)
+
+        def terminates():
+            process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100,))
+            process.start()
+            process.terminate()
+            process.join()
+            return process.exitcode
+
+        assert [isolated.submit(forks, n).result(30) for n in range(8)] == list(range(8))
+        assert list(isolated.map(forks, range(8))) == list(range(8))
+        failure = isolated.submit(leaves_another, signal.SIGSEGV).exception(10)
+        assert failure.signum == signal.SIGSEGV, repr(failure)
+        assert isolated.submit(terminates).result(30) == -signal.SIGTERM
+        """,
+    )
+
+
+def test_the_initializer_is_not_within_the_tasks_memory() -> None:
+    script = """
+        import numpy as np
+        from workpool import WorkPool
+
+        def load():
+            global table
+            table = np.ones(40_000_000)
+
+        with WorkPool(initializer=load) as pool:
+            small = pool.with_options(memory_limit_nbytes=100_000_000)
+            print(small.submit(pow, 2, 5).result(60), pool.submit(pow, 2, 6).result(60))
+    """
+    assert run_ranks(2, script).stdout == "32 64\n"
+
+
 def test_retries(tmp_path) -> None:
     run(
         3,

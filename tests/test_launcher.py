@@ -101,7 +101,9 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
     with job(launch(tmp_path, program, grace_s=0.3)) as started:
         started.until("deaf")
         started.signal(signum)
-        assert started.wait(5).status == 128 + signum
+        ended = started.wait(5)
+    assert ended.status == 128 + signum
+    assert "did not end in time" in ended.err
 
 
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -63,6 +64,18 @@ def test_another_process_of_the_same_id_is_not_taken_for_it() -> None:
     here = this_process()
     liveness = Liveness([here._replace(started=here.started - 1)], here)
     assert liveness.state(0) == "dead"
+
+
+def test_who_cannot_look_takes_nobody_for_dead() -> None:
+    here = this_process()
+    liveness = Liveness([here, here], here)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))  # a task has taken all of them
+    try:
+        seen = liveness.dead()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert seen == []
 
 
 def test_deaths_are_news_once_and_to_leave_is_not_to_die() -> None:
@@ -145,6 +158,14 @@ def test_supervisor(tmp_path: Path, text: str, rank: int, status: int, noted: in
     process.communicate(timeout=20)
     assert process.returncode == status
     assert list(supervisor.ends(tmp_path).values()) == [noted]
+
+
+def test_by_hand_nobody_else_tells_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORKPOOL_STATUS", raising=False)
+    words = supervisor.command([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    for rank, status in (("0", 137), ("1", 0)):
+        monkeypatch.setenv("PMI_RANK", rank)
+        assert subprocess.run(words, timeout=20).returncode == status
 
 
 def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> None:

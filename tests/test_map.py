@@ -90,6 +90,83 @@ def test_errors_come_at_their_item() -> None:
     run_ranks(3, script)
 
 
+def test_what_cannot_be_restored_by_a_worker_fails_its_map() -> None:
+    script = """
+        import os
+        from workpool import WorkPool
+
+        driver = os.getpid()
+
+        class Model:
+            def __call__(self, n):
+                return n
+
+            def __setstate__(self, state):
+                if os.getpid() != driver:
+                    raise OSError("no such file on this host")
+
+        model = Model()
+        model.weight = 1
+        with WorkPool() as pool:
+            for use in (pool.map, pool.reduce):
+                try:
+                    list(use(model, range(10)))
+                except Exception as error:
+                    print("no such file" in str(error))
+            print(sum(pool.map(abs, range(100))))
+    """
+    assert run_ranks(3, script).stdout == "True\nTrue\n4950\n"
+
+
+def test_a_large_buffer_is_a_bound() -> None:
+    script = """
+        from itertools import islice
+        from workpool import WorkPool
+
+        taken = 0
+
+        def numbers():
+            global taken
+            while True:
+                taken += 1
+                yield taken
+
+        with WorkPool() as pool:
+            results = pool.map(abs, numbers(), buffersize=1_000_000)
+            for _ in range(6):
+                count = sum(1 for _ in islice(results, 100_000))
+            print(taken <= 600_000 + 1_000_000)
+    """
+    assert run_ranks(3, script).stdout == "True\n"
+
+
+def test_a_long_map_keeps_nothing_of_what_was_used() -> None:
+    script = """
+        import time
+        from workpool import WorkPool, tasks
+
+        alive = set()
+
+        class Task(tasks.Task):
+            __slots__ = ()
+
+            def __init__(self, *args, **options):
+                super().__init__(*args, **options)
+                alive.add(id(self))
+
+            def __del__(self):
+                alive.discard(id(self))
+
+        with WorkPool() as pool:
+            pool.map.__globals__["Core"].take_turn.__globals__["Task"] = Task
+            most = 0
+            for n in pool.map(lambda n: time.sleep(0.001), range(3_000)):
+                most = max(most, len(alive))
+            print(0 < most <= 16)
+    """
+    assert run_ranks(3, script).stdout == "True\n"
+
+
 def test_a_buffer_is_not_filled_after_shutdown() -> None:
     script = """
         import itertools

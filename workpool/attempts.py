@@ -169,7 +169,13 @@ class Attempts:
             return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
         if kind == RANGE:
             assert isinstance(pool, Pool)
-            return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+            try:
+                return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+            except (Evicted, ProtocolError, WindowError):
+                raise
+            except BaseException as error:  # restoring the function, or what is folded
+                runner.contributions.clear()
+                return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
         if descriptor.tasks > 1:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))

@@ -114,12 +114,11 @@ class Channel:
         ahead = self._ahead
         if self._message is None and len(ahead) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(ahead)[0]
-            self._message = bytearray(ahead[_LENGTH.size : end])
-            self._ahead = ahead[end:]
-            missing = end - len(ahead)
-            if missing > 0:
-                self._message += bytes(missing)
-                self._missing = memoryview(self._message)[-missing:]
+            message = bytearray(end - _LENGTH.size)  # at once: it may be as large as memory allows
+            begun = ahead[_LENGTH.size : end]
+            message[: len(begun)] = begun
+            self._message, self._ahead = message, ahead[end:]
+            self._missing = memoryview(message)[len(begun) :]
         return self._message is not None and not self._missing
 
     def _pull(self) -> None:

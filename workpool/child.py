@@ -25,6 +25,7 @@ from .contributions import Parts
 from .process import NUMBERS, map_numbers
 from .runner import Runner
 from .serializer import Kind, Packed, join, split
+from .streams import flush
 
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
 STACK_SIGNAL = signal.SIGRTMAX - 3
@@ -39,6 +40,9 @@ REFUSED = b"refused"
 #: What its worker and the child have in sight: the number of the request that the child has begun
 #: or refused last, and which it shall refuse, from one to before another.  The first is number 1.
 BEGUN, FROM, TO = range(NUMBERS)
+
+#: What they ask for is the worker's matter, or its driver's: the worker ends us.
+_OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
 
 _PDEATHSIG = 1  # prctl(2)
 
@@ -82,8 +86,17 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return  # ended meanwhile
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker's matter, or its driver's
-    signal.signal(signal.SIGTERM, lambda signum, frame: None)  # so is this; the worker ends us
+    for signum in _OF_THE_WORKER:
+        signal.signal(signum, lambda signum, frame: None)
+    for descriptor in (fd, stack_fd):
+        os.set_inheritable(descriptor, False)
+    os.register_at_fork(
+        # One that comes in between is for the new process, which has another way with it.
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_WORKER),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER),
+        after_in_child=lambda: _let_go(fd),
+    )
+    me = os.getpid()
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
     sys.meta_path.insert(0, _NoMPI())
@@ -104,8 +117,20 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
             if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
                 channel.send(REFUSED)
                 continue
-            channel.send(join(tuple(_run(runner, Request(*split(request)), channel))))
+            answer = _run(runner, Request(*split(request)), channel)
+            if os.getpid() != me:  # the task has forked, and this is not the process that is asked
+                flush()
+                os._exit(answer.kind != Kind.VALUE)
+            channel.send(join(tuple(answer)))
             channel.flush()  # the next task may take long
+
+
+def _let_go(fd: int) -> None:
+    """Be an ordinary process, after a fork: the worker sees its child's end by that of `fd`."""
+    os.close(fd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER)
 
 
 def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
@@ -115,19 +140,19 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
 
     code_id = request.code_id
     pool = runner.find(request.pool_id)
-    # Before the limit holds: what is received is not the task's.
+    # Before the limit holds: what is received, and the initializer, is not the task's.
     setup = ask(SETUP) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None
+    try:
+        pool = pool or runner.prepare(request.pool_id, request.pool_id, setup)
+        if pool.failure is not None:
+            return Answer(Kind.BROKEN, pool.failure, None)
+        if code is not None:
+            pool.callables.add(code_id, code)
+    except BaseException as error:  # restoring a function may run anything
+        return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
     with _memory(request.memory_nbytes):
-        try:
-            pool = pool or runner.prepare(request.pool_id, request.pool_id, setup)
-            if pool.failure is not None:
-                return Answer(Kind.BROKEN, pool.failure, None)
-            if code is not None:
-                pool.callables.add(code_id, code)
-        except BaseException as error:  # restoring a function may run anything
-            return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
         kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
     if isinstance(encoded, Packed):
         encoded = encoded.tobytes()

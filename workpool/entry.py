@@ -22,7 +22,8 @@ from .errors import UsageError, WorkerUnreachable
 from .litter import litter_of, remove
 from .runtime import Runtime
 from .status import exit_status
-from .survival import abort, flush, survives
+from .streams import flush
+from .survival import abort, survives
 
 if TYPE_CHECKING:
     from . import rma

@@ -140,6 +140,9 @@ class IsolatedRunner:
             return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
+        except MemoryError as error:  # for the result, of which the rest would be the next answer
+            self._forget().kill()
+            return Kind.EXCEPTION, self.failure(error, "of unknown name")
         if message is None:
             return Kind.LOST, self._timed_out(pool.limits.timeout_s)
         self._knows = pool.pool_id, code_id
@@ -255,6 +258,9 @@ class IsolatedRunner:
                 wait_s = min(wait_s, start + limit_s - time.monotonic())
             if process.channel.ready(wait_s):
                 return True
+            # What it has started may hold its end of the connection.
+            if process.ended() and not process.channel.ready(0):
+                raise EOFError
             if limit_s is not None and time.monotonic() - start >= limit_s:
                 return False
             if not self.holds():

@@ -277,6 +277,8 @@ class _Job:
         if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
             return told.status
         if self.received:
+            if status is None and len(self.received) == 1 and self.watch.driver is not None:
+                _say("the program did not end in time after the signal, and was killed: see --grace")
             return 128 + self.received[0]
         if self.survive and self._lost() and not self.routes.ended:
             return self._lament()

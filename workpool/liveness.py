@@ -64,6 +64,8 @@ class Liveness:
             return "elsewhere"
         process = self.members[member]
         letter, started = _look(process.pid)
+        if letter == "?":
+            return "running"
         if letter in "ZX" or started != process.started:
             with self._lock:
                 if member not in self._left:
@@ -115,11 +117,17 @@ def this_process() -> Process:
 
 
 def _look(pid: int) -> tuple[str, int]:
-    """Return the state letter of a process, and when it started; ``("X", -1)`` if there is none."""
+    """Return the state letter of a process, and when it started.
+
+    ``("X", -1)`` if there is none, ``("?", -1)`` if one cannot look: a task, or the program, may
+    have taken all descriptors.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The second field is the name in parentheses, and may hold anything.
             fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return "X", -1
+    except OSError:
+        return "?", -1
     return fields[0].decode(), int(fields[19])

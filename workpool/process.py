@@ -125,6 +125,14 @@ class ChildProcess:
         finally:
             self._send(signal.SIGCONT)
 
+    def ended(self) -> bool:
+        """Return whether the process has ended.
+
+        It stays a zombie, so that nobody else gets its number before its group is ended.
+        """
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, flags) is not None
+
     def died(self) -> tuple[int, str]:
         """Return the status and the last words of a process that has closed its connection.
 
@@ -135,9 +143,7 @@ class ChildProcess:
         stderr : str
         """
         give_up = time.monotonic() + GONE_S
-        while time.monotonic() < give_up and not os.waitid(
-            os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
-        ):  # it stays a zombie, so that nobody else gets its number before its group is ended
+        while time.monotonic() < give_up and not self.ended():
             time.sleep(1e-3)
         self.kill()
         return self._process.returncode, self._tail.text()

@@ -132,6 +132,7 @@ class Resolver:
                 self._ended()
                 return
         if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
+            task.batch = None  # as below
             self._resolve_turn(task.future, kind, content, finished.owner)
             return
         value: Any = None

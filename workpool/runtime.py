@@ -33,7 +33,8 @@ from .liveness import Liveness
 from .serializer import CodeCache
 from .service import meet, open_table
 from .status import UNFINISHED, Reporter
-from .survival import Sentry, abort, flush, name_of, obituary, vanish
+from .streams import flush
+from .survival import Sentry, abort, name_of, obituary, vanish
 from .threads import Attendant, ThreadWorker
 from .whole import defer_interrupts
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 
-__all__ = ["open_streams"]
+__all__ = ["flush", "open_streams"]
 
 
 def open_streams() -> None:
@@ -14,3 +16,10 @@ def open_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest: fd
+
+
+def flush() -> None:
+    """Let go of what has been written."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # none, broken, closed
+            stream.flush()

@@ -61,7 +61,7 @@ def ends(place: str | None) -> dict[int, int]:
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Run `words` as a child; leave with 0, or with the driver's status unless it was killed."""
+    """Run `words` as a child; leave with 0, or with the driver's status if nobody else has it."""
     me = os.getpid()
     # Over a network, Open MPI ends whoever loses the connection to one that has died, unless it
     # tolerates faults; then it warns at the start that windows are untested.
@@ -90,6 +90,8 @@ def main(words: Sequence[str]) -> NoReturn:
     # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
     # more than one of them would end an Open MPI job.
     driver = {os.environ.get(name, "0") for name in _RANK_VARIABLES} == {"0"}
+    if status < 0 and not place:  # nobody else tells of the signal
+        status = 128 - status
     os._exit(max(0, status) if driver else 0)
 
 

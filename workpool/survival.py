@@ -16,7 +16,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from . import supervisor
@@ -24,6 +23,7 @@ from .litter import litter_of, remove
 from .liveness import Liveness
 from .serializer import task_name
 from .status import VARIABLE
+from .streams import flush
 
 if TYPE_CHECKING:
     from . import rma
@@ -32,7 +32,6 @@ __all__ = [
     "Sentry",
     "abort",
     "depart",
-    "flush",
     "name_of",
     "obituary",
     "report_failure",
@@ -156,13 +155,6 @@ def abort(group: rma.Group, status: int) -> NoReturn:
     group.abort(status)
     time.sleep(1)  # MPICH's may return before the process is killed
     os._exit(status)
-
-
-def flush() -> None:
-    """Let go of what has been written."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # none, broken, closed
-            stream.flush()
 
 
 def report_failure(what: str) -> None:

@@ -50,7 +50,8 @@ class View(Executor):
         ----------
         timeout_s : float, optional
             Seconds that a task may run.  After that it is killed: its future has `TaskTimeout`,
-            which shows where the task was, and the worker takes the next one.
+            which shows where the task was, and the worker takes the next one.  Where it is the
+            first of its child process, an initializer counts as a part of it.
         retries : int
             How often a task that has failed is tried again.
         retry_delay_s : float

@@ -61,7 +61,8 @@ class Seat:
         self._mapping = mapping
         self.stretch = stretch
         self.segment = segment
-        self._task: Task | None = None
+        self.task: Task | None = None
+        self.left = False  # it is over
 
     def ended(self, kind: int, outcome: Any) -> None:
         """Take in what became of the turn: a ``Turn``, or the encoding of an exception."""
@@ -280,8 +281,10 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        task = self._pool.take_turn(seat, self._fn, self._cutter.code)
+        task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code)
         seat.stretch.tasks.add(task)
+        if seat.left:  # by now, in another thread: which comes after us, or saw no task
+            seat.stretch.tasks.discard(task)
 
     @whole
     def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
@@ -292,7 +295,7 @@ class Mapping:
                 last = part is outcome.parts[-1]
                 stretch.parts[part.start] = part, outcome.failed if last else None
             covered = outcome.covered or [(part.start, part.total) for part in outcome.parts]
-            stretch.covered += [(start, start + total) for start, total in covered]
+            stretch.cover([(start, start + total) for start, total in covered])
             if outcome.failed is not None:
                 self._item_failed(stretch, outcome)
             if not outcome.exhausted and not self._over():
@@ -328,6 +331,10 @@ class Mapping:
     def leave(self, seat: Seat) -> None:
         """Count a turn that is over; with the last one all items are reported, or shared again."""
         stretch = seat.stretch
+        seat.left = True
+        if seat.task is not None:  # a range may be long, and a task holds its outcome
+            stretch.tasks.discard(seat.task)
+            seat.task = None
         with self._pool.lock:
             stretch.seats -= 1
             last = not stretch.seats

@@ -18,6 +18,9 @@ from ..tasks import Segment, Task
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
 
+#: Spans of items that are noted before they are joined: a range may take days.
+TIDY = 1024
+
 
 class Stretch:
     """The results of one segment as they come."""
@@ -29,10 +32,26 @@ class Stretch:
         self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
         self.seats = 0  # turns under way
-        self.tasks: set[Task] = set()  # that were turns
+        self._tidy_at = TIDY  # spans
+        self.tasks: set[Task] = set()  # that are turns
         self.taken = False  # all of it, by workers
         self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
         self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
+
+    def cover(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Note items that were reported: the first, and the one after the last."""
+        self.covered += spans
+        if len(self.covered) < self._tidy_at:
+            return
+        covered, self.covered = sorted(self.covered), []
+        first, end = covered[0]
+        for start, stop in covered[1:]:
+            if start > end:
+                self.covered.append((first, end))
+                first = start
+            end = max(end, stop)
+        self.covered.append((first, end))
+        self._tidy_at = TIDY + 2 * len(self.covered)
 
     def missing(self) -> list[range]:
         """Return the items that nobody has reported, though they were taken and are of use."""

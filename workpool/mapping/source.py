@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from .call import Mapping
+from .cutter import SEGMENT_ITEMS
 
 #: Parts of a buffer that are filled and used up one after another; a smaller one is not cut.
 WINDOWS = 4
@@ -33,7 +34,8 @@ class Source:
             self._items = iter(iterables[0])
             if isinstance(iterables[0], range) and buffersize is None:
                 self._all = iterables[0]
-        self._window = None if buffersize is None else buffersize // WINDOWS
+        # One window is one stretch of a map: the next is taken when it is used up.
+        self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
         self._begun = False
 
     def all(self) -> Sequence[Any]:

@@ -202,6 +202,10 @@ class _Pickler(ByValuePickler):
         return None
 
 
+#: What the body of a class defines, whatever it is called.
+_METHODS = (FunctionType, property, classmethod, staticmethod)
+
+
 def _function(function: FunctionType) -> tuple[object, ...]:
     return (
         "function",
@@ -221,9 +225,15 @@ def _class(cls: type) -> tuple[object, ...]:
         if name not in _INCIDENTAL
         and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
     }
-    if issubclass(cls, Enum):
-        attributes = {n: v for n, v in attributes.items() if type(v) is FunctionType}
-        attributes.update((member.name, member.value) for member in cls)
+    if issubclass(cls, Enum):  # without what its metaclass has made of it
+        members = cls.__members__
+        attributes = {
+            name: value
+            for name, value in attributes.items()
+            if name not in members
+            and (type(value) in _METHODS or not (name[0] == "_" or hasattr(value, "__get__")))
+        }
+        attributes.update((name, (it.name, it.value)) for name, it in members.items())
     return ("class", cls.__qualname__, type(cls), cls.__bases__, sorted(attributes.items()))
 
 
