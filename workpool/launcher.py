@@ -278,7 +278,7 @@ class _Job:
             return told.status
         if self.received:
             if status is None and len(self.received) == 1 and self.watch.driver is not None:
-                _say("the program did not end in time after the signal, and was killed: see --grace")
+                _say("killed: the program did not end in time after the signal, see --grace")
             return 128 + self.received[0]
         if self.survive and self._lost() and not self.routes.ended:
             return self._lament()
