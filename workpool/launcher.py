@@ -225,10 +225,11 @@ class _Job:
             self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
         else:
             self._end()
+        remove(self.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
 
     def _end(self) -> None:
-        """End every process of the job on this host, and remove what MPI leaves behind."""
+        """End every process of the job on this host."""
         self._note_litter()
         if self.survive and self.watch.driver in self._members():
             with suppress(ProcessLookupError):
@@ -242,7 +243,6 @@ class _Job:
             self.process.kill()
         self._kill()
         self.process.wait()
-        remove(self.litter)
 
     def _kill(self, after_s: float = 0) -> None:
         """Kill every process that is left, unless it ends by itself before."""

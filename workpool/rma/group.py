@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
+from ..litter import litter_of, remove
 from ..ranks import size_here
 from .own import OwnWindow
 from .patient import PatientWindow
@@ -53,6 +54,7 @@ class Group:
             comm = MPI.COMM_WORLD
             if comm.Get_size() == 1 and size_here() > 1:
                 name = library_version().partition(",")[0]
+                remove(litter_of(os.getpid()))  # Open MPI forgets it
                 raise UsageError(
                     f"mpiexec has started {size_here()} ranks, and MPI ({name}) knows of this one "
                     "alone: it is the mpiexec of another MPI; `workpool run` finds the right one"
