@@ -234,8 +234,15 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
 
 def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
+        import threading
         from itertools import repeat
         from workpool import WorkPool
+
+        def add_at_50(n, total):
+            if n == 50:
+                total.add(1)
+                return threading.Lock()
+            return n
 
         def add(n, total):
             total.add(1)
@@ -244,6 +251,11 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
             return n
 
         with WorkPool() as pool:
+            never = pool.accumulator((), "int64")
+            try:
+                list(pool.map(add_at_50, range(100), repeat(never), schedule="static"))
+            except Exception as error:
+                assert "cannot pickle" in str(error), error
             total = pool.accumulator((), "int64")
             assert sum(pool.map(add, range(2000), repeat(total))) == sum(range(2000))
             assert total.value() == 2000
@@ -254,6 +266,7 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
                 assert last == 2499
             pool.shutdown()
             assert 2500 <= total.value() < 3000, total.value()
+            assert never.value() == 0
     """
     run_ranks(3, script)
 

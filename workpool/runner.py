@@ -173,9 +173,11 @@ class Runner:
             if not several:
                 items = zip(items)
             for item in items:
-                values.append(function(*item))
+                value = function(*item)
                 if parts:
+                    pack_value(value, function)  # what cannot come back does not count
                     self.contributions.keep()
+                values.append(value)
         except (ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:
