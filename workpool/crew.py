@@ -103,10 +103,9 @@ class Crew:
         """
         state = self._liveness.state
         hearts = None if self._hearts is None else self._hearts()
-        missing: list[int] = []
 
         def ended() -> bool:
-            missing[:] = self.control.missing(word)
+            missing = self.control.missing(word)
             if self._hearts is None:
                 return all(member in late or state(member) == "dead" for member in missing)
             if missing and hearts is not None:
@@ -114,7 +113,7 @@ class Crew:
             return not missing
 
         self._until(ended, limit_s)
-        return missing
+        return self.control.missing(word)  # anew: who has left may be gone before that was heard
 
     def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
         """Raise WorkerUnreachable if one of these members is on another host, and silent."""
