@@ -12,6 +12,7 @@ import pytest
 from workpool import mpiexec, openmpi, ranks
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
+from workpool.supervisor import RANK_VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -190,7 +191,7 @@ def test_a_rank_started_by_hand_sets_the_same_variables(monkeypatch: pytest.Monk
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ranks._RANKS:
+    for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert ranks.rank_here() is None
     assert ranks.may_be_first()

@@ -160,22 +160,14 @@ class Attempts:
                 return Kind.BROKEN, pool.failure
             if code.blob_id and code.blob_id not in pool.callables:
                 pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
-            payload = inline
-            if kind != RANGE:
-                payload = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
+            if kind == RANGE:
+                return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+            payload = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
         except (Evicted, ProtocolError, WindowError):
             raise  # ours, not the task's
-        except BaseException as error:
+        except BaseException as error:  # restoring what tasks need may run anything
+            runner.contributions.clear()  # of a turn's items
             return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
-        if kind == RANGE:
-            assert isinstance(pool, Pool)
-            try:
-                return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
-            except (Evicted, ProtocolError, WindowError):
-                raise
-            except BaseException as error:  # restoring the function, or what is folded
-                runner.contributions.clear()
-                return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
         if descriptor.tasks > 1:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))

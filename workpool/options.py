@@ -27,15 +27,7 @@ class TaskOptions(NamedTuple):
     max_tasks_per_child: int | None = None
 
     def changed(self, **options: Any) -> TaskOptions:
-        """Return the same options but for these.
-
-        Raises
-        ------
-        UsageError
-            If a value cannot be honoured.
-        TypeError
-            If there is no such option.
-        """
+        """Return the same options but for these; raises what ``View.with_options`` raises."""
         changed = TaskOptions(**{**self._asdict(), **options})
         changed._check()
         return changed

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 
+from .supervisor import RANK_VARIABLES
+
 __all__ = ["may_be_first", "rank_here", "size_here"]
 
-#: Variables by which an mpiexec tells a process that it is a rank, and of how many.
-_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+#: Variables by which an mpiexec tells a process of how many ranks it is one.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
 def rank_here() -> str | None:
     """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
-    found = (name for name in _RANKS if name in os.environ)
+    found = (name for name in RANK_VARIABLES if name in os.environ)
     return next((f"{name}={os.environ[name]}" for name in found), None)
 
 

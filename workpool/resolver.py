@@ -132,7 +132,7 @@ class Resolver:
                 self._ended()
                 return
         if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
-            task.batch = None  # as below
+            task.batch = None  # which refers to its tasks
             self._resolve_turn(task.future, kind, content, finished.owner)
             return
         value: Any = None
@@ -153,7 +153,7 @@ class Resolver:
             error = self._break(error)
         elif error is not None and kind != _VALUE and self._again(task, error, loss):
             return
-        future._task = task.batch = None  # which refers to its tasks
+        future._task = task.batch = None
         try:
             future.resolve(value, error)
         finally:

@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from .lazy import socket
+from .streams import flush
 
 __all__ = ["UNFINISHED", "VARIABLE", "Ending", "Reporter", "Watch", "exit_status", "launched"]
 
@@ -88,7 +89,7 @@ class Reporter:
             line.close()  # on another host, or a job started by a driver's program
             return
         self._line = line
-        _flush()
+        flush()
         for own, theirs in enumerate(fds):
             os.dup2(theirs, own)
             os.close(theirs)
@@ -115,7 +116,7 @@ class Reporter:
 
         Better than ``MPI_Abort``, which prints notices and may lose what the workers wrote.
         """
-        _flush()
+        flush()
         self._ending = Ending(status, failed=True)
         self._tell()
         if threading.current_thread() is threading.main_thread():
@@ -231,9 +232,3 @@ def exit_status(end: SystemExit) -> int:
         return end.code & 0xFF  # of the number, which may be True, the system keeps so many bits
     print(end.code, file=sys.stderr)
     return 1
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, broken, closed
-            stream.flush()

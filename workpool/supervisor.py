@@ -28,7 +28,7 @@ VARIABLE = "WORKPOOL_SURVIVE"
 _PLACE = "WORKPOOL_STATUS"
 
 #: Variables by which an MPI tells a process its rank.
-_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 _PR_SET_PDEATHSIG = 1
 
@@ -89,7 +89,7 @@ def main(words: Sequence[str]) -> NoReturn:
             os.close(os.open(os.path.join(place, f"ended.{rank}.{status}"), os.O_CREAT))
     # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
     # more than one of them would end an Open MPI job.
-    driver = {os.environ.get(name, "0") for name in _RANK_VARIABLES} == {"0"}
+    driver = {os.environ.get(name, "0") for name in RANK_VARIABLES} == {"0"}
     if status < 0 and not place:  # nobody else tells of the signal
         status = 128 - status
     os._exit(max(0, status) if driver else 0)

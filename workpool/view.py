@@ -16,7 +16,8 @@ from .errors import SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
 from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, forgetting
 from .options import TaskOptions
-from .reduction import OPERATIONS
+from .reduction import OPERATIONS, Binary
+from .resume import Ledger
 from .schedule import Schedule
 from .serializer import task_name
 from .tasks import CALL, CHUNK
@@ -196,10 +197,7 @@ class View(Executor):
             chunksize = chunksize or 1
         else:
             source = Source(iterables, buffersize)
-            code = self._core.code(fn)
-            number, workers = self._core.number, self._core.workers
-            cutter = Cutter(number, workers, fn, code, wanted, source.several, ledger=ledger)
-            mapping = Mapping(self._core, cutter)
+            mapping = self._mapping(fn, wanted, source, ledger=ledger)
             rest = source.feed(mapping)
             if rest is None:
                 results = mapping.results(lambda: source.feed(mapping), deadline)
@@ -269,10 +267,7 @@ class View(Executor):
         operation = op if callable(op) and not rma.is_op(op) else OPERATIONS[rma.op_name(op)]
         self._core.check_open()
         source = Source(iterables, None)
-        code = self._core.code(fn)
-        number, workers = self._core.number, self._core.workers
-        cutter = Cutter(number, workers, fn, code, wanted, source.several, operation)
-        mapping = Mapping(self._core, cutter)
+        mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)
@@ -282,6 +277,19 @@ class View(Executor):
         if not values:
             raise UsageError("reduce of no items has no value")
         return values[0]
+
+    def _mapping(
+        self,
+        fn: Callable[..., Any],
+        schedule: Schedule,
+        source: Source,
+        operation: Binary | None = None,
+        ledger: Ledger | None = None,
+    ) -> Mapping:
+        core, code = self._core, self._core.code(fn)
+        several = source.several
+        cutter = Cutter(core.number, core.workers, fn, code, schedule, several, operation, ledger)
+        return Mapping(core, cutter)
 
     def _results(
         self,

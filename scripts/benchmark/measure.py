@@ -129,6 +129,14 @@ def rate(run: Callable[[int], object], count: int, seconds: float, least: int = 
         tasks = min(count, 10 * tasks, max(2 * tasks, int(tasks * seconds / elapsed_s)))
 
 
+def processes_of(pool: Pool, workers: int) -> set[int]:
+    """Return the processes that run a pool's tasks, when each has run some."""
+    found: set[int] = set()
+    while len(found) < workers:
+        found.update(pool.map(process_of, [0.01] * 8 * workers))
+    return found
+
+
 def consume(results: Iterable[Any]) -> None:
     """Take all results."""
     deque(results, maxlen=0)
@@ -291,21 +299,17 @@ def accumulator(pool: Pool, request: Request) -> dict[str, float]:
 
 def isolated(pool: Pool, request: Request) -> dict[str, float]:
     """Return how much longer one isolated task at a time takes, and tasks per second of many."""
-    apart = Pool(None, pool.map, pool.native.with_options(isolate=True).submit)
-    children: set[int] = set()
-    while len(children) < request.workers:
-        children |= {apart.result(one) for one in apart.run(process_of, [(0.05,)] * 8)}
+    view = pool.native.with_options(isolate=True)
+    apart = Pool(view, view.map, view.submit)
+    processes_of(apart, request.workers)  # each worker has its child
     alone, here = (latency(some, request)["median"] for some in (apart, pool))
     return {"alone": alone - here, **submit(apart, request)}
 
 
 def idle(pool: Pool, request: Request) -> dict[str, float]:
     """Return the share of a core, in per cent, that driver and workers use when idle for 1 s."""
-    processes: set[int] = set()
-    while len(processes) < request.workers:
-        processes.update(pool.map(process_of, [0.01] * 8 * request.workers))
+    watched = [os.getpid(), *processes_of(pool, request.workers)]
     time.sleep(1)
-    watched = [os.getpid(), *processes]
     before, begun = [used_s(process) for process in watched], time.perf_counter()
     time.sleep(2)
     after, elapsed_s = [used_s(process) for process in watched], time.perf_counter() - begun

@@ -347,7 +347,7 @@ class Mapping:
             # have taken them later still, and what it reports is refused.
             content, ends = ended[0].content, bool(ended[0].terms.last)
             missing, death = stretch.missing(), stretch.death
-            if death is not None and stretch.blame(missing) >= MOST_CRASHES:
+            if death is not None and stretch.count_death(missing) >= MOST_CRASHES:
                 error = death.error(self._fn)
                 error.args = (f"{error}; so did two others, at the same items: no more tries",)
                 self.fail(error)

@@ -62,7 +62,7 @@ class Stretch:
             end = max(end, stop)
         return found
 
-    def blame(self, missing: list[range]) -> int:
+    def count_death(self, missing: list[range]) -> int:
         """Count a death against the items that are missing; return the most that any has now."""
         self.death = None
         before, self._deaths = self._deaths, []
@@ -105,8 +105,8 @@ class Cutter:
         code: Code | None,
         schedule: Schedule,
         several: bool,
-        operation: Binary | None = None,
-        ledger: Ledger | None = None,
+        operation: Binary | None,
+        ledger: Ledger | None,
     ) -> None:
         self._number = number
         self.workers = workers
