@@ -45,6 +45,20 @@ def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
             other.ready(1)
 
 
+def test_what_was_answered_before_the_end_is_received() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    channel.send(bytes(1 << 22))  # more than is taken at once
+    Channel(theirs).send(b"first", b"second")
+    theirs.close()
+    for answer in (b"first", b"second"):
+        assert channel.ready(1)
+        assert channel.receive() == answer
+    with pytest.raises((EOFError, OSError)):
+        channel.ready(1)
+    channel.close()
+
+
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)

@@ -225,22 +225,59 @@ def test_the_heart_gives_back_at_any_moment() -> None:
     for seed in range(200):
         scene = Scene()
         stop = threading.Event()
+        holds: list[bool] = []
 
         def beat(scene: Scene = scene, stop: threading.Event = stop, seed: int = seed) -> None:
             time.sleep(seed * 2e-6)
             while not stop.is_set():
                 scene.items.give_back()
 
+        def ask(n: int, scene: Scene = scene, holds: list[bool] = holds) -> None:
+            holds.append(scene.items.holds())
+
         heart = threading.Thread(target=beat)
         heart.start()
         try:
-            ended = scene.run()
+            ended = scene.run(ask)
         finally:
             stop.set()
             heart.join()
         assert ended == scene.ran == list(range(len(ended)))
+        assert all(holds)
         assert scene.said() == ended[: layout.item_of(scene.word)]
         assert layout.is_recalled(scene.word) or len(ended) == TASKS
+
+
+def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The word is loaded, the heart changes it, and only then it is compared with the claim's."""
+    scene = Scene()
+    held: list[bool] = []
+    load = MemoryWindow.load
+
+    def slow(window: MemoryWindow, disp: int) -> int:
+        word = load(window, disp)
+        heart = threading.Thread(target=scene.items.give_back)
+        heart.start()
+        heart.join(0.05)  # it may have to wait for us
+        hearts.append(heart)
+        return word
+
+    hearts: list[threading.Thread] = []
+
+    def during(n: int) -> None:
+        if n == 3:
+            monkeypatch.setattr(MemoryWindow, "load", slow)
+            held.append(scene.items.holds())
+            monkeypatch.setattr(MemoryWindow, "load", load)
+            for heart in hearts:
+                heart.join()
+            held.append(scene.items.holds())
+
+    assert scene.run(during) == scene.ran == [0, 1, 2, 3], "the heart gave the others back"
+    assert held == [True, True]
+    assert scene.said() == [0, 1, 2]
 
 
 def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:

@@ -18,7 +18,13 @@ def ways() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start what has a name on its command line, as ssh has that of its host."""
     words = ["ssh", "me@b", "a.cluster", "a,b"]
     started = [subprocess.Popen(["sleep", "60"])]
-    started += [subprocess.Popen(["sh", "-c", "read line", word], stdin=-1) for word in words]
+    started += [
+        subprocess.Popen(["sh", "-c", "echo; read line", word], stdin=-1, stdout=-1)
+        for word in words
+    ]
+    for process in started[1:]:  # a process has no command line for a moment after its start
+        assert process.stdout
+        assert process.stdout.readline()
     yield started
     for process in started:
         process.kill()

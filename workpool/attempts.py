@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import layout, verbs
 from .errors import ProtocolError, WindowError
 from .exchange import Exchange
-from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, Calls, ItemRun, Outcomes
+from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
 from .layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items
 from .leases import Heart
 from .loss import unstarted
@@ -62,26 +62,26 @@ class Runners:
 class _Calls:
     """How the tasks of one row are run: a runner, and what it must know of them."""
 
-    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
+    __slots__ = ("_code_id", "_kind", "_pool", "runner", "short_ns")
 
     def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
         self.short_ns: int = runner.short_ns
-        self._runner = runner
+        self.runner = runner
         self._pool = pool
         self._kind = kind
         self._code_id = code_id
 
     def call(self, payload: Any) -> tuple[Kind, Encoded]:
-        what: tuple[Kind, Encoded] = self._runner.call(
+        what: tuple[Kind, Encoded] = self.runner.call(
             self._pool, self._kind, self._code_id, payload
         )
         return what
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
-        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
+        self.runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 
     def retract(self) -> bool:
-        retracted: bool = self._runner.retract()
+        retracted: bool = self.runner.retract()
         return retracted
 
 
@@ -205,11 +205,12 @@ class Attempts:
         self._spent |= turn.exhausted
         return encoded
 
-    def _run_items(self, claim: Claim, calls: Calls, payloads: list[bytes]) -> Outcomes:
+    def _run_items(self, claim: Claim, calls: _Calls, payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
         self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
+        calls.runner.holds = self._items.holds  # for who runs them in a child process
         self._heart.hurry()
         try:
             outcomes = self._items.run(self._runners.own.contributions)

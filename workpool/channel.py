@@ -86,10 +86,11 @@ class Channel:
             wanted = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
             self._poll.modify(self._socket, wanted)
             for _, event in self._poll.poll(left_ms):
-                if event & select.POLLOUT:
-                    self._push()
+                # What came before the end of the other end counts, though nothing can be sent.
                 if event & ~select.POLLOUT:  # the end of it, too
                     self._pull()
+                else:
+                    self._push()
         return True
 
     def receive(self) -> bytearray:

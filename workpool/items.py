@@ -202,6 +202,18 @@ class ItemRun:
             if self._claimant.give_back(self._claim, disp, entries, ended):
                 self._note(ended, entries)
 
+    def holds(self) -> bool:
+        """Return whether the attempt is still ours.
+
+        Notes
+        -----
+        RMA cost: 1 load.
+        """
+        # The heart may be about to give something back: a word that was loaded before that, and is
+        # compared with the claim's after it, looks as if somebody had taken the row.
+        with self._lock:
+            return self._claimant.holds(self._claim)
+
     def _unsaid(self, done: int) -> tuple[int, bytes]:
         """Return the outcomes that are not in the window, and where they belong."""
         entries = b"".join(self.outcomes.entries[self._said : done])
