@@ -48,7 +48,7 @@ find_python() {
         return
     fi
     for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python \
-        "$HOME"/.pyenv/versions/3.*/bin/python3; do
+        "${HOME:-/}"/.pyenv/versions/3.*/bin/python3; do
         if recent "$python"; then
             python=$(command -v "$python")
             return

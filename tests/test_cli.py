@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launching import ROOT, by_hand, job, run
 
-from workpool import cli, launcher, mpiexec
+from workpool import cli, launcher, mpiexec, ranks
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, library
 
@@ -89,6 +89,20 @@ def test_inside_a_rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert "already (PMI_RANK=3)" in capsys.readouterr().err
 
 
+def test_the_shell_of_a_step_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ``srun --pty bash``, with each of Slurm's ways to start MPI programs."""
+    for name, size in (("PMI_RANK", "PMI_SIZE"), ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")):
+        with monkeypatch.context() as step:
+            step.setenv(name, "0")
+            for tasks, alone in (("1", True), ("2", False)):
+                step.setenv(size, tasks)
+                assert ranks.is_alone() is alone
+            step.setenv("PMIX_MCA_gds", "hash")
+            left = ranks.without_rank(os.environ)
+            assert name not in left
+            assert left["PMIX_MCA_gds"] == "hash"
+
+
 # What it starts.
 
 
@@ -129,10 +143,10 @@ def test_a_batch_job_is_filled(
     monkeypatch: pytest.MonkeyPatch, started: list[tuple[list[str], int, dict[str, object]]]
 ) -> None:
     cores = len(os.sched_getaffinity(0))
-    for given, ranks in (("64", 64), ("2", 2), ("1", cores + 1), ("2(x3)", cores + 1)):
+    for given, size in (("64", 64), ("2", 2), ("1", cores + 1), ("2(x3)", cores + 1)):
         monkeypatch.setenv("SLURM_NTASKS", given)
         assert cli.main(["run", "-c", "pass"]) == 7
-        assert started.pop()[1] == ranks
+        assert started.pop()[1] == size
 
 
 # python -m workpool, on a rank.

@@ -85,7 +85,7 @@ def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
         assert started.wait(5) == (128 + signum, "started\n", "")
 
 
-@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize("signum", [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2])
 def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
     program = f"signal.signal({signum}, lambda *_: (reporter.ended(9), sys.exit())); time.sleep(30)"
     with job(launch(tmp_path, program)) as started:
@@ -104,6 +104,20 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
         ended = started.wait(5)
     assert ended.status == 128 + signum
     assert "did not end in time" in ended.err
+
+
+def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
+    program = (
+        "signal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
+        "signal.pause(); signal.pause(); reporter.ended(5)"
+    )
+    with job(launch(tmp_path, program, grace_s=0)) as started:
+        started.until("begun")
+        for _ in range(2):
+            time.sleep(0.1)
+            started.signal(signal.SIGUSR1)
+            started.until("heard")
+        assert started.wait(5).status == 5
 
 
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:

@@ -46,6 +46,59 @@ def test_everything_comes_in_order(ranks: int) -> None:
     run_ranks(ranks, script)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
+    """A function may fill one workspace again and again, and return it, or a part of it."""
+    script = """
+        import decimal
+        import numpy as np
+        from workpool import WorkPool
+
+        workspace = np.zeros((2, 1000))
+        seen, state = [], {}
+
+        def fill(n):
+            workspace[0, :10] = n
+            return workspace[0, :10]
+
+        def fill_all(n):
+            workspace[:] = n
+            return workspace
+
+        def note(n):
+            seen[:] = [n]
+            state["n"] = seen
+            return seen, state
+
+        class Solver:
+            def __init__(self):
+                self.u = [0]
+            def step(self, n):
+                self.u[0] = n
+                return self.u
+
+        with WorkPool() as pool:
+            for options in ({}, {"schedule": "static"}, {"chunksize": 50}):
+                for n, value in enumerate(pool.map(fill, range(500), **options)):
+                    assert value.shape == (10,) and (value == n).all(), (n, value)
+                    value += 1  # and it is ours
+                for n, value in enumerate(pool.map(fill_all, range(500), **options)):
+                    assert value.shape == (2, 1000) and (value == n).all(), (n, value)
+                    value += 1
+                for n, value in enumerate(pool.map(note, range(500), **options)):
+                    assert value == ([n], {"n": [n]}), (n, value)
+                for n, value in enumerate(pool.map(Solver().step, range(500), **options)):
+                    assert value == [n]
+                for value in (np.float64(2), (1, 2.5), decimal.Decimal(3), ValueError):
+                    found = list(pool.map(lambda _, value=value: value, range(500), **options))
+                    assert {type(one) for one in found} == {type(value)}
+                    assert str(found[:1] + found[-1:]) == str([value] * 2)
+            assert (pool.reduce(fill, range(1000)) == 499_500).all()
+            assert pool.reduce(note, range(1000), op=lambda a, b: max(a, b))[0] == [999]
+    """
+    run_ranks(ranks, script)
+
+
 def test_errors_come_at_their_item() -> None:
     script = """
         import threading

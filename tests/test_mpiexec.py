@@ -151,7 +151,10 @@ def test_command_line() -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     "words",
-    [["-H", "a:4"], ["--host", "a"], ["--hostfile", "f"], ["--map-by", "node"], ["-f", "f"]],
+    [
+        *(["-H", "a:4"], ["--host", "a"], ["--hostfile", "f"], ["--map-by", "node"], ["-f", "f"]),
+        *(["--hostfile=f"], ["-hosts=a,b"], ["--host=a:4"], ["-machinefile=m"]),
+    ],
 )
 def test_the_users_placement_stands(words: list[str]) -> None:
     assert mpiexec.placed(words)
@@ -168,6 +171,27 @@ def test_the_users_binding_stands() -> None:
 def test_a_batch_system_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert mpiexec.placed([])
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_task_of_many_cores_has_room_for_many_ranks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def oversubscribed(ranks: int) -> bool:
+        return "--oversubscribe" in mpiexec.command_line(PRTE_HERE, ranks, ["a"])
+
+    assert mpiexec.room() is None
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert not oversubscribed(17), "nobody knows"
+    monkeypatch.setenv("SLURM_NTASKS", "16")
+    assert mpiexec.room() == 16
+    assert not oversubscribed(16)
+    assert oversubscribed(17)
+    monkeypatch.delenv("SLURM_NTASKS")
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\na\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(nodes))
+    assert mpiexec.room() == 3
 
 
 def test_environment() -> None:

@@ -147,6 +147,9 @@ def test_recursion_and_caches(run_script):
         class Cached:
             @functools.cache
             def twice(self, n): return 2 * n
+            @functools.cached_property
+            def half(self): return 21
+        assert run(lambda cached: (cached.half, vars(cached)), Cached()) == (21, {"half": 21})
         for _ in range(3):
             assert run(factorial, 10) == 3628800
             assert run(even, 10) is True

@@ -79,9 +79,6 @@ def _joined(words: Sequence[str]) -> list[str]:
     return joined
 
 
-#: Variables by which batch systems say for how many ranks they have room.
-_GIVEN = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
-
 #: The options that take the next word as their value.
 _VALUED = ("-w", "--workers", "--mpiexec", "--mpi-args", "--grace")
 
@@ -169,10 +166,9 @@ def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str
 
 def _usual_workers() -> int:
     """Return one worker for each core, or for each rank but one that a batch system has given."""
-    for name in _GIVEN:
-        given = os.environ.get(name, "")
-        if given.isdigit() and int(given) > 1:
-            return int(given) - 1
+    room = mpiexec.room()
+    if room is not None and room > 1:
+        return room - 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -36,7 +36,7 @@ from . import supervisor
 from .errors import UsageError
 from .litter import litter_of, remove
 from .mpiexec import Kind, command_line, environment, find, placed
-from .ranks import rank_here
+from .ranks import is_alone, rank_here, without_rank
 from .routes import Routes
 from .status import VARIABLE, Watch
 from .streams import open_streams
@@ -80,6 +80,9 @@ if os.getppid() == parent:
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+#: Signals that mean what the driver's program takes them for.
+_PASSED = (signal.SIGUSR1, signal.SIGUSR2)
+
 
 def run(
     command: Sequence[str],
@@ -120,7 +123,7 @@ def run(
         If there is no mpiexec for it.
     """
     here = rank_here()
-    if here is not None:
+    if here is not None and not is_alone():
         raise UsageError(
             f"this process is a rank already ({here}), and cannot start ranks of its own: "
             "under mpiexec, use `mpiexec -n N python -m workpool ...`"
@@ -132,12 +135,12 @@ def run(
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
         Watch(place) as watch,
-        _caught() as received,
+        _caught(watch) as received,
     ):
         process = subprocess.Popen(
             words,
             env={
-                **environment(program.kind, os.environ, place),
+                **environment(program.kind, without_rank(os.environ), place),
                 VARIABLE: place,
                 supervisor.VARIABLE: str(int(survive)),
             },
@@ -350,18 +353,24 @@ def _leash(kind: Kind) -> list[str]:
 
 
 @contextmanager
-def _caught() -> Iterator[list[int]]:
-    """Collect the signals that end a program, in the order in which they arrive."""
+def _caught(watch: Watch) -> Iterator[list[int]]:
+    """Collect the signals that end a program, in the order in which they arrive; pass on others."""
     received: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
         received.append(signum)
 
-    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    def pass_on(signum: int, frame: FrameType | None) -> None:
+        if watch.driver is not None:
+            with suppress(ProcessLookupError):
+                os.kill(watch.driver, signum)
+
+    handlers = {**dict.fromkeys(_SIGNALS, note), **dict.fromkeys(_PASSED, pass_on)}
+    before = {signum: signal.getsignal(signum) for signum in handlers}
     if before[signal.SIGHUP] is signal.SIG_IGN:
         del before[signal.SIGHUP]  # nohup
     for signum in before:
-        signal.signal(signum, note)
+        signal.signal(signum, handlers[signum])
     try:
         yield received
     finally:

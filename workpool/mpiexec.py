@@ -30,13 +30,20 @@ __all__ = [
     "find",
     "library",
     "placed",
+    "room",
 ]
 
 #: Options of mpiexec by which its caller decides where ranks run.
-_PLACED = re.compile(r"-H|-f$|--?(hosts?|hostfile|machinefile|map-by|rankfile|(no)?oversubscribe)$")
+_PLACED = re.compile(
+    r"-H|--?(f|hosts?|hostfile|machinefile|map-by|rankfile|(no)?oversubscribe)(=|$)"
+)
 
 #: Variables by which a batch system, or the user, has decided it.
 _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE")
+
+
+#: Variables by which batch systems say for how many ranks they have room.
+_ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
 
 
 class Kind(Enum):
@@ -153,8 +160,22 @@ def find(given: str | None = None) -> Mpiexec:
 
 def placed(mpi_args: Sequence[str]) -> bool:
     """Return whether somebody else decides which hosts the ranks run on."""
-    chosen = any(_PLACED.match(word) for word in mpi_args)
-    return chosen or any(name in os.environ for name in _ALLOCATED)
+    return _chosen(mpi_args) or any(name in os.environ for name in _ALLOCATED)
+
+
+def room() -> int | None:
+    """Return for how many ranks a batch system has room; None if there is none, or it is silent."""
+    for name in _ROOM:
+        given = os.environ.get(name, "")
+        if given.isdigit():
+            return int(given)
+    with suppress(OSError):  # not a file of this host
+        return len(Path(os.environ.get("PBS_NODEFILE", "")).read_text().split())
+    return None
+
+
+def _chosen(mpi_args: Sequence[str]) -> bool:
+    return any(_PLACED.match(word) for word in mpi_args)
 
 
 def _kind_of(path: str) -> Kind:
@@ -221,8 +242,10 @@ def command_line(
         words += _SURVIVE[mpiexec.kind]
         command = supervisor.command(command)
     if mpiexec.kind is Kind.OPENMPI:
-        if not placed(mpi_args):
-            words.append("--oversubscribe")  # the driver mostly waits: it needs no core of its own
+        # The driver mostly waits: it needs no core of its own.  And a batch job of one task with
+        # many cores has room for many ranks that count as one.
+        if not placed(mpi_args) or (not _chosen(mpi_args) and ranks > (room() or ranks)):
+            words.append("--oversubscribe")
         if "--bind-to" not in mpi_args:
             words += ["--bind-to", "none"]  # a task's threads may use every core
     return [*words, *mpi_args, "-n", str(ranks), *command]

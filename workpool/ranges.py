@@ -19,7 +19,7 @@ from .reduction import Reduction
 from .repository import take_items
 from .runner import Evicted, Pool, Runner
 from .schedule import Schedule, chunk
-from .serializer import Blocks, Packed, join, pack_value, prepare, split, unpack
+from .serializer import Blocks, Frozen, Packed, join, pack_value, prepare, split, unpack
 
 #: How long a turn lasts at the least and at the most; between them, for so many items.
 TURN_S = 5e-3
@@ -208,7 +208,8 @@ class Range:
     def _fold(self, values: list[Any]) -> list[Any]:
         assert self._reduction is not None
         try:
-            return self._reduction.fold(values)
+            thawed = [value.thaw() if type(value) is Frozen else value for value in values]
+            return self._reduction.fold(thawed)
         except BaseException as error:  # the operation is the user's, or the values' own
             self._failed = self._runner.failure(error, self._reduction.operation)
             return []

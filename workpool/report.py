@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -41,13 +42,19 @@ def info() -> None:
     reporter = Reporter()
     group = rma.Group()
     window = group.allocate(_NBYTES, group.size - 1, bytes(_NBYTES))
-    if group.rank == 0:
-        reporter.begin()
-        for name, value in rma.info(group, window).items():
-            print(f"{name:<22}{value}")
-        print(f"\none-sided calls, each completed: median of {_ROUNDS} rounds of {_CALLS:,}")
-        for name, call in _verbs(window).items():
-            print(f"{name:<26}{_cost_us(call):6.2f} us", flush=True)
+    try:
+        if group.rank == 0:
+            reporter.begin()
+            for name, value in rma.info(group, window).items():
+                print(f"{name:<22}{value}")
+            print(f"\none-sided calls, each completed: median of {_ROUNDS} rounds of {_CALLS:,}")
+            for name, call in _verbs(window).items():
+                print(f"{name:<26}{_cost_us(call):6.2f} us", flush=True)
+    except BaseException:  # nobody may read what we print
+        traceback.print_exc()
+        if reporter.heard:
+            reporter.failed(1)
+        group.abort(1)
     group.agree(True)  # the other ranks wait here, inside MPI
     window.close()
     group.close()

@@ -7,17 +7,20 @@ and KeyboardInterrupt included; what fails before its function is called is its 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from . import contributions
 from .contributions import Contributions
 from .errors import ProtocolError, SerializationError, WindowError
 from .serializer import (
+    ATOMS,
     CallableCache,
     Encoded,
+    Frozen,
     Kind,
     changed_globals,
+    frozen,
     pack_exception,
     pack_value,
     prepare,
@@ -133,7 +136,7 @@ class Runner:
                 raise SerializationError("the task has neither code nor a function in its payload")
             value: Any
             if kind == CHUNK:
-                value = [function(*item) for item in args]
+                value = [frozen(function(*item)) for item in args]
             else:
                 value = function(*args, **kwargs)
             encoded = pack_value(value, name)
@@ -154,28 +157,36 @@ class Runner:
         return True
 
     def call_items(
-        self, function: Callable[..., Any] | None, items: Iterable[Any], several: bool
+        self, function: Callable[..., Any] | None, items: Sequence[Any], several: bool
     ) -> tuple[list[Any], bytes | None]:
         """Call a function with each item; return its values, and what the next item raised.
 
         Parameters
         ----------
         function : callable
-        items : iterable
+        items : sequence
         several : bool
             Whether each item is a tuple of arguments.
+
+        Returns
+        -------
+        values : list
+            Of several, those are `Frozen` that later calls could change.
+        failed : bytes or None
         """
         values: list[Any] = []
         parts = self.contributions.parts
         try:
             if function is None:
                 raise SerializationError("the range has neither code nor a function")
-            if not several:
-                items = zip(items)
-            for item in items:
+            apart = len(items) > 1
+            for item in items if several else zip(items):
                 value = function(*item)
+                if apart and type(value) not in ATOMS:
+                    value = frozen(value)
                 if parts:
-                    pack_value(value, function)  # what cannot come back does not count
+                    if type(value) is not Frozen:
+                        pack_value(value, function)  # what cannot come back does not count
                     self.contributions.keep()
                 values.append(value)
         except (ProtocolError, WindowError):

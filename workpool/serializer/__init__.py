@@ -34,6 +34,7 @@ from .fingerprint import (
     fingerprint,
     item_fingerprints,
 )
+from .frozen import ATOMS, Frozen, frozen
 from .outcomes import (
     CONTRIBUTES,
     Kind,
@@ -47,6 +48,7 @@ from .values import ALIGNMENT, Encoded, Packed, join, pack, split, unpack
 
 __all__ = [
     "ALIGNMENT",
+    "ATOMS",
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",
     "Blocks",
@@ -54,6 +56,7 @@ __all__ = [
     "Code",
     "CodeCache",
     "Encoded",
+    "Frozen",
     "Kind",
     "Packed",
     "Recent",
@@ -62,6 +65,7 @@ __all__ = [
     "encode_blocks",
     "fingerprint",
     "from_earlier_run",
+    "frozen",
     "item_fingerprints",
     "join",
     "load_callable",

@@ -1,6 +1,6 @@
 """Pickling by value: a definition that a worker cannot import is sent whole.
 
-cloudpickle does that; `ByValuePickler` closes three of its gaps:
+cloudpickle does that; `ByValuePickler` closes some of its gaps:
 
 * **A class that comes home stays as it is.** cloudpickle recognizes the classes of its own
   process, and then still overwrites their attributes and methods with the copies it received. So
@@ -10,6 +10,7 @@ cloudpickle does that; `ByValuePickler` closes three of its gaps:
 * **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
   which no worker can look up.
 * **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
+* **A cached_property** holds a lock before Python 3.12.
 """
 
 from __future__ import annotations
@@ -202,6 +203,11 @@ def _reduce_param_spec(obj: Any) -> tuple[Any, ...]:
     return typing.ParamSpec, (obj.__name__,)
 
 
+def _reduce_cached_property(obj: Any) -> tuple[Any, ...]:
+    # Restored as an attribute of its class, it is not told its name.
+    return functools.cached_property, (obj.func,), {"attrname": obj.attrname}
+
+
 def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
     return _TypeAliasType(name, value, type_params=parameters)
 
@@ -212,6 +218,7 @@ def _reduce_type_alias(obj: Any) -> tuple[Any, ...]:
 
 _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...]]]] = {
     type(functools.lru_cache(repr)): _reduce_lru_cache,
+    functools.cached_property: _reduce_cached_property,
     typing.NewType: _reduce_new_type,
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,
@@ -220,7 +227,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...]]]] = {
 
 
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """cloudpickle's pickler without the three gaps."""
+    """cloudpickle's pickler without these gaps."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""

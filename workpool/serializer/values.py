@@ -205,8 +205,14 @@ def split(buffer: Buffer) -> Any:
         raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
 
 
-def encode(obj: object) -> Encoded:
-    """Encode like `pack`, but let whatever pickle raises pass."""
+def encode(obj: object, *, by_value: bool = True) -> Encoded:
+    """Encode like `pack`, but let whatever pickle raises pass.
+
+    Raises
+    ------
+    SerializationError
+        It can only be pickled by value, and is not to be.
+    """
     frames: list[memoryview] = []
 
     def keep(buffer: PickleBuffer) -> bool:
@@ -219,12 +225,14 @@ def encode(obj: object) -> Encoded:
 
     try:
         pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
-        by_value = pickled.find(_SCRIPT) >= 0 or (
+        nameless = pickled.find(_SCRIPT) >= 0 or (
             bool(registered_modules()) and _names_registered(pickled)
         )
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
-        by_value = True
-    if by_value:
+        nameless = True
+    if nameless:
+        if not by_value:
+            raise SerializationError("no worker knows this by its name")
         frames.clear()
         pickled = dumps_by_value(obj, keep)
     return Packed(pickled, frames) if frames else pickled

@@ -1,0 +1,77 @@
+"""Results of several calls that are sent together, each as it was when its call returned.
+
+A function may return an array, a list or an object that its next call changes: a workspace that is
+filled anew, the state of a solver.  What can change is therefore copied, or encoded at once.  The
+encoding stands in the place of the value, and what is restored from it in the end is the value.
+
+Only what a worker knows by name is encoded so: an object of a class of the script takes the class
+along, which a chunk of results shall hold once.
+"""
+
+from __future__ import annotations
+
+import functools
+from pickle import PickleBuffer
+from typing import Any, Final
+
+from ..lazy import np
+from .byvalue import SCRIPT_MODULES
+from .values import Packed, encode, unpack
+
+__all__ = ["ATOMS", "Frozen", "frozen"]
+
+ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types of values that nothing can change; there are others, which `frozen` knows."""
+
+
+class Frozen:
+    """Stands for a value as it was."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+
+    def __reduce__(self) -> Any:
+        return unpack, (PickleBuffer(self._encoded),)
+
+    def thaw(self) -> Any:
+        """Return a copy of the value."""
+        return unpack(self._encoded)
+
+
+def frozen(value: Any) -> Any:
+    """Return a value as it is now: itself if nothing can change it, a copy, or what stands for one.
+
+    Notes
+    -----
+    Cost: 0.1 us for atoms and tuples of them, 0.5 us for lists of them and for a small array.
+    """
+    kind: Any = type(value)
+    if kind in ATOMS:
+        return value
+    if kind is tuple or kind is list:
+        if ATOMS.issuperset(map(type, value)):
+            return value if kind is tuple else value.copy()
+    elif kind is dict:
+        if ATOMS.issuperset(map(type, value)) and ATOMS.issuperset(map(type, value.values())):
+            return value.copy()
+    elif kind.__module__ == "numpy":
+        if _is_number(kind):
+            return value
+        if kind is np.ndarray and not value.dtype.hasobject:
+            return value.copy("K")
+    elif kind.__module__ in SCRIPT_MODULES:
+        return value
+    try:
+        encoded = encode(value, by_value=False)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # by value, or not at all: whoever sends it meets that again
+        return value
+    return Frozen(encoded.tobytes() if isinstance(encoded, Packed) else encoded)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_number(kind: Any) -> bool:
+    return issubclass(kind, np.generic) and not issubclass(kind, np.void)  # a record can be changed
