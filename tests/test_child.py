@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -213,6 +214,62 @@ def test_a_child_that_has_died_meanwhile_cannot_be_stopped(child: Child, tmp_pat
     child.runner._ahead.appendleft(tasks[0])
     assert child.call(tasks[0]).returncode == -signal.SIGKILL
     assert child.call(tasks[1]) == -2
+
+
+def test_a_child_that_dies_between_two_tasks_costs_none(child: Child, tmp_path: Path) -> None:
+    assert child.runner._child is not None
+    pid = child.runner._child.pid
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert child.call(payload(1)) == -1
+    assert ran(tmp_path) == [0, 1]
+
+
+def test_a_child_that_somebody_else_waits_for_can_die(child: Child) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert isinstance(child.call(payload(13)), Loss)
+        assert child.call(payload(1)) == -1
+        child.runner.leave()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
+    """It would take the next request for the code that it has asked for."""
+
+    def fail() -> None:
+        raise ValueError("no setup")
+
+    found = Child(abs, Limits())
+    setup = pack(Setup([], fail, ()))
+    assert isinstance(setup, bytes)
+    broken = found.runner.enter(2, lambda: Context(2, Limits(), setup).encoded())
+    tasks = [payload(-n) for n in range(1, 5)]
+    kinds = [found.runner.call(broken, 0, 1, tasks[0])[0]]
+    found.runner.send_ahead(broken, 0, 1, tasks[1:])
+    kinds += [found.runner.call(broken, 0, 1, task)[0] for task in tasks[1:]]
+    assert kinds == [Kind.BROKEN] * 4
+    assert [found.call(task) for task in tasks] == [1, 2, 3, 4]
+    found.runner.leave()
+
+
+def test_what_is_no_text_in_the_path_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("nowhere")])
+    found = Child(abs, Limits())
+    assert found.call(payload(-1)) == 1
+    found.runner.leave()
+
+
+def test_what_is_damaged_fails_its_task(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(message: bytes) -> None:
+        raise MemoryError("no room for a copy")
+
+    with monkeypatch.context() as poor:
+        poor.setattr(isolation, "split", refuse)
+        kind, encoded = child.runner.call(child.pool, 0, 1, payload(1))
+    assert isinstance(unpack_outcome(kind, encoded)[1], MemoryError)
+    assert child.call(payload(2)) == -2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from workpool.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.runner import Evicted
-from workpool.serializer import Kind
+from workpool.serializer import CONTRIBUTES, Kind, Packed
 from workpool.testing import MemoryWindow
 
 TASKS = 40
@@ -48,6 +49,9 @@ class Calls:
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         assert not self.ahead
         self.ahead = [payload[0] for payload in payloads]
+
+    def failure(self, error: BaseException) -> bytes:
+        return str(error).encode()
 
     def retract(self) -> bool:
         if self.retracts:
@@ -193,7 +197,7 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
 
 
 @pytest.mark.parametrize("retracts", [True, False])
-@pytest.mark.parametrize("room", [0, 24, 100, 200])
+@pytest.mark.parametrize("room", [0, 24, 216, 292, 392])
 def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
     scene = Scene(room)
@@ -202,6 +206,48 @@ def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     assert ended == scene.ran == list(range(len(ended)))
     assert len(ended) <= 1 + room // layout.WORD_NBYTES + (0 if retracts else STRIDE)
     assert protocol.advance(scene.claim.word, protocol.Step.COMPLETE)
+
+
+def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
+    """What runs in a child process may have begun before its worker knew that room is short."""
+    room = 2 * len(layout.write_item(0, 0, bytes(1))) + STRIDE * len(layout.write_item(0, 0, b""))
+    scene = Scene(room)
+
+    def during(n: int) -> None:
+        scene.calls.retracts = n == 5  # until then the next one has begun each time
+        if n == 5:
+            scene.items.give_back()
+            assert layout.is_recalled(scene.word)
+            assert layout.started_of(scene.word) == 6
+            place = layout.read_place(scene.publisher.read_records([0])[0])
+            content = bytearray(place.nbytes)
+            scene.window.get(place.offset, content)
+            scene.window.flush()
+            said = layout.read_items(memoryview(content), layout.item_of(scene.word))
+            assert [kind for kind, _, _ in said] == [0] + [CONTRIBUTES] * 4, "passed over"
+
+    assert scene.run(during) == scene.ran == list(range(6))
+
+
+def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
+    class Large(Packed):
+        def tobytes(self) -> bytes:
+            raise MemoryError("no room for a copy")
+
+    scene = Scene(tasks=3)
+    call = scene.calls.call
+
+    def call_one(payload: bytes) -> tuple[Kind, Any]:
+        called = call(payload)
+        return (Kind.VALUE, Large(b"", [])) if payload[0] == 1 else called
+
+    scene.calls.call = call_one  # type: ignore[method-assign]
+    content = memoryview(b"".join(scene.items.run(Contributions()).entries))
+    assert [(kind, bytes(value)) for kind, _, value in layout.read_items(content)] == [
+        (Kind.VALUE, b"\0"),
+        (Kind.EXCEPTION, b"no room for a copy"),
+        (Kind.VALUE, b"\2"),
+    ]
 
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,20 @@ def test_numbers_are_read_atomically_while_others_add() -> None:
         window.get(64, bytearray(8))
 
 
+@pytest.mark.parametrize(("op", "number"), [("prod", 1e-200), ("sum", 1.7e308)])
+def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
+    op: str, number: float
+) -> None:
+    spec = accumulator.check((), "float64", op)._replace(offset=0)
+    contributions = Contributions()
+    with np.errstate(all="raise"):
+        for _ in range(2):
+            contributions.add(spec, np.array(number))
+            contributions.keep()
+    window = MemoryWindow(256)
+    contributions.make(window)
+
+
 def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
     class Lent(MemoryWindow):
         def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:

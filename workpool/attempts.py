@@ -77,6 +77,10 @@ class _Calls:
         )
         return what
 
+    def failure(self, error: BaseException) -> bytes:
+        failure: bytes = self.runner.failure(error, "of unknown name")
+        return failure
+
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         self.runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 

@@ -129,7 +129,8 @@ def combine(parts: Parts, spec: Spec, part: NDArray[Any]) -> None:
     """Combine a part with what is there of its accumulator."""
     known = parts.get(spec)
     if known is not None:
-        combined = verbs.ufunc(spec.op)(known, part)
+        with np.errstate(all="ignore"):  # as MPI does; the task may have asked for errors
+            combined = verbs.ufunc(spec.op)(known, part)
         part = np.asarray(combined, part.dtype)  # of two arrays of shape () NumPy makes a scalar
     parts[spec] = part
 

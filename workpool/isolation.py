@@ -27,6 +27,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from . import channel, child, runner
+from .errors import SerializationError
 from .loss import Loss, Why, unstarted
 from .process import ChildProcess
 from .runner import Evicted
@@ -105,7 +106,8 @@ class IsolatedRunner:
         self._tasks = 0  # that the child has been given
         self._lock = Lock()  # on the child, and on what it was sent ahead
         self._ahead: deque[bytes] = deque()  # payloads of requests that it has and that wait
-        self._knows: tuple[int, int] | None = None  # pool and code of what it has answered last
+        # Pool and code of its last value, unless it has asked for another since.
+        self._knows: tuple[int, int] | None = None
 
     def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
         """Return what there is to know of a pool; `content` fetches it the first time."""
@@ -136,17 +138,18 @@ class IsolatedRunner:
                 self._tasks += 1
                 process.channel.send(_request(pool, kind, code_id, payload))
             message = self._answer(process, pool, code_id)
+            answer = None if message is None else child.Answer(*split(message))
         except Unstarted as error:
             return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
-        except MemoryError as error:  # for the result, of which the rest would be the next answer
-            self._forget().kill()
+        except (MemoryError, SerializationError) as error:
+            self._forget().kill()  # the rest of the result would be the next answer
             return Kind.EXCEPTION, self.failure(error, "of unknown name")
-        if message is None:
+        if answer is None:
             return Kind.LOST, self._timed_out(pool.limits.timeout_s)
-        self._knows = pool.pool_id, code_id
-        answer = child.Answer(*split(message))
+        if answer.kind == Kind.VALUE:
+            self._knows = pool.pool_id, code_id
         if answer.contributions is not None:
             self.contributions.give(answer.contributions)
         return Kind(answer.kind), answer.encoded
@@ -201,6 +204,8 @@ class IsolatedRunner:
     def _current(self, limits: Limits) -> ChildProcess:
         """Return the child; start one if there is none, or if it has run its number of tasks."""
         most = limits.tasks_per_child
+        if self._child is not None and not self._ahead and self._child.ended():
+            self._forget().kill()  # between two tasks: that is not the next one's matter
         if self._child is not None and most is not None and self._tasks >= most:
             self.leave()
         return self._child or self._start()
@@ -231,8 +236,10 @@ class IsolatedRunner:
             if message == child.REFUSED:
                 continue  # what was sent ahead of this, and taken back
             if message == child.SETUP:
+                self._knows = None
                 process.channel.send(pool.setup)
             elif message == child.CODE:
+                self._knows = None  # it may fail to restore it
                 process.channel.send(pool.callables[code_id])
             else:
                 return message

@@ -27,6 +27,9 @@ from .serializer import CONTRIBUTES, Encoded, Kind, Packed
 OUTCOMES_NBYTES = 8 << 10
 OUTCOME_NBYTES = 64
 
+#: Stands for an outcome that comes with the row: the driver passes over it until then.
+_LATER = layout.write_item(CONTRIBUTES, 0, b"")
+
 
 class Outcomes:
     """What became of the first tasks of a row.
@@ -41,10 +44,13 @@ class Outcomes:
     entries : list of bytes
     nbytes : int
         Of all entries.
+    room : int
+        How many find room there, besides what stands for those of a stride that do not.
     """
 
     def __init__(self, place: Extent) -> None:
         self.place = place
+        self.room = max(0, place.nbytes - STRIDE * len(_LATER))
         self.entries: list[bytes] = []
         self.nbytes = 0
 
@@ -57,6 +63,9 @@ class Calls(Protocol):
 
     def call(self, payload: bytes) -> tuple[Kind, Encoded]:
         """Run one task."""
+
+    def failure(self, error: BaseException) -> bytes:
+        """Encode why the outcome of a task is lost."""
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         """Say which tasks come next, in order, unless they are retracted."""
@@ -124,7 +133,7 @@ class ItemRun:
             while True:
                 begun, done = end, len(entries)
                 while pending:
-                    if outcomes.nbytes > outcomes.place.nbytes and calls.retract():
+                    if outcomes.nbytes > outcomes.room and calls.retract():
                         break
                     try:
                         payload = pending.popleft()
@@ -133,11 +142,14 @@ class ItemRun:
                     contributions.task = len(entries)
                     kind, encoded = calls.call(payload)
                     start, end = end, time.perf_counter_ns()
-                    entry = layout.write_item(
-                        kind | CONTRIBUTES if contributions else kind,
-                        end - start,
-                        encoded.tobytes() if isinstance(encoded, Packed) else encoded,
-                    )
+                    try:
+                        entry = layout.write_item(
+                            kind | CONTRIBUTES if contributions else kind,
+                            end - start,
+                            encoded.tobytes() if isinstance(encoded, Packed) else encoded,
+                        )
+                    except MemoryError as error:  # for a copy of a large result
+                        entry = layout.write_item(Kind.EXCEPTION, end - start, calls.failure(error))
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
                 short = end - begun < calls.short_ns * (len(entries) - done)
@@ -153,8 +165,8 @@ class ItemRun:
         payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
         with self._lock:
             done = len(outcomes.entries)
-            if outcomes.nbytes > place.nbytes:
-                return False  # no room: all go elsewhere, and what is left goes back
+            if outcomes.nbytes > outcomes.room:
+                return False  # all go elsewhere, and what is left goes back
             disp, entries = self._unsaid(done)
             if done == len(payloads):
                 self._window.put(disp, entries)  # complete when the row is
@@ -194,11 +206,12 @@ class ItemRun:
                 return
             self._pending.clear()  # first: what we count below has ended, or is the one that runs
             done = len(self.outcomes.entries)
-            disp, entries = self._unsaid(done)
-            room = self.outcomes.place.nbytes - self._said_nbytes
-            if done == len(self._payloads) or len(entries) > room:
+            if done == len(self._payloads):
                 return  # the worker is about to leave, with what it has
             ended = done - self._said
+            disp, entries = self.outcomes.place.offset + self._said_nbytes, _LATER * ended
+            if self.outcomes.nbytes <= self.outcomes.room:
+                disp, entries = self._unsaid(done)
             if self._claimant.give_back(self._claim, disp, entries, ended):
                 self._note(ended, entries)
 

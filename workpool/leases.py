@@ -9,6 +9,7 @@ that runs is left alone, however long its task takes.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -16,6 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .liveness import Liveness
+from .streams import report_failure
 
 #: How often members are looked at.
 LOOK_S = 0.1
@@ -143,6 +145,13 @@ class Heart(threading.Thread):
 
     def run(self) -> None:
         """Beat until ``stop``."""
+        try:
+            self._run()
+        except BaseException:  # nobody would ever give back what waits, nor show that we live
+            report_failure("the worker's heart failed")
+            os._exit(1)
+
+    def _run(self) -> None:
         beaten = time.monotonic()
         while not self._stopped:
             rest_s = beaten + self._every_s - time.monotonic()

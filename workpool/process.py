@@ -79,7 +79,7 @@ class ChildProcess:
             self.numbers = map_numbers(numbers_fd)
             fds = [theirs.fileno(), self._stack_fd, numbers_fd]
             text = ", ".join(map(repr, [*fds, os.getpid(), *arguments]))
-            path = [entry or os.getcwd() for entry in sys.path]
+            path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
             command = _START.format(path=path, module=module, arguments=text)
             flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
@@ -131,7 +131,10 @@ class ChildProcess:
         It stays a zombie, so that nobody else gets its number before its group is ended.
         """
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self.pid, flags) is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, flags) is not None
+        except ChildProcessError:  # somebody else has waited for it: a handler of the user's
+            return True
 
     def died(self) -> tuple[int, str]:
         """Return the status and the last words of a process that has closed its connection.

@@ -235,8 +235,9 @@ class Runtime:
                 self._leave()
                 self._ended()
                 return
-            if self._thread is not None:
-                self._tell(self._thread.stop)
+            if (thread := self._thread) is not None:
+                self._tell(thread.stop)
+                self._until(lambda: thread.ended)
             self._call(Order("leave"), self._free)
             self._ended()
 

@@ -13,7 +13,8 @@ from .errors import ResourceError
 from .layout import Geometry
 from .liveness import Liveness, this_process
 from .status import launched
-from .survival import STUCK, Sentry, abort, report_failure, survives, vanish
+from .streams import report_failure
+from .survival import STUCK, Sentry, abort, survives, vanish
 
 if TYPE_CHECKING:
     from . import rma
@@ -41,27 +42,31 @@ def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Wind
 
 
 def launch(group: rma.Group) -> int:
-    """Be a worker, and nothing else; return the exit status.
-
-    Notes
-    -----
-    A failure of the worker's own loop ends the whole job with status 1 and its traceback.
-    """
+    """Be a worker, and nothing else; return the exit status."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A task's print is seen at once, and whole lines of it.
             stream.reconfigure(line_buffering=True, write_through=False)
     signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
-    try:
-        serve(group, survives())
-    except BaseException:
-        report_failure(f"worker rank {group.rank} failed")
-        abort(group, 1)
+    serve(group, survives())
     return 0
 
 
 def serve(group: rma.Group, survive: bool = False) -> None:
-    """Be a worker of the job until its driver ends it."""
+    """Be a worker of the job until its driver ends it.
+
+    Notes
+    -----
+    A failure of the worker's own loop ends the whole job with status 1 and its traceback.
+    """
+    try:
+        _serve(group, survive)
+    except BaseException:
+        report_failure(f"worker rank {group.rank} failed")
+        abort(group, 1)
+
+
+def _serve(group: rma.Group, survive: bool) -> None:
     from . import rma
     from .worker import Worker  # which the driver's rank does without
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from contextlib import suppress
 
-__all__ = ["flush", "open_streams"]
+__all__ = ["flush", "open_streams", "report_failure"]
 
 
 def open_streams() -> None:
@@ -23,3 +24,10 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # none, broken, closed
             stream.flush()
+
+
+def report_failure(what: str) -> None:
+    """Say on standard error that the runtime itself has failed, and how."""
+    print(f"workpool: {what}, the job ends here", file=sys.stderr)
+    traceback.print_exc()
+    sys.stderr.flush()

@@ -11,10 +11,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,7 +32,6 @@ __all__ = [
     "depart",
     "name_of",
     "obituary",
-    "report_failure",
     "survives",
     "vanish",
 ]
@@ -155,13 +152,6 @@ def abort(group: rma.Group, status: int) -> NoReturn:
     group.abort(status)
     time.sleep(1)  # MPICH's may return before the process is killed
     os._exit(status)
-
-
-def report_failure(what: str) -> None:
-    """Say on standard error that the runtime itself has failed, and how."""
-    print(f"workpool: {what}, the job ends here", file=sys.stderr)
-    traceback.print_exc()
-    sys.stderr.flush()
 
 
 def name_of(liveness: Liveness, member: int) -> str:

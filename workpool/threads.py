@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from .backoff import Backoff
 from .driver import Driver
-from .survival import report_failure
+from .streams import report_failure
 
 #: How often the attendant looks while nobody waits for a result, and at last while somebody does:
 #: each look takes the interpreter lock from whoever makes the progress.
@@ -171,6 +171,11 @@ class ThreadWorker:
         done = threading.Event()
         self._asked.put((action, done))
         return done
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has left everything behind: its heart, and the child process."""
+        return not self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread; called by it."""

@@ -299,7 +299,7 @@ class _Service:
             place, nbytes, entries = content.place, content.nbytes, content.entries
             if place is not NOTHING:
                 held.append(place)  # the driver may be reading in it
-            if nbytes <= place.nbytes and not carried:
+            if nbytes <= content.room and not carried:
                 return Extent(place.offset, nbytes), b"", held
             content = b"".join(entries)
         if carried:
