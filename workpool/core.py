@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,19 +14,24 @@ from .accumulator import Accumulator
 from .contributions import Spec
 from .control import Choice
 from .driver import Driver
-from .errors import SerializationError, UsageError
+from .errors import SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
 from .layout import Extent
 from .mapping import Seat
 from .resolver import Resolver
 from .resume import Ledger, Ledgers, Noted, name_of
-from .serializer import Code, pack_call
+from .serializer import Code, Packed, pack_call
 from .tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from .whole import whole, within
 
 if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import DTypeLike
+
+
+#: Sets of limits whose tasks share what they have in common for good; programs make more of them
+#: that give each task what is left of some time.
+CONTEXTS = 32
 
 
 class WorkerStats(NamedTuple):
@@ -77,7 +83,7 @@ class Core:
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
         self._accumulators: list[tuple[Spec, Extent]] = []
-        self._contexts: dict[Limits | None, PoolContext] = {}
+        self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         job.pools.append(self)
         try:
             self._table = job.table(choice)
@@ -87,8 +93,9 @@ class Core:
                 job.accumulators,
                 ledgers,
                 self.lock,
-                lambda: tuple(self._contexts.values()),
+                self._number,
                 self.ended,
+                job.attend,
             )
         except BaseException:
             job.pools.remove(self)
@@ -116,13 +123,17 @@ class Core:
     def context(self, limits: Limits | None) -> PoolContext:
         """Return what tasks of these limits have in common."""
         with self.lock:
-            if limits not in self._contexts:
+            found = self._contexts.get(limits)
+            if found is None:
                 context = Context(self._number, limits, self._setup)
                 resolver = self._resolver
-                self._contexts[limits] = PoolContext(
-                    self.number(), context, resolver.resolve, resolver.commit
-                )
-            return self._contexts[limits]
+                found = PoolContext(self.number(), context, resolver.resolve, resolver.commit)
+                self._contexts[limits] = found
+            self._contexts.move_to_end(limits)
+            late = len(self._contexts) > CONTEXTS and self._contexts.popitem(last=False)[1]
+        if late:
+            self.driver.drop(late)  # its tasks keep it as long as there are some
+        return found
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -154,12 +165,15 @@ class Core:
                     return future
                 noted = Noted(ledger, name_of(fn), key)
             payload = pack_call(fn, args, kwargs, code)
+            if retry is not None and isinstance(payload, Packed):
+                payload = payload.tobytes()  # as the arguments are now, for every attempt
         except SerializationError as error:
             future.resolve(None, error)
             return future
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
+            self.check_open()
         task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         self._submit(task, code)
@@ -181,8 +195,22 @@ class Core:
             if self._shut and not self._pending:  # it has let go of the table, or is about to
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._pending += 1
-        self.driver.submit(task, code)
+        try:
+            self.driver.submit(task, code)
+        except BaseException:  # no memory for its arguments
+            self.ended()
+            raise
         self._runtime.attend()
+
+    @whole
+    def kill(self, task: Task, error: TaskKilled) -> bool:
+        """End a task that runs; its future has `error`.  False if it has ended."""
+        if not self.driver.kill(task):
+            return False
+        task.future._task = None
+        task.future.resolve(None, error)
+        self.ended()
+        return True
 
     def number(self) -> int:
         """Return a number that nothing else in the job has."""
@@ -270,7 +298,7 @@ class Core:
             self._shut = True
             last = not self._pending
         if cancel_futures:
-            for task in self.driver.tasks(tuple(self._contexts.values())):
+            for task in self.driver.tasks(self._number):
                 task.future.cancel()
         if wait:
             self.driver.wait(lambda: self._pending == 0 or self.driver.drained)

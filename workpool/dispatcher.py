@@ -124,6 +124,8 @@ class Dispatcher:
             batches: list[Batch] = []
             records: list[bytes] = []
             room = min(TOGETHER, self._rows - len(rows))
+            if self._full:  # a row may be free, and not for the next ticket
+                room = self._publisher.room(min(room, len(waiting)))
             while waiting and len(batches) < room:
                 batch = self._backlog.next_batch(share)
                 if batch is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from . import verbs
 from .backlog import Backlog
@@ -65,7 +65,7 @@ class Driver:
     recovery : Recovery
         Knows what was lost.
     beats : int
-        Grows whenever somebody submits or makes progress.
+        Grows whenever somebody makes progress, or submits and leaves nothing to be done.
     drained : bool
         Whether nothing more will come of the tasks that are left.
     """
@@ -93,17 +93,12 @@ class Driver:
         self._published = self._collector.published
         self._rows = self._published.rows
         self._finished = self._collector.finished
+        publisher, store, backlog = self._publisher, self._store, self._backlog
         self._dispatcher = Dispatcher(
-            self._workers,
-            geometry.rows,
-            self._publisher,
-            self._store,
-            self._backlog,
-            self._collector,
-            self._trace,
+            self._workers, geometry.rows, publisher, store, backlog, self._collector, self._trace
         )
         self.recovery = Recovery(
-            leases, self._workers, self._collector, self._store, self._backlog, self._trace
+            leases, self._workers, self._collector, store, backlog, self._trace
         )
         self._closed = False
         self.drained = False
@@ -136,9 +131,8 @@ class Driver:
         -----
         RMA cost: as ``Publisher.publish``, divided by the size of the batch.
         """
-        self.beats += 1
-        if task.retry is not None and isinstance(task.payload, Packed):
-            task.payload = task.payload.tobytes()  # as the arguments are now, for every attempt
+        if not self._finished:  # what is collected is resolved by who makes progress, not by us
+            self.beats += 1
         with self._lock:
             self._store.use(task, code)
             self._backlog.tasks.append(task)
@@ -149,12 +143,21 @@ class Driver:
             else:
                 self._dispatcher.publish_one(now)
             if isinstance(task.payload, Packed):
-                batch = task.batch
-                if batch is None or batch.extent is None:
-                    # Not in the window yet: keep the arguments as they are now.
-                    task.payload = task.payload.tobytes()
-                    if batch is not None:
-                        batch.payload = task.payload
+                self._keep(task, task.payload)
+
+    def _keep(self, task: Task, arguments: Packed) -> None:
+        """Keep arguments as they are now, unless they are in the window."""
+        batch = task.batch
+        if batch is not None and batch.extent is not None:
+            return
+        try:
+            task.payload = arguments.tobytes()
+        except MemoryError:
+            if self._withdraw(task):
+                raise
+            return  # a worker reads them already
+        if batch is not None:
+            batch.payload = task.payload
 
     def _lend(self, segment: Segment) -> bool:
         """Return whether a range has its counter; lend it one if there is any."""
@@ -173,17 +176,20 @@ class Driver:
         RMA cost: 1 compare_and_swap if it is published, 1 more if its row runs.
         """
         with self._lock:
-            if task.batch is not None and not task.over:
-                self._published.withdraw(task.batch)
-                self._dispatcher.withdrawn()
-            if task.batch is not None or task.over:
-                return False
-            task.over = True
-            self._backlog.withdraw(task)
-            task.payload = b""
-            self._store.unuse(task)
-            self._trace("cancelled", task)
-            return True
+            return self._withdraw(task)
+
+    def _withdraw(self, task: Task) -> bool:
+        if task.batch is not None and not task.over:
+            self._published.withdraw(task.batch)
+            self._dispatcher.withdrawn()
+        if task.batch is not None or task.over:
+            return False
+        task.over = True
+        self._backlog.withdraw(task)
+        task.payload = b""
+        self._store.unuse(task)
+        self._trace("cancelled", task)
+        return True
 
     def single_out(self, task: Task) -> None:
         """Wait until one can see whether a worker runs the task, or another of the same row.
@@ -253,13 +259,12 @@ class Driver:
         return bool(self._rows or self._finished)
 
     @whole
-    def tasks(self, contexts: Collection[PoolContext]) -> list[Task]:
+    def tasks(self, pool_id: int) -> list[Task]:
         """Return the tasks of a pool that are not collected, the last submitted first."""
         with self._lock:
-            found = [task for batch in self._rows.values() for task in batch.tasks]
-            found = [task for task in found if task.batch is not None]  # else in the backlog
-            found += self._backlog
-        found = [task for task in found if task.context in contexts and not task.over]
+            found = [t for batch in self._rows.values() for t in batch.tasks if t.batch is not None]
+            found += self._backlog  # with those that came back
+        found = [task for task in found if task.context.pool_id == pool_id and not task.over]
         return sorted(found, key=lambda task: task.task_id, reverse=True)
 
     @whole

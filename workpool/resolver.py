@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .accumulator import Accumulators
@@ -20,7 +20,7 @@ from .mapping import Seat
 from .ranges import read_turn
 from .resume import Ledgers
 from .serializer import Kind, pack_exception, unpack_outcome
-from .tasks import Finished, PoolContext, Task
+from .tasks import Finished, Task
 from .whole import whole
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ class Resolver:
     ledgers : Ledgers
     lock : threading.Lock
         The pool's.
-    contexts : callable
-        Returns the contexts of its tasks.
+    pool_id : int
     ended : callable
         Counts a task that has ended.
+    attend : callable
+        Says that there is something to attend to.
 
     Attributes
     ----------
@@ -61,8 +62,9 @@ class Resolver:
         accumulators: Accumulators,
         ledgers: Ledgers,
         lock: threading.Lock,
-        contexts: Callable[[], Collection[PoolContext]],
+        pool_id: int,
         ended: Callable[[], None],
+        attend: Callable[[], None],
     ) -> None:
         self.broken: BrokenPool | None = None
         self.tally: dict[int, list[int]] = {}
@@ -70,8 +72,9 @@ class Resolver:
         self._accumulators = accumulators
         self._ledgers = ledgers
         self._lock = lock
-        self._contexts = contexts
+        self._pool_id = pool_id
         self._ended = ended
+        self._attend = attend
 
     def commit(self, several: Iterable[Finished]) -> None:
         """Add and write down what outcomes bring, before anybody can see them."""
@@ -116,9 +119,10 @@ class Resolver:
             finished.uncounted = finished.elapsed_ns = 0
         while finished.outcomes:
             try:
-                self._resolve_one(finished, *finished.outcomes.popleft())
-            except IndexError:
+                outcome = finished.outcomes.popleft()
+            except IndexError:  # another thread was quicker
                 return
+            self._resolve_one(finished, *outcome)
 
     def _resolve_one(
         self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
@@ -176,6 +180,7 @@ class Resolver:
             error.args = (f"{error}; it has brought down {task.crashes} processes: no more tries",)
             return False
         self._driver.retry(task, delay_s)
+        self._attend()
         return True
 
     def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
@@ -194,7 +199,7 @@ class Resolver:
         if self.broken is None:
             self.broken = BrokenPool(f"initializer failed: {error!r}")
             self.broken.__cause__ = error
-            for task in self._driver.tasks(self._contexts()):
+            for task in self._driver.tasks(self._pool_id):
                 if self._driver.cancel(task):
                     task.future._task = None
                     task.future.resolve(None, self.broken)

@@ -142,6 +142,7 @@ class PoolContext(Shared):
         commit: Callable[[Iterable[Finished]], None],
     ) -> None:
         super().__init__(blob_id, context.encoded())
+        self.pool_id = context.pool_id
         self.isolated = context.limits is not None
         self.resolve = resolve
         self.commit = commit

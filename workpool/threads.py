@@ -102,7 +102,7 @@ class Attendant:
     def _attend(self) -> None:
         wait = Backoff(CLOSE_S, spins=0)
         rest_s = LAZY_S
-        seen: list[int] = []
+        seen: dict[Driver, int] = {}
         while True:
             self._work.wait(REST_S)
             stopped = self._stopped  # before we look: what was told until then is done
@@ -110,26 +110,28 @@ class Attendant:
             if stopped:
                 return
             drivers = self._drivers()
-            if not any(driver.outstanding for driver in drivers):
+            busy = [driver for driver in drivers if driver.outstanding]
+            if not busy:
                 self._work.clear()
                 if any(driver.outstanding for driver in drivers) or not self._actions.empty():
                     self._work.set()  # just now
                 continue
-            beats = [driver.beats for driver in drivers]
-            attended = any(driver.attended for driver in drivers)
+            # Each by itself: whoever waits for one table makes no progress in another, whose tasks
+            # may be what the workers are waiting with.
+            attended = all(driver.attended for driver in busy)
             closely = not attended and self._watched()
-            if closely or beats == seen:
-                try:
-                    found = sum(driver.progress() for driver in drivers)
-                except KeyboardInterrupt:  # raised by a result that was restored: its future has it
-                    continue
-                if found:
-                    wait.reset()
-                    self._act()
-                beats = [driver.beats for driver in drivers]
-            seen = beats
+            idle = [driver for driver in busy if driver.beats == seen.get(driver)]
             if closely:
-                busy = [driver for driver in drivers if driver.outstanding]
+                idle = [driver for driver in busy if driver in idle or not driver.attended]
+            try:
+                found = sum(driver.progress() for driver in idle)
+            except KeyboardInterrupt:  # raised by a result that was restored: its future has it
+                continue
+            if found:
+                wait.reset()
+                self._act()
+            seen = {driver: driver.beats for driver in busy}
+            if closely:
                 if len(busy) == 1:
                     busy[0].pause(wait)
                 else:

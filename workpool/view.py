@@ -114,12 +114,7 @@ class View(Executor):
         self._core.driver.single_out(task)
         if future.cancel():
             return True
-        if not self._core.driver.kill(task):
-            return False
-        future._task = None
-        future.resolve(None, TaskKilled(f"task {name} was killed while it ran"))
-        self._core.ended()
-        return True
+        return self._core.kill(task, TaskKilled(f"task {name} was killed while it ran"))
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.

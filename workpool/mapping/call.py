@@ -278,7 +278,10 @@ class Mapping:
         with self._pool.lock:
             stretch.seats += len(seats)  # all of them, before the first one can be over
         for seat in seats:
-            self._take_turn(seat)
+            try:
+                self._take_turn(seat)
+            except RuntimeError as error:  # shut down by another thread just now
+                seat.set_exception(error)
 
     def _take_turn(self, seat: Seat) -> None:
         task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code)
@@ -295,7 +298,8 @@ class Mapping:
                 last = part is outcome.parts[-1]
                 stretch.parts[part.start] = part, outcome.failed if last else None
             covered = outcome.covered or [(part.start, part.total) for part in outcome.parts]
-            stretch.cover([(start, start + total) for start, total in covered])
+            with self._pool.lock:  # against another turn of the stretch
+                stretch.cover([(start, start + total) for start, total in covered])
             if outcome.failed is not None:
                 self._item_failed(stretch, outcome)
             if not outcome.exhausted and not self._over():
@@ -318,7 +322,8 @@ class Mapping:
         # Whoever iterates comes as far as the first item that raises, so the rest of its chunk is
         # for nobody; shared out again, it would raise again, for as long as nobody comes there.
         last = turn.parts[-1]
-        stretch.covered.append((last.start + last.total, stretch.items))
+        with self._pool.lock:
+            stretch.covered.append((last.start + last.total, stretch.items))
 
     def _lose(self, stretch: Stretch, loss: Loss) -> None:
         """Take in that a worker has lost its turn; the items that are missing come again."""

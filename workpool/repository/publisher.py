@@ -90,6 +90,16 @@ class Publisher(Table):
                 self._step(Row(row.number, word), Step.LET_GO)
         return published
 
+    def room(self, count: int) -> int:
+        """Return for how many of so many descriptors there are rows.
+
+        Notes
+        -----
+        RMA cost: none for rows that are reserved already; then as ``publish`` says.
+        """
+        self._hold(count)
+        return min(count, len(self._held))
+
     def prepare(self) -> None:
         """Reserve rows for what comes next, while there is nothing else to do.
 

@@ -1,0 +1,104 @@
+"""Several threads, several tables: whoever waits for one makes the others wait for nothing."""
+
+from __future__ import annotations
+
+import pytest
+from harness import run_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_who_waits_for_one_table_does_not_keep_workers_in_another(ranks: int) -> None:
+    script = """
+        import numpy as np
+        from workpool import WorkPool
+
+        with WorkPool(rows=64, arena_nbytes=4 << 20) as one, WorkPool(rows=128) as other:
+            large = [one.submit(np.ones, 1_000_000) for _ in range(8)]  # 8 MB each, in pieces
+            for n in range(300):
+                assert other.submit(abs, -n).result() == n
+            assert sum(future.result().sum() for future in large) == 8_000_000
+            called = []
+            future = one.submit(abs, -1)
+            future.add_done_callback(called.append)
+            while not called:
+                other.submit(abs, -2).result()
+            mapped = one.map(abs, range(-100_000, 0), buffersize=5000)
+            for n, value in enumerate(mapped):
+                assert value == 100_000 - n
+                if n % 10_000 == 0:
+                    assert other.submit(abs, -3).result() == 3
+    """
+    run_ranks(ranks, script)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_futures_become_done_while_others_are_submitted(ranks: int) -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            first = pool.submit(abs, -1)
+            limit = time.monotonic() + 20
+            count = 0
+            while not first.done():
+                assert time.monotonic() < limit, count
+                pool.submit(abs, -2)
+                count += 1
+                time.sleep(1e-3 if count < 1000 else 0)
+    """
+    run_ranks(ranks, script)
+
+
+def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room() -> None:
+    script = """
+        import threading, time
+        from workpool import WorkPool
+
+        ran = []
+        pool = WorkPool(max_pending=4)
+        runs = pool.submit(time.sleep, 1)
+        queued = [pool.submit(time.sleep, 0) for _ in range(3)]
+        refused = []
+
+        def produce():
+            try:
+                pool.submit(print, "it ran all the same")
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        producers = [threading.Thread(target=produce) for _ in range(3)]
+        for producer in producers:
+            producer.start()
+        time.sleep(0.2)
+        pool.shutdown(cancel_futures=True)
+        for producer in producers:
+            producer.join()
+        assert refused == ["cannot schedule new futures after shutdown"] * 3, refused
+        assert all(future.done() for future in [runs, *queued])
+    """
+    run_ranks(2, script)
+
+
+def test_options_of_any_number_cost_no_memory() -> None:
+    script = """
+        import time
+        from concurrent.futures import CancelledError
+        from workpool import WorkPool
+
+        with WorkPool(initializer=len, initargs=(b"x" * 100_000,)) as pool:
+            views = [pool.with_options(timeout_s=100 + n) for n in range(200)]
+            futures = [view.submit(abs, -n) for n, view in enumerate(views)]
+            assert [future.result() for future in futures] == list(range(200))
+            assert len(pool._core._contexts) == 32
+            placed = [context for view in views if (context := view._tasks).placed is not None]
+            assert len(placed) <= 32, len(placed)
+            assert views[0].submit(abs, -7).result() == 7, "it goes on"
+            busy = pool.submit(time.sleep, 0.5)
+            futures = [view.submit(abs, -n) for n, view in enumerate(views)]
+            pool.shutdown(cancel_futures=True)
+            assert all(future.cancelled() for future in futures)
+    """
+    run_ranks(2, script)
