@@ -216,6 +216,65 @@ def test_max_pending_bounds_what_waits() -> None:
     run_ranks(3, script)
 
 
+def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
+    script = """
+        import functools
+        from workpool import WorkPool
+
+        model, cache, other = None, {}, {"level": 1}
+
+        def logged(function):
+            @functools.wraps(function)
+            def call(*args):
+                return function(*args)
+            return call
+
+        @logged
+        def setup(value):
+            global model
+            model = value
+            cache["model"] = value
+            return other["level"]
+
+        class Simulation:
+            def run(self, n):
+                return model + n, cache["model"]
+            def __call__(self):
+                return model
+
+        @functools.lru_cache
+        def remembered(n):
+            return model * n
+
+        @logged
+        def read():
+            return model, other["level"]
+
+        def minimize(objective, start):
+            return objective(start)
+
+        for value in (10, 20):
+            with WorkPool(initializer=setup, initargs=(value,)) as pool:
+                for isolate in (False, True):
+                    view = pool.with_options(isolate=isolate)
+                    for _ in range(3):
+                        assert view.submit(Simulation().run, 1).result() == (value + 1, value)
+                        assert view.submit(Simulation()).result() == value
+                        assert view.submit(remembered, 2).result() == 2 * value
+                        assert view.submit(read).result() == (value, other["level"])
+                        other["level"] += 1  # the initializer only reads it
+                    objective = functools.partial(minimize, Simulation().run)
+                    assert list(view.map(objective, (0, 3))) == [(value, value), (value + 3, value)]
+                    assert list(view.map(minimize, [remembered] * 2, (0, 3))) == [0, 3 * value]
+                total = pool.reduce(remembered, range(100), op="sum")
+                assert total == value * 4950
+        with WorkPool() as pool:
+            assert pool.submit(read).result() == (None, other["level"])
+        assert model is None and not cache
+    """
+    run_ranks(2, script)
+
+
 def test_options_from_the_environment(claim: str) -> None:
     script = f"""
         from workpool import WorkPool

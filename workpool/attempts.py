@@ -120,7 +120,7 @@ class Attempts:
         self._exchange = exchange
         self._pace = Pace()
         self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
-        self._streamed: tuple[Items, memoryview] = NO_ITEMS, memoryview(b"")  # the last range's
+        self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
         self._spent = (
             False  # a turn of it has found no more items; there may be others on their way
         )
@@ -144,8 +144,8 @@ class Attempts:
         Evicted
             If the attempt was taken back meanwhile.
         """
-        if self._spent and descriptor.items != self._streamed[0]:
-            self._streamed, self._spent = (NO_ITEMS, memoryview(b"")), False
+        if self._spent and descriptor.items != self._blocks[0]:
+            self._blocks, self._spent = (NO_ITEMS, None), False
         runner: Any = self._runners.own  # or the other one, each with pools of its own
         isolated = bool(descriptor.kind & ISOLATED)
         kind, code = descriptor.kind & ~ISOLATED, descriptor.code
@@ -188,13 +188,13 @@ class Attempts:
             place = Extent(offset + start, stop - start)
             return self._exchange.fetch(claim, _PAYLOAD, place, inline)
 
-        if offset == layout.STREAMED:
-            if self._streamed[0] != descriptor.items:
-                whole = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
-                self._streamed = descriptor.items, whole  # the next turn is likely to need it again
-            beginning = self._streamed[1]
-        else:
-            beginning = fetch(0, min(nbytes, Blocks.LEAST))
+        items, blocks = self._blocks
+        if blocks is None or items != descriptor.items:
+            least = nbytes if offset == layout.STREAMED else min(nbytes, Blocks.LEAST)
+            first = self._exchange.fetch(claim, _PAYLOAD, Extent(offset, least), inline)
+            blocks = Blocks(first, fetch)
+            self._blocks = descriptor.items, blocks  # the next turn is likely to be in it again
+        blocks.fetch = fetch  # by this attempt
         turn = Range(
             self._runners.own,
             pool,
@@ -203,7 +203,7 @@ class Attempts:
             self._geometry,
             descriptor,
             layout.read_terms(inline),
-            Blocks(beginning, fetch),
+            blocks,
         )
         encoded = turn.run()
         self._spent |= turn.exhausted

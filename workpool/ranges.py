@@ -19,7 +19,7 @@ from .reduction import Reduction
 from .repository import take_items
 from .runner import Evicted, Pool, Runner
 from .schedule import Schedule, chunk
-from .serializer import Blocks, Frozen, Packed, join, pack_value, prepare, split, unpack
+from .serializer import Blocks, Frozen, Packed, join, pack_value, split, unpack
 
 #: How long a turn lasts at the least and at the most; between them, for so many items.
 TURN_S = 5e-3
@@ -141,8 +141,6 @@ class Range:
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
         self._sent = self._reduction.function if self._reduction is not None else sent
-        if self._sent is not None:
-            prepare(self._sent, pool.callables.prepared)
 
     def run(self) -> bytes:
         """Take chunks and run them until the turn is over; return the report.

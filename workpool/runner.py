@@ -19,13 +19,15 @@ from .serializer import (
     Encoded,
     Frozen,
     Kind,
-    changed_globals,
+    Prepared,
+    collect_globals,
     frozen,
     pack_exception,
     pack_value,
-    prepare,
+    prepared_by,
     unpack,
     unpack_call,
+    use,
 )
 from .serializer.recent import Recent
 from .tasks import CHUNK, Context, Setup
@@ -47,6 +49,7 @@ class Pool(NamedTuple):
     pool_id: int
     failure: bytes | None  # what its initializer raised
     callables: CallableCache
+    prepared: Prepared  # by its initializer
 
 
 class Runner:
@@ -74,6 +77,7 @@ class Runner:
         self.rank = rank
         self.host = host
         self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
+        self._pool: Pool | None = None  # the one whose tasks run now
 
     def begin(self) -> None:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
@@ -93,21 +97,30 @@ class Runner:
         pool = self._pools.get(number)
         if pool is not None:
             self._pools.move_to_end(number)
+            self._be_in(pool)
         return pool
+
+    def _be_in(self, pool: Pool) -> None:
+        if pool is not self._pool:
+            self._pool = pool
+            use(pool.prepared)
 
     def prepare(self, number: int, pool_id: int, content: bytes | bytearray) -> Pool:
         """Do what a pool wants done before its first task."""
+        self._pool = None
+        namespaces = collect_globals()
         setup: Setup = unpack(content)
         sys.path.extend(path for path in setup.sys_path if path not in sys.path)
         initializer, initargs = setup.initializer, setup.initargs
-        failure, prepared = None, {}
+        failure, prepared = None, Prepared()
         if initializer is not None:
             try:
-                prepared = changed_globals(initializer, lambda: initializer(*initargs))
+                prepared = prepared_by(lambda: initializer(*initargs), namespaces)
             except BaseException as error:  # whatever it is, the pool is broken by it
                 failure = self.failure(error, initializer)
         self.contributions.clear()  # an initializer is no task: it contributes nothing
-        pool = Pool(pool_id, failure, CallableCache(prepared=prepared))
+        pool = Pool(pool_id, failure, CallableCache(), prepared)
+        self._be_in(pool)
         self._pools.keep(number, pool, 0)
         return pool
 
@@ -131,7 +144,6 @@ class Runner:
             sent, args, kwargs = unpack_call(payload)
             if sent is not None:
                 name = function = sent
-                prepare(sent, pool.callables.prepared)
             if function is None:
                 raise SerializationError("the task has neither code nor a function in its payload")
             value: Any

@@ -12,6 +12,7 @@ in the modules ``contract_...``. Nothing in them sleeps to put events in order: 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -262,6 +263,23 @@ def prepare_global(word):
     PREPARED = word
 
 
+SETTINGS = {"level": 0, "seen": []}
+
+
+def prepare_settings(level):
+    """Initialize a worker by filling what the script has, in place."""
+    SETTINGS["level"] = level
+    SETTINGS["seen"].append(level)
+
+
+def prepared_level():
+    return SETTINGS["level"], len(SETTINGS["seen"]) > 0
+
+
+def outcome_of(function, *args):
+    return function(*args)
+
+
 def prepared():
     """Return what the initializer left in the environment."""
     return os.environ.get("CONTRACT_WORD")
@@ -335,6 +353,21 @@ def case_initializer_overrides_what_the_script_has(make):
         assert list(pool.map(lambda n: TEMPLATE[n], [0, 1])) == [1, 2]
     with make(initializer=prepare_template, initargs=([3],)) as pool:
         assert pool.submit(prepared_template).result() == [3]
+
+
+def case_initializer_is_seen_by_functions_among_the_arguments(make):
+    with make(initializer=prepare_template, initargs=([1, 2],)) as pool:
+        assert pool.submit(outcome_of, prepared_template).result() == [1, 2]
+        partial = functools.partial(outcome_of, prepared_template)
+        assert pool.submit(partial).result() == [1, 2]
+        assert list(pool.map(outcome_of, [prepared_template] * 3)) == [[1, 2]] * 3
+        assert pool.submit(outcome_of, lambda: TEMPLATE[1]).result() == 2
+
+
+def case_initializer_fills_what_the_script_has(make):
+    with make(initializer=prepare_settings, initargs=(7,)) as pool:
+        assert pool.submit(prepared_level).result() == (7, True)
+        assert pool.submit(outcome_of, prepared_level).result() == (7, True)
 
 
 if __name__ == "__main__":

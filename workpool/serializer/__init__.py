@@ -42,7 +42,7 @@ from .outcomes import (
     pack_value,
     unpack_outcome,
 )
-from .prepared import changed_globals, prepare
+from .prepared import Prepared, collect_globals, prepared_by, use
 from .recent import Recent
 from .values import ALIGNMENT, Encoded, Packed, join, pack, split, unpack
 
@@ -59,9 +59,10 @@ __all__ = [
     "Frozen",
     "Kind",
     "Packed",
+    "Prepared",
     "Recent",
     "call_fingerprint",
-    "changed_globals",
+    "collect_globals",
     "encode_blocks",
     "fingerprint",
     "from_earlier_run",
@@ -73,10 +74,11 @@ __all__ = [
     "pack_call",
     "pack_exception",
     "pack_value",
-    "prepare",
+    "prepared_by",
     "split",
     "task_name",
     "unpack",
     "unpack_call",
     "unpack_outcome",
+    "use",
 ]

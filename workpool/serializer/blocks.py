@@ -88,13 +88,13 @@ class Blocks:
     beginning : buffer
         The first `LEAST` bytes of the encoding, or all if there are fewer.
     fetch : callable
-        ``fetch(start, stop)`` returns these bytes of the encoding.
+        ``fetch(start, stop)`` returns these bytes of the encoding; may be replaced by another.
     """
 
     LEAST = 4096
 
     def __init__(self, beginning: Buffer, fetch: Callable[[int, int], Buffer]) -> None:
-        self._fetch = fetch
+        self.fetch = fetch
         self._have = memoryview(beginning)
         try:
             self.total, self._size, blocks, several = _HEAD.unpack(self._part(0, _HEAD.size))
@@ -105,11 +105,14 @@ class Blocks:
         if not self._size or blocks != -(-self.total // self._size):
             raise SerializationError(f"{blocks} blocks of {self._size} items are not {self.total}")
         self.several = bool(several)
+        self._function: Any = None
 
     def function(self) -> Any:
-        """Return the function, None if it travels as code."""
+        """Return the function, restored once; None if it travels as code."""
         start, stop = self._offsets[:2]
-        return unpack(self._part(start, stop)) if stop > start else None
+        if self._function is None and stop > start:
+            self._function = unpack(self._part(start, stop))
+        return self._function
 
     def items(self, wanted: range) -> Sequence[Any]:
         """Return some of the items."""
@@ -132,4 +135,4 @@ class Blocks:
     def _part(self, start: int, stop: int) -> memoryview:
         if stop <= len(self._have):
             return self._have[start:stop]
-        return memoryview(self._fetch(start, stop))
+        return memoryview(self.fetch(start, stop))

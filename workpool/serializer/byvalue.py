@@ -38,6 +38,7 @@ __all__ = [
     "from_earlier_run",
     "importable_module",
     "named",
+    "on_restored",
     "registered_modules",
 ]
 
@@ -170,6 +171,21 @@ def _of_the_script(_: object, name: str, __: object, content: Any, module: objec
     return found if scripts and isinstance(found, type) else None
 
 
+on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+    "workpool_on_restored", default=None
+)
+"""What is called with the globals of each function that is restored by value."""
+
+
+def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any], Any]) -> None:
+    """Fill a restored function by cloudpickle's setter, and tell who wants to know of it."""
+    setter, state = update
+    setter(function, state)
+    told = on_restored.get()
+    if told is not None:
+        told(function.__globals__)
+
+
 def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
     """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
     if not _CLASSES.is_native(cls):
@@ -233,7 +249,11 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
         if kind is FunctionType:
-            return super().reducer_override(obj)
+            reduced = super().reducer_override(obj)
+            if reduced is NotImplemented:
+                return reduced
+            make, made, state, _, _, setter = reduced
+            return make, made, (setter, state), None, None, fill_function
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:

@@ -23,14 +23,13 @@ import itertools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pickle import dumps, loads
-from types import FunctionType, MappingProxyType
+from types import FunctionType
 from typing import Any, Final, cast
 
 from ..errors import SerializationError
 from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
-from .prepared import prepare
 from .recent import Recent
 from .snapshot import Snapshot
 
@@ -189,17 +188,15 @@ class CodeCache:
 class _Restored:
     """A callable on a worker, and the means to restore it again."""
 
-    __slots__ = ("data", "fn", "is_named", "prepared", "snapshot")
+    __slots__ = ("data", "fn", "is_named", "snapshot")
 
-    def __init__(self, data: bytes, prepared: Mapping[str, Any]) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.prepared = prepared
         self.restore()
 
     def restore(self) -> Callable[..., Any]:
         """Make the callable anew."""
         self.fn = fn = load_callable(self.data)
-        prepare(fn, self.prepared)
         self.is_named = named(fn)
         self.snapshot: Snapshot | None = None
         if type(fn) is FunctionType and not self.is_named:
@@ -216,17 +213,9 @@ class CallableCache:
         Callables remembered; the least recently used makes room.
     max_nbytes : int
         Bytes of code remembered.
-    prepared : mapping of str to object
-        Globals that an initializer has set: see `prepare`.
     """
 
-    def __init__(
-        self,
-        capacity: int = CAPACITY,
-        max_nbytes: int = MAX_NBYTES,
-        prepared: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        self.prepared = prepared
+    def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._restored: Recent[_Restored] = Recent(capacity, max_nbytes)
 
     def __contains__(self, code_id: int) -> bool:
@@ -277,7 +266,7 @@ class CallableCache:
         -----
         Cost: 20 us for a small function.
         """
-        restored = _Restored(bytes(data), self.prepared)
+        restored = _Restored(bytes(data))
         self._restored.keep(code_id, restored, len(restored.data))
         return restored.fn
 

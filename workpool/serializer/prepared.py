@@ -2,51 +2,80 @@
 
 ``def setup(): global model; model = load()`` is what an initializer is for.  Yet each function of
 the script is restored on a worker with globals of its own, so what one assigns no other would see;
-and a task's function brings its own ``model = None`` along.  So what an initializer has assigned is
-noted, and put into the globals of each function by value of that pool.
+and a task's function brings its own ``model = None`` along.  So what an initializer has assigned in
+the globals of the script, or changed there in place, is noted, and put into the globals of each
+function that is restored for a task of that pool: the task's own, one among its arguments, a method
+of a class of the script.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from types import FunctionType
-from typing import Any
+from collections.abc import Callable, Iterable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, TypeAlias
 
-from .byvalue import named
+from ..lazy import hashlib
+from .byvalue import on_restored
+from .values import Packed, encode
 
-__all__ = ["changed_globals", "prepare"]
+__all__ = ["Prepared", "collect_globals", "prepared_by", "use"]
 
+Globals: TypeAlias = dict[str, Any]
 
-def prepare(fn: object, prepared: Mapping[str, Any]) -> None:
-    """Let a function by value see the globals that the pool's initializer has set.
-
-    Each function by value is restored with globals of its own.  What an initializer of the same
-    script has assigned there goes before what the function brought along.
-    """
-    function = _plain_function(fn)
-    if prepared and function is not None and not named(function):
-        function.__globals__.update(prepared)
+Prepared: TypeAlias = dict[str | None, Globals]
+"""What an initializer has set, by the name of the module that it belongs to."""
 
 
-def changed_globals(fn: Callable[..., object], call: Callable[[], object]) -> dict[str, Any]:
-    """Call something, and return what it has assigned in the globals of a function by value."""
-    function = _plain_function(fn)
-    if function is None or named(function):
-        call()
-        return {}
-    before = dict(function.__globals__)
+def use(prepared: Prepared) -> None:
+    """Have functions that are restored from now on, in this context, see what was prepared."""
+    if not prepared:
+        on_restored.set(None)
+        return
+
+    def fill(names: Globals) -> None:
+        names.update(prepared.get(names.get("__name__"), ()))
+
+    on_restored.set(fill)
+
+
+def collect_globals() -> list[Globals]:
+    """Return a list that gets the globals of each function that is restored from now on."""
+    found: list[Globals] = []
+    on_restored.set(found.append)
+    return found
+
+
+def prepared_by(call: Callable[[], object], namespaces: Iterable[Globals]) -> Prepared:
+    """Call something, and return what it has set in the globals of functions by value."""
+    watched = {id(names): names for names in namespaces}.values()
+    before = [
+        (names, dict(names), {name: _content(value) for name, value in names.items()})
+        for names in watched
+    ]
     call()
     return {
-        name: value
-        for name, value in function.__globals__.items()
-        if name != "__builtins__" and (name not in before or before[name] is not value)
+        names.get("__name__"): {
+            name: value
+            for name, value in names.items()
+            if name != "__builtins__"
+            and (name not in bound or bound[name] is not value or contents[name] != _content(value))
+        }
+        for names, bound, contents in before
     }
 
 
-def _plain_function(fn: object) -> FunctionType | None:
-    """Return the function in a function, a method or a partial."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    fn = getattr(fn, "__func__", fn)
-    return fn if isinstance(fn, FunctionType) else None
+def _content(value: object) -> object:
+    """Return what tells whether something was changed in place."""
+    if isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
+        return None
+    try:
+        encoded = encode(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # it came as bytes and cannot go as such: it is not what it was
+        return object()
+    pieces = encoded.segments() if isinstance(encoded, Packed) else [encoded]
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
