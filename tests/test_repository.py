@@ -54,6 +54,24 @@ class Scene:
         return len(done)
 
 
+def test_rows_that_are_free_and_not_next_are_no_room(method: str) -> None:
+    """Long tasks at the front hold back the tickets of rows that were withdrawn behind them."""
+    scene = Scene(8, method)
+    assert scene.publisher.room(99) == 8
+    assert all(scene.publish(*range(8)))
+    assert scene.publisher.room(5) == 0
+    for row in scene.rows[4:]:
+        assert row is not None
+        assert scene.publisher.cancel(row)
+    assert scene.publisher.room(5) == 0
+    for claimant in scene.claimants:
+        while scene.run(claimant, limit=1):
+            pass
+    scene.collect()
+    assert scene.publisher.room(5) == 5
+    assert all(scene.publish(*range(5)))
+
+
 @pytest.fixture(params=TAKERS)
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -82,24 +82,19 @@ class Driver:
         self.beats = 0
         self._lock = threading.Lock()
         self._window = window
-        self._publisher = Publisher(window, geometry, 0)
         self._counters = Counters(window, geometry)
-        self._store = Store(window, geometry.region(0))
-        self._workers = geometry.members - 1
-        self._backlog = Backlog(self._lend)
-        self._collector = Collector(
-            window, self._publisher, self._store, self._backlog, self._trace
-        )
-        self._published = self._collector.published
+        self._publisher = publisher = Publisher(window, geometry, 0)
+        self._store = store = Store(window, geometry.region(0))
+        self._workers = workers = geometry.members - 1
+        self._backlog = backlog = Backlog(self._lend)
+        self._collector = collector = Collector(window, publisher, store, backlog, self._trace)
+        self._published = collector.published
         self._rows = self._published.rows
-        self._finished = self._collector.finished
-        publisher, store, backlog = self._publisher, self._store, self._backlog
+        self._finished = collector.finished
         self._dispatcher = Dispatcher(
-            self._workers, geometry.rows, publisher, store, backlog, self._collector, self._trace
+            workers, geometry.rows, publisher, store, backlog, collector, self._trace
         )
-        self.recovery = Recovery(
-            leases, self._workers, self._collector, store, backlog, self._trace
-        )
+        self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
         self._closed = False
         self.drained = False
         self._advanced_s = 0.0  # when progress was made last

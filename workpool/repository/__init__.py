@@ -14,7 +14,8 @@ until ``sweep`` finds it.  Three habits make the rest safe:
 
 from __future__ import annotations
 
-from .claimant import Claim, Claimant, Offer
+from .claim import Claim, Offer
+from .claimant import Claimant
 from .items import Counters, take_items
 from .publisher import Publisher
 from .table import Row, Stream

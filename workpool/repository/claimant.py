@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
 
 from .. import layout, protocol, verbs
-from ..layout import DESCRIPTOR_NBYTES, Descriptor, Extent, Geometry, Piece
+from ..layout import DESCRIPTOR_NBYTES, Extent, Geometry, Piece
 from ..protocol import State, Step
+from .claim import Claim, Offer
 from .table import Row, Table, runs
 from .tickets import Miss, Taker
 
@@ -16,29 +16,6 @@ _READY = layout.States([State.READY])
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _COMPLETE, _EMPTY = Step.COMPLETE, Miss.EMPTY
-
-
-class Offer(NamedTuple):
-    """A row that is READY, or should be, with a copy of its descriptor: may be claimed."""
-
-    row: Row
-    record: memoryview | None  # None: read when it is claimed
-
-
-class Claim:
-    """A worker's hold on a row; `word` is what the worker last wrote there."""
-
-    __slots__ = ("number", "record", "word")
-
-    def __init__(self, number: int, word: int, record: memoryview) -> None:
-        self.number = number
-        self.word = word
-        self.record = record
-
-    @property
-    def descriptor(self) -> tuple[Descriptor, memoryview]:
-        """The descriptor, and the memory in which an inline payload stands."""
-        return layout.read_descriptor(self.record)
 
 
 class Claimant(Table):

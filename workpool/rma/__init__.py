@@ -35,7 +35,8 @@ from .group import (
     shared_memory_free,
     world_size,
 )
-from .window import OPS, Window, is_op, op_name
+from .ops import OPS, is_op, op_name
+from .window import Window
 
 __all__ = [
     "OPS",
