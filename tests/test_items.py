@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
 import pytest
 
-from workpool import layout, protocol
+from workpool import accumulator, layout, protocol
 from workpool.contributions import Contributions
 from workpool.items import ItemRun
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
@@ -248,6 +249,26 @@ def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
         (Kind.EXCEPTION, b"no room for a copy"),
         (Kind.VALUE, b"\2"),
     ]
+
+
+def test_what_a_task_adds_does_not_count_without_its_result() -> None:
+    class Large(Packed):
+        def tobytes(self) -> bytes:
+            raise MemoryError("no room for a copy")
+
+    scene, contributions = Scene(tasks=3), Contributions()
+    spec = accumulator.check((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
+
+    def call(payload: bytes) -> tuple[Kind, Any]:
+        contributions.add(spec, np.array(10 ** payload[0]))
+        return Kind.VALUE, Large(b"", []) if payload[0] == 1 else payload
+
+    scene.calls.call = call  # type: ignore[method-assign]
+    entries = memoryview(b"".join(scene.items.run(contributions).entries))
+    kinds = [kind for kind, _, _ in layout.read_items(entries)]
+    assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
+    contributions.make(scene.window)
+    assert scene.window.memory.word(spec.offset) == 101
 
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:

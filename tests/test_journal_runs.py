@@ -28,13 +28,26 @@ def alone(place: Path, script: str, *args: str, status: int = 0) -> Ended:
 
 def test_what_is_done_is_skipped(tmp_path: Path) -> None:
     script = """
-        import dataclasses, sys
+        import dataclasses, enum, sys
         from pathlib import Path
         from workpool import WorkPool
 
         @dataclasses.dataclass
         class Point:
             x: int
+
+        class Status(enum.Enum):
+            DONE = "another"
+
+        class Task:
+            class Status(enum.Enum):
+                DONE = 1
+            @dataclasses.dataclass
+            class Point:
+                y: int
+
+        def nested():
+            return Task.Status.DONE, Task.Point(2), Status.DONE
 
         def run(x, *more, **named):
             with open("ran", "a") as file:
@@ -61,6 +74,9 @@ def test_what_is_done_is_skipped(tmp_path: Path) -> None:
             pool.submit(run, 1, 2, a={"x", "y"}, b=(1,)).result()
             pool.submit(run, 1, 2, b=(1,), a={"y", "x"}).result()
             assert ran() == ([] if again else [1, 1])
+            status, point, other = pool.submit(nested).result()
+            assert status is Task.Status.DONE and other is Status.DONE, (status, other)
+            assert type(point) is Task.Point and point == Task.Point(2)
             assert pool.submit(run, 13).exception() is None or not again
             assert ran() == [13]
         if not again:

@@ -108,15 +108,18 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
 
 def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
     program = (
-        "signal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
-        "signal.pause(); signal.pause(); reporter.ended(5)"
+        "heard = []\n"
+        "def hear(*_): heard.append(1); print(len(heard), flush=True)\n"
+        "signal.signal(signal.SIGUSR1, hear)\n"
+        "print('ready', flush=True)\n"
+        "while len(heard) < 2: time.sleep(0.01)\n"
+        "reporter.ended(5)"
     )
     with job(launch(tmp_path, program, grace_s=0)) as started:
-        started.until("begun")
-        for _ in range(2):
-            time.sleep(0.1)
-            started.signal(signal.SIGUSR1)
-            started.until("heard")
+        started.until("ready")
+        started.signal(signal.SIGUSR1)
+        started.until("1\n")
+        started.signal(signal.SIGUSR1)
         assert started.wait(5).status == 5
 
 

@@ -50,7 +50,7 @@ def test_everything_comes_in_order(ranks: int) -> None:
 def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
     """A function may fill one workspace again and again, and return it, or a part of it."""
     script = """
-        import decimal
+        import dataclasses, decimal
         import numpy as np
         from workpool import WorkPool
 
@@ -77,8 +77,29 @@ def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
                 self.u[0] = n
                 return self.u
 
+        @dataclasses.dataclass
+        class State:
+            n: int
+            u: np.ndarray
+
+        current, states = State(0, workspace), []
+
+        def step(n):
+            current.n = n
+            current.u[0, 0] = n
+            return current
+
+        def grow(n):
+            states[:] = [State(n, workspace[:1, :1])]
+            workspace[0, 0] = n
+            return states, lambda: n
+
         with WorkPool() as pool:
             for options in ({}, {"schedule": "static"}, {"chunksize": 50}):
+                for n, value in enumerate(pool.map(step, range(500), **options)):
+                    assert type(value) is State and value.n == value.u[0, 0] == n, (n, value)
+                for n, ((value,), function) in enumerate(pool.map(grow, range(500), **options)):
+                    assert value.n == value.u[0, 0] == function() == n, (n, value)
                 for n, value in enumerate(pool.map(fill, range(500), **options)):
                     assert value.shape == (10,) and (value == n).all(), (n, value)
                     value += 1  # and it is ours

@@ -216,12 +216,20 @@ def test_max_pending_bounds_what_waits() -> None:
     run_ranks(3, script)
 
 
-def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_an_initializer_sets_all_functions_of_the_script_see(ranks: int) -> None:
     script = """
-        import functools
+        import functools, os
         from workpool import WorkPool
 
         model, cache, other = None, {}, {"level": 1}
+
+        class Config:
+            level = 1
+            def describe(self):
+                return f"{model} {self.level}"
+
+        config = Config()
 
         def logged(function):
             @functools.wraps(function)
@@ -234,7 +242,7 @@ def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
             global model
             model = value
             cache["model"] = value
-            return other["level"]
+            return other["level"], config.level
 
         class Simulation:
             def run(self, n):
@@ -262,17 +270,20 @@ def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
                         assert view.submit(Simulation()).result() == value
                         assert view.submit(remembered, 2).result() == 2 * value
                         assert view.submit(read).result() == (value, other["level"])
+                        assert view.submit(lambda: config.level).result() == config.level
                         other["level"] += 1  # the initializer only reads it
+                        config.level += 1
                     objective = functools.partial(minimize, Simulation().run)
                     assert list(view.map(objective, (0, 3))) == [(value, value), (value + 3, value)]
                     assert list(view.map(minimize, [remembered] * 2, (0, 3))) == [0, 3 * value]
                 total = pool.reduce(remembered, range(100), op="sum")
                 assert total == value * 4950
         with WorkPool() as pool:
-            assert pool.submit(read).result() == (None, other["level"])
-        assert model is None and not cache
+            if pool.submit(os.getpid).result() != os.getpid():  # else the class is the script's own
+                assert pool.submit(read).result() == (None, other["level"])
+                assert model is None and not cache
     """
-    run_ranks(2, script)
+    run_ranks(ranks, script)
 
 
 def test_options_from_the_environment(claim: str) -> None:

@@ -208,6 +208,25 @@ def test_instances_of_classes_of_the_script(run_script):
     """)
 
 
+def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
+    run_script("""
+        class Base:
+            flag = False
+            def name(self): return "base"
+        class Sub(Base): pass
+        kept = []
+        def look(instance):
+            kept.append(instance)  # so that the class stays there
+            return Sub.flag, Sub().name(), getattr(Sub, "extra", None)
+        for _ in range(3):
+            assert run(look, Sub()) == (False, "base", None)
+            Sub.flag, Sub.name, Sub.extra = True, lambda self: "patched", 5
+            assert run(look, Sub()) == (True, "patched", 5)
+            Sub.flag, Sub.name = Base.flag, Base.name
+            del Sub.extra
+    """)
+
+
 def test_a_class_that_comes_home_is_left_as_it_is(run_script):
     run_script("""
         made = []

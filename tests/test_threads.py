@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import run_ranks
 
@@ -52,16 +54,19 @@ def test_futures_become_done_while_others_are_submitted(ranks: int) -> None:
     run_ranks(ranks, script)
 
 
-def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room() -> None:
+def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Path) -> None:
     script = """
-        import threading, time
+        import os, sys, threading, time
         from workpool import WorkPool
 
-        ran = []
-        pool = WorkPool(max_pending=4)
-        runs = pool.submit(time.sleep, 1)
-        queued = [pool.submit(time.sleep, 0) for _ in range(3)]
+        def wait(gate):
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+
         refused = []
+        pool = WorkPool(max_pending=4)
+        runs = pool.submit(wait, sys.argv[1])
+        queued = [pool.submit(time.sleep, 0) for _ in range(3)]
 
         def produce():
             try:
@@ -72,33 +77,52 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room() -> None:
         producers = [threading.Thread(target=produce) for _ in range(3)]
         for producer in producers:
             producer.start()
-        time.sleep(0.2)
-        pool.shutdown(cancel_futures=True)
+        while not pool._core.driver.attended:  # some wait already
+            time.sleep(0.01)
+        pool.shutdown(wait=False, cancel_futures=True)
         for producer in producers:
             producer.join()
         assert refused == ["cannot schedule new futures after shutdown"] * 3, refused
-        assert all(future.done() for future in [runs, *queued])
+        assert all(future.cancelled() for future in queued) and not runs.done()
+        open(sys.argv[1], "w").close()
+        pool.shutdown()
+        assert runs.done()
     """
-    run_ranks(2, script)
+    run_ranks(2, script, str(tmp_path / "gate"))
 
 
-def test_options_of_any_number_cost_no_memory() -> None:
+def test_options_of_any_number_cost_no_memory(tmp_path: Path) -> None:
     script = """
-        import time
-        from concurrent.futures import CancelledError
+        import os, sys, time
         from workpool import WorkPool
 
-        with WorkPool(initializer=len, initargs=(b"x" * 100_000,)) as pool:
+        def wait(gate):
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+
+        def prepare(place, content):
+            with open(os.path.join(place, str(os.getpid())), "a") as file:
+                print("prepared", file=file)
+
+        gate, place = sys.argv[1], sys.argv[2]
+        os.mkdir(place)
+        with WorkPool(initializer=prepare, initargs=(place, b"x" * 100_000)) as pool:
             views = [pool.with_options(timeout_s=100 + n) for n in range(200)]
             futures = [view.submit(abs, -n) for n, view in enumerate(views)]
             assert [future.result() for future in futures] == list(range(200))
+            assert list(pool.map(abs, range(100))) == list(range(100))
+            assert pool.submit(abs, -1).result() == 1
             assert len(pool._core._contexts) == 32
             placed = [context for view in views if (context := view._tasks).placed is not None]
             assert len(placed) <= 32, len(placed)
             assert views[0].submit(abs, -7).result() == 7, "it goes on"
-            busy = pool.submit(time.sleep, 0.5)
+            for process in os.listdir(place):  # the rank and its child
+                with open(os.path.join(place, process)) as file:
+                    assert file.read() == "prepared\\n", "more than once"
+            busy = pool.submit(wait, gate)
             futures = [view.submit(abs, -n) for n, view in enumerate(views)]
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
             assert all(future.cancelled() for future in futures)
+            open(gate, "w").close()
     """
-    run_ranks(2, script)
+    run_ranks(2, script, str(tmp_path / "gate"), str(tmp_path / "place"))

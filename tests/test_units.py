@@ -18,7 +18,7 @@ import workpool
 from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulator
 from workpool.arena import Region
-from workpool.contributions import Contributions
+from workpool.contributions import Contributions, current
 from workpool.errors import LayoutError, ProtocolError, UsageError, WindowError
 from workpool.layout import (
     NO_BLOB,
@@ -238,6 +238,36 @@ def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
             contributions.keep()
     window = MemoryWindow(256)
     contributions.make(window)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nan_is_no_number_to_a_minimum(dtype: str) -> None:
+    for op, best in (("min", 5), ("max", 7)):
+        contributions = Contributions()
+        token = current.set(contributions)
+        try:
+            adding = accumulator.Accumulator(accumulator.check(2, dtype, op)._replace(offset=0))
+            for numbers in ([5, np.nan], [np.nan, np.nan], [7, np.nan]):
+                adding.add(np.array(numbers, dtype))
+        finally:
+            current.reset(token)
+        (part,) = contributions.parts.values()
+        assert part[0] == best
+        assert np.isinf(part[1])
+
+
+def test_integers_that_do_not_fit_are_refused() -> None:
+    contributions = Contributions()
+    token = current.set(contributions)
+    try:
+        adding = accumulator.Accumulator(accumulator.check(np.int64(2), "int32", "max"))
+        adding.add([1, -(2**31)])
+        adding.add(np.array([1, 2], "int8"))
+        for numbers in ([3_000_000_000, 1], np.array([0, 2**63], "uint64")):
+            with pytest.raises(UsageError, match=r"beyond its dtype|convert it first"):
+                adding.add(numbers)
+    finally:
+        current.reset(token)
 
 
 def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:

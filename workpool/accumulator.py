@@ -96,7 +96,9 @@ def check(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
     if kind.kind not in operation.kinds:
         raise UsageError(f"op={op!r} does not go with dtype {kind}: MPI defines no such reduction")
     try:
-        sizes = np.empty(shape if isinstance(shape, int) else tuple(shape), np.void(0).dtype).shape
+        sizes = np.empty(
+            shape if hasattr(shape, "__index__") else tuple(shape), np.void(0).dtype
+        ).shape
     except (TypeError, ValueError) as error:
         raise UsageError(f"shape={shape!r}: {error}") from None
     return Spec(-1, -1, sizes, kind.str, op)
@@ -150,12 +152,13 @@ class Accumulator:
         ----------
         values : array_like
             Of the accumulator's shape, and of a dtype that casts to its dtype within the same kind.
+            For ``min`` and ``max``, NaN is no number, and adds nothing.
 
         Raises
         ------
         UsageError
-            If shape or dtype do not fit, the caller is neither a task nor the driver, or the pool
-            was shut down; the latter is told to the future of a task.
+            If shape, dtype or integers do not fit, the caller is neither a task nor the driver, or
+            the pool was shut down; the latter is told to the future of a task.
 
         Notes
         -----
@@ -168,7 +171,13 @@ class Accumulator:
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "same_kind"):
                 raise UsageError(f"add of dtype {array.dtype} to {self!r}: convert it first")
-            array = array.astype(dtype)
+            converted = array.astype(dtype)
+            if dtype.kind in "iu" and (converted != array).any():
+                raise UsageError(f"add of numbers to {self!r} that are beyond its dtype")
+            array = converted
+        if self.op in ("min", "max") and dtype.kind == "f":
+            # To MPI's comparison a number that stands there is no better than NaN.
+            array[np.isnan(array)] = _OPERATIONS[self.op].identity(dtype)
         contributions = current.get()
         if contributions is not None:
             contributions.add(self._spec, array)

@@ -37,6 +37,9 @@ class Runners:
 
     def __init__(self, rank: int, host: str) -> None:
         self.own = Runner(rank, host)
+        #: The items that were run last, if they were those of a range: whatever else runs may
+        #: change what their function refers to.
+        self.latest: Blocks | None = None
         self._isolated: IsolatedRunner | None = None
 
     def isolated(self) -> IsolatedRunner:
@@ -62,30 +65,30 @@ class Runners:
 class _Calls:
     """How the tasks of one row are run: a runner, and what it must know of them."""
 
-    __slots__ = ("_code_id", "_kind", "_pool", "runner", "short_ns")
+    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
 
     def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
         self.short_ns: int = runner.short_ns
-        self.runner = runner
+        self._runner = runner
         self._pool = pool
         self._kind = kind
         self._code_id = code_id
 
     def call(self, payload: Any) -> tuple[Kind, Encoded]:
-        what: tuple[Kind, Encoded] = self.runner.call(
+        what: tuple[Kind, Encoded] = self._runner.call(
             self._pool, self._kind, self._code_id, payload
         )
         return what
 
     def failure(self, error: BaseException) -> bytes:
-        failure: bytes = self.runner.failure(error, "of unknown name")
+        failure: bytes = self._runner.failure(error, "of unknown name")
         return failure
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
-        self.runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
+        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 
     def retract(self) -> bool:
-        retracted: bool = self.runner.retract()
+        retracted: bool = self._runner.retract()
         return retracted
 
 
@@ -149,12 +152,14 @@ class Attempts:
         runner: Any = self._runners.own  # or the other one, each with pools of its own
         isolated = bool(descriptor.kind & ISOLATED)
         kind, code = descriptor.kind & ~ISOLATED, descriptor.code
+        if kind != RANGE:
+            self._runners.latest = None
         if isolated:
             try:
                 runner = self._runners.isolated()
             except (ImportError, OSError) as error:
                 return Kind.LOST, unstarted(error, runner.rank, runner.host)
-            runner.holds = lambda: self._claimant.holds(claim)
+            runner.holds = lambda: self._holds(claim)
         try:
             pool = runner.enter(
                 descriptor.context.blob_id,
@@ -176,6 +181,7 @@ class Attempts:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))
         called: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
+        self._runners.own.contributions.keep()
         return called
 
     def _run_range(
@@ -195,6 +201,8 @@ class Attempts:
             blocks = Blocks(first, fetch)
             self._blocks = descriptor.items, blocks  # the next turn is likely to be in it again
         blocks.fetch = fetch  # by this attempt
+        if self._runners.latest is not blocks:
+            blocks.forget()
         turn = Range(
             self._runners.own,
             pool,
@@ -205,16 +213,20 @@ class Attempts:
             layout.read_terms(inline),
             blocks,
         )
+        self._runners.latest = blocks
         encoded = turn.run()
         self._spent |= turn.exhausted
         return encoded
+
+    def _holds(self, claim: Claim) -> bool:
+        """Return whether an attempt is still ours, for who runs it in a child process."""
+        return self._claimant.holds(claim) if self._items is None else self._items.holds()
 
     def _run_items(self, claim: Claim, calls: _Calls, payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
         self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
-        calls.runner.holds = self._items.holds  # for who runs them in a child process
         self._heart.hurry()
         try:
             outcomes = self._items.run(self._runners.own.contributions)

@@ -72,7 +72,9 @@ class Contributions:
         combine(self.parts, spec, values)
 
     def keep(self) -> None:
-        """The task has ended well: what it added counts if the attempt does."""
+        """The task has ended well: what it added, if anything, counts if the attempt does."""
+        if not self.parts:
+            return
         specs = tuple(self.parts)
         group = self._kept.get(specs)
         if group is None:
@@ -105,14 +107,13 @@ class Contributions:
         window.flush()  # before the row says DONE: who sees the result must see the contribution
 
     def take(self) -> Parts | None:
-        """Return what a task's own process has kept, to be given to another, and forget it."""
-        kept, self._kept = self._kept, {}
-        return next((group.parts for group in kept.values()), None)
+        """Return what a task has added in a process of its own, to be given to another."""
+        parts, self.parts = self.parts, {}
+        return parts or None
 
     def give(self, parts: Parts) -> None:
-        """Have what a task has added in another process count if the attempt does."""
+        """Take what a task has added in another process for what it has added here."""
         self.parts = parts
-        self.keep()
 
     def packed(self) -> bytes:
         """Return everything as bytes, for the driver to `Accumulators.collect`."""

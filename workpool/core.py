@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 CONTEXTS = 32
 
 
+SHUT = "cannot schedule new futures after shutdown"
+
+
 class WorkerStats(NamedTuple):
     """What one worker has done for a pool."""
 
@@ -117,7 +120,7 @@ class Core:
         if self._resolver.broken is not None:
             raise self._resolver.broken.with_traceback(None)  # else it grows from time to time
         if self._shut:
-            raise RuntimeError("cannot schedule new futures after shutdown")
+            raise RuntimeError(SHUT)
 
     @whole
     def context(self, limits: Limits | None) -> PoolContext:
@@ -130,8 +133,10 @@ class Core:
                 found = PoolContext(self.number(), context, resolver.resolve, resolver.commit)
                 self._contexts[limits] = found
             self._contexts.move_to_end(limits)
-            late = len(self._contexts) > CONTEXTS and self._contexts.popitem(last=False)[1]
-        if late:
+            late = None
+            if len(self._contexts) > CONTEXTS:  # not the one without limits: ranks know it for good
+                late = self._contexts.pop(next(filter(None, self._contexts)))
+        if late is not None:
             self.driver.drop(late)  # its tasks keep it as long as there are some
         return found
 
@@ -176,31 +181,34 @@ class Core:
             self.check_open()
         task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
-        self._submit(task, code)
+        if not self._submit(task, code):
+            raise RuntimeError(SHUT)
         if noted is not None and self.ledgers.due:
             self.driver.progress()  # who goes on submitting makes none otherwise
         return future
 
-    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task:
-        """Submit a turn in a range, whose outcome is told to `seat`."""
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
         segment = seat.segment
         noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
         task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
-        self._submit(task, code)
-        return task
+        return task if self._submit(task, code) else None
 
     @whole
-    def _submit(self, task: Task, code: Code | None) -> None:
+    def _submit(self, task: Task, code: Code | None) -> bool:
+        """Give a task to the driver, unless we have let go of the table, or are about to."""
         with self.lock:
-            if self._shut and not self._pending:  # it has let go of the table, or is about to
-                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._shut and not self._pending:
+                return False
             self._pending += 1
         try:
             self.driver.submit(task, code)
         except BaseException:  # no memory for its arguments
-            self.ended()
+            if self.driver.cancel(task):
+                self.ended()
             raise
         self._runtime.attend()
+        return True
 
     @whole
     def kill(self, task: Task, error: TaskKilled) -> bool:

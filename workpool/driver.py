@@ -145,12 +145,7 @@ class Driver:
         batch = task.batch
         if batch is not None and batch.extent is not None:
             return
-        try:
-            task.payload = arguments.tobytes()
-        except MemoryError:
-            if self._withdraw(task):
-                raise
-            return  # a worker reads them already
+        task.payload = arguments.tobytes()
         if batch is not None:
             batch.payload = task.payload
 
@@ -171,20 +166,17 @@ class Driver:
         RMA cost: 1 compare_and_swap if it is published, 1 more if its row runs.
         """
         with self._lock:
-            return self._withdraw(task)
-
-    def _withdraw(self, task: Task) -> bool:
-        if task.batch is not None and not task.over:
-            self._published.withdraw(task.batch)
-            self._dispatcher.withdrawn()
-        if task.batch is not None or task.over:
-            return False
-        task.over = True
-        self._backlog.withdraw(task)
-        task.payload = b""
-        self._store.unuse(task)
-        self._trace("cancelled", task)
-        return True
+            if task.batch is not None and not task.over:
+                self._published.withdraw(task.batch)
+                self._dispatcher.withdrawn()
+            if task.batch is not None or task.over:
+                return False
+            task.over = True
+            self._backlog.withdraw(task)
+            task.payload = b""
+            self._store.unuse(task)
+            self._trace("cancelled", task)
+            return True
 
     def single_out(self, task: Task) -> None:
         """Wait until one can see whether a worker runs the task, or another of the same row.

@@ -144,12 +144,15 @@ class ItemRun:
                     start, end = end, time.perf_counter_ns()
                     try:
                         entry = layout.write_item(
-                            kind | CONTRIBUTES if contributions else kind,
+                            kind | CONTRIBUTES if contributions or contributions.parts else kind,
                             end - start,
                             encoded.tobytes() if isinstance(encoded, Packed) else encoded,
                         )
                     except MemoryError as error:  # for a copy of a large result
+                        contributions.drop()
                         entry = layout.write_item(Kind.EXCEPTION, end - start, calls.failure(error))
+                    if contributions.parts:
+                        contributions.keep()
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
                 short = end - begun < calls.short_ns * (len(entries) - done)

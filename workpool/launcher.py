@@ -118,7 +118,7 @@ def run(
     Raises
     ------
     UsageError
-        If this process is a rank itself.
+        If this process is a rank among others.
     ResourceError
         If there is no mpiexec for it.
     """
@@ -140,7 +140,9 @@ def run(
         process = subprocess.Popen(
             words,
             env={
-                **environment(program.kind, without_rank(os.environ), place),
+                **environment(
+                    program.kind, without_rank(os.environ) if here else os.environ, place
+                ),
                 VARIABLE: place,
                 supervisor.VARIABLE: str(int(survive)),
             },
@@ -367,8 +369,9 @@ def _caught(watch: Watch) -> Iterator[list[int]]:
 
     handlers = {**dict.fromkeys(_SIGNALS, note), **dict.fromkeys(_PASSED, pass_on)}
     before = {signum: signal.getsignal(signum) for signum in handlers}
-    if before[signal.SIGHUP] is signal.SIG_IGN:
-        del before[signal.SIGHUP]  # nohup
+    for signum in (signal.SIGHUP, *_PASSED):
+        if before[signum] is signal.SIG_IGN:
+            del before[signum]  # nohup; the ranks inherit that
     for signum in before:
         signal.signal(signum, handlers[signum])
     try:

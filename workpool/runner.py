@@ -125,7 +125,7 @@ class Runner:
         return pool
 
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
-        """Run one task and return what became of it.
+        """Run one task and return what became of it; what it has added is for the caller to keep.
 
         Parameters
         ----------
@@ -157,8 +157,6 @@ class Runner:
         except BaseException as error:
             self.contributions.drop()
             return Kind.EXCEPTION, self.failure(error, name)
-        if self.contributions.parts:
-            self.contributions.keep()
         return _VALUE, encoded
 
     def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:

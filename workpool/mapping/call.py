@@ -41,8 +41,8 @@ class Pool(Protocol):
     driver: Driver
     lock: threading.Lock
 
-    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task:
-        """Submit a turn in a range, whose outcome is told to `seat`."""
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
 
     def check_open(self) -> None:
         """Raise unless tasks can be submitted."""
@@ -278,13 +278,13 @@ class Mapping:
         with self._pool.lock:
             stretch.seats += len(seats)  # all of them, before the first one can be over
         for seat in seats:
-            try:
-                self._take_turn(seat)
-            except RuntimeError as error:  # shut down by another thread just now
-                seat.set_exception(error)
+            self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
         task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code)
+        if task is None:  # by another thread, just now
+            seat.set_exception(CancelledError("the pool was shut down"))
+            return
         seat.stretch.tasks.add(task)
         if seat.left:  # by now, in another thread: which comes after us, or saw no task
             seat.stretch.tasks.discard(task)

@@ -108,11 +108,15 @@ class Blocks:
         self._function: Any = None
 
     def function(self) -> Any:
-        """Return the function, restored once; None if it travels as code."""
+        """Return the function, None if it travels as code; the same one until it is forgotten."""
         start, stop = self._offsets[:2]
         if self._function is None and stop > start:
             self._function = unpack(self._part(start, stop))
         return self._function
+
+    def forget(self) -> None:
+        """Restore the function anew when it is wanted again."""
+        self._function = None
 
     def items(self, wanted: range) -> Sequence[Any]:
         """Return some of the items."""

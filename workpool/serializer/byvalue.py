@@ -21,7 +21,7 @@ import sys
 import threading
 import typing
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
@@ -106,7 +106,14 @@ class _ClassRegistry:
     def __init__(self) -> None:
         self._sent: WeakKeyDictionary[type, _Sent] = WeakKeyDictionary()
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
+        self._attributes: WeakKeyDictionary[type, Set[str]] = WeakKeyDictionary()  # as restored
         self._lock = threading.Lock()
+
+    def renew(self, cls: type, attributes: Set[str]) -> Set[str]:
+        """Note the attributes that a restored class has; return which it has no more."""
+        before = self._attributes.get(cls, frozenset())
+        self._attributes[cls] = attributes
+        return before - attributes
 
     def class_id(self, cls: type) -> str:
         """Return the id of `cls`; a class not seen before is native."""
@@ -137,14 +144,19 @@ class _ClassRegistry:
 _CLASSES: Final = _ClassRegistry()
 
 
-def _make_class(class_id: str, make: Callable[..., type], args: tuple[Any, ...]) -> type:
+def _make_class(
+    class_id: str, make: Callable[..., type], args: tuple[Any, ...], qualname: str
+) -> type:
     """Return the class with that id, built empty by cloudpickle if it is not here yet."""
     cls = _CLASSES.find(class_id)
     if cls is None and _from_earlier_run.get():
-        cls = _of_the_script(*args[:5])
+        cls = _of_the_script(qualname, *args[:5])
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
-    return cls if cls is not None else _CLASSES.restored(class_id, make(*args))
+    if cls is None:
+        cls = _CLASSES.restored(class_id, make(*args))
+        cls.__qualname__ = qualname
+    return cls
 
 
 _from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
@@ -160,21 +172,26 @@ def from_earlier_run() -> Iterator[None]:
         _from_earlier_run.reset(token)
 
 
-def _of_the_script(_: object, name: str, __: object, content: Any, module: object) -> type | None:
+def _of_the_script(
+    qualname: str, _: object, __: object, ___: object, content: Any, module: object
+) -> type | None:
     """Return the class of that name in the script, by the arguments that cloudpickle builds it of.
 
-    They are ``(metaclass, name, bases, {"__module__": module, ...}, id)``, or, for an
-    enumeration, ``(bases, name, qualname, members, module)``.
+    After the name they are ``(metaclass, name, bases, {"__module__": module, ...}, id)``, or, for
+    an enumeration, ``(bases, name, qualname, members, module)``.
     """
-    found = getattr(sys.modules["__main__"], name, None)
+    found: object = sys.modules["__main__"]
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
     scripts = content.get("__module__", module) in SCRIPT_MODULES
     return found if scripts and isinstance(found, type) else None
 
 
-on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+on_restored: Final[ContextVar[Callable[[dict[str, Any], bool], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
 )
-"""What is called with the globals of each function that is restored by value."""
+"""What is called with the globals of each function that is restored by value, and False; and with
+those of each class that is not restored, because it is this process' own, and True."""
 
 
 def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any], Any]) -> None:
@@ -183,14 +200,21 @@ def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any
     setter(function, state)
     told = on_restored.get()
     if told is not None:
-        told(function.__globals__)
+        told(function.__globals__, False)
 
 
 def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
     """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
-    if not _CLASSES.is_native(cls):
-        setter, state = update
-        setter(cls, state)
+    if _CLASSES.is_native(cls):
+        told = on_restored.get()
+        if told is not None:
+            told(vars(sys.modules[cls.__module__]), True)
+        return
+    setter, state = update
+    # What has gone since, or is a base's again, is in no state.
+    for name in _CLASSES.renew(cls, state[0].keys() - {"_abc_impl"}) & vars(cls).keys():
+        delattr(cls, name)
+    setter(cls, state)
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
@@ -259,7 +283,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             make, args, state, _, _, setter = reduced
-            made = (_CLASSES.class_id(obj), make, args)
+            made = (_CLASSES.class_id(obj), make, args, obj.__qualname__)
             return _make_class, made, (setter, state), None, None, update_class
         reduce = _REDUCED_TO_NAMES.get(kind)
         return reduce(obj) if reduce and not named(obj) else NotImplemented

@@ -4,13 +4,14 @@ A function may return an array, a list or an object that its next call changes: 
 filled anew, the state of a solver.  What can change is therefore copied, or encoded at once.  The
 encoding stands in the place of the value, and what is restored from it in the end is the value.
 
-Only what a worker knows by name is encoded so: an object of a class of the script takes the class
-along, which a chunk of results shall hold once.
+Only what a worker knows by name is encoded so.  An object of a class of the script is copied: its
+encoding takes the class along, which a chunk of results shall hold once.
 """
 
 from __future__ import annotations
 
 import functools
+from copy import deepcopy
 from pickle import PickleBuffer
 from typing import Any, Final
 
@@ -62,14 +63,24 @@ def frozen(value: Any) -> Any:
         if kind is np.ndarray and not value.dtype.hasobject:
             return value.copy("K")
     elif kind.__module__ in SCRIPT_MODULES:
-        return value
+        return _copied(value)
     try:
         encoded = encode(value, by_value=False)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # by value, or not at all: whoever sends it meets that again
-        return value
+    except BaseException:
+        return _copied(value)
     return Frozen(encoded.tobytes() if isinstance(encoded, Packed) else encoded)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of what has something in it that goes by value, or cannot go at all."""
+    try:
+        return deepcopy(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whoever sends it meets that again
+        return value
 
 
 @functools.lru_cache(maxsize=64)

@@ -4,8 +4,9 @@
 the script is restored on a worker with globals of its own, so what one assigns no other would see;
 and a task's function brings its own ``model = None`` along.  So what an initializer has assigned in
 the globals of the script, or changed there in place, is noted, and put into the globals of each
-function that is restored for a task of that pool: the task's own, one among its arguments, a method
-of a class of the script.
+function that is restored for a task of that pool: the task's own, one among its arguments, a
+method of a class of the script.  Where worker and driver are one process, such a class is the
+script's own: its methods read the script's own globals, which get the same.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def use(prepared: Prepared) -> None:
         on_restored.set(None)
         return
 
-    def fill(names: Globals) -> None:
+    def fill(names: Globals, _: bool) -> None:
         names.update(prepared.get(names.get("__name__"), ()))
 
     on_restored.set(fill)
@@ -41,33 +42,42 @@ def use(prepared: Prepared) -> None:
 def collect_globals() -> list[Globals]:
     """Return a list that gets the globals of each function that is restored from now on."""
     found: list[Globals] = []
-    on_restored.set(found.append)
+
+    def collect(names: Globals, native: bool) -> None:
+        if not native:
+            found.append(names)
+
+    on_restored.set(collect)
     return found
 
 
 def prepared_by(call: Callable[[], object], namespaces: Iterable[Globals]) -> Prepared:
     """Call something, and return what it has set in the globals of functions by value."""
     watched = {id(names): names for names in namespaces}.values()
-    before = [
-        (names, dict(names), {name: _content(value) for name, value in names.items()})
-        for names in watched
-    ]
+    before = [(names, dict(names), _contents(dict(names))) for names in watched]
     call()
-    return {
-        names.get("__name__"): {
-            name: value
-            for name, value in names.items()
-            if name != "__builtins__"
-            and (name not in bound or bound[name] is not value or contents[name] != _content(value))
-        }
-        for names, bound, contents in before
-    }
+    found: Prepared = {}
+    for names, bound, contents in before:
+        after = dict(names)
+        names.update(bound)  # what an object looks like may depend on what its methods read
+        same = {name for name, value in bound.items() if after.get(name) is value}
+        held = _contents({name: bound[name] for name in same})
+        names.update(after)
+        changed = found.setdefault(after.get("__name__"), {})
+        for name, value in after.items():
+            if name != "__builtins__" and (name not in same or held[name] != contents[name]):
+                changed[name] = value
+    return found
+
+
+def _contents(names: Globals) -> dict[str, object]:
+    return {name: _content(value) for name, value in names.items()}
 
 
 def _content(value: object) -> object:
     """Return what tells whether something was changed in place."""
     if isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
-        return None
+        return None  # they come again with each task that needs them
     try:
         encoded = encode(value)
     except KeyboardInterrupt:
