@@ -46,8 +46,15 @@ def test_what_is_done_is_skipped(tmp_path: Path) -> None:
             class Point:
                 y: int
 
+        def make():
+            class Made:
+                pass
+            return Made
+
+        Made = make()
+
         def nested():
-            return Task.Status.DONE, Task.Point(2), Status.DONE
+            return Task.Status.DONE, Task.Point(2), Status.DONE, Made()
 
         def run(x, *more, **named):
             with open("ran", "a") as file:
@@ -74,7 +81,8 @@ def test_what_is_done_is_skipped(tmp_path: Path) -> None:
             pool.submit(run, 1, 2, a={"x", "y"}, b=(1,)).result()
             pool.submit(run, 1, 2, b=(1,), a={"y", "x"}).result()
             assert ran() == ([] if again else [1, 1])
-            status, point, other = pool.submit(nested).result()
+            status, point, other, made = pool.submit(nested).result()
+            assert type(made) is Made
             assert status is Task.Status.DONE and other is Status.DONE, (status, other)
             assert type(point) is Task.Point and point == Task.Point(2)
             assert pool.submit(run, 13).exception() is None or not again

@@ -82,6 +82,16 @@ def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
             n: int
             u: np.ndarray
 
+        class Solution:
+            def __init__(self):
+                self.xp, self.u = np, np.zeros(3)  # a module, which no copy is made of
+
+        solution = Solution()
+
+        def solve(n):
+            solution.u[:] = n
+            return solution, lambda: solution.u[0]
+
         current, states = State(0, workspace), []
 
         def step(n):
@@ -98,6 +108,8 @@ def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
             for options in ({}, {"schedule": "static"}, {"chunksize": 50}):
                 for n, value in enumerate(pool.map(step, range(500), **options)):
                     assert type(value) is State and value.n == value.u[0, 0] == n, (n, value)
+                for n, (value, function) in enumerate(pool.map(solve, range(500), **options)):
+                    assert value.u[0] == value.u[2] == function() == n, (n, value)
                 for n, ((value,), function) in enumerate(pool.map(grow, range(500), **options)):
                     assert value.n == value.u[0, 0] == function() == n, (n, value)
                 for n, value in enumerate(pool.map(fill, range(500), **options)):

@@ -221,8 +221,9 @@ def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
         for _ in range(3):
             assert run(look, Sub()) == (False, "base", None)
             Sub.flag, Sub.name, Sub.extra = True, lambda self: "patched", 5
+            Sub.__doc__ = "of its own"
             assert run(look, Sub()) == (True, "patched", 5)
-            Sub.flag, Sub.name = Base.flag, Base.name
+            Sub.flag, Sub.name, Sub.__doc__ = Base.flag, Base.name, Base.__doc__
             del Sub.extra
     """)
 

@@ -203,8 +203,8 @@ class Core:
             self._pending += 1
         try:
             self.driver.submit(task, code)
-        except BaseException:  # no memory for its arguments
-            if self.driver.cancel(task):
+        except BaseException:  # no memory for its arguments: nobody gets its future
+            if self.driver.cancel(task) or self.driver.kill(task):
                 self.ended()
             raise
         self._runtime.attend()

@@ -72,7 +72,8 @@ class Group:
         #: Whether every rank shares memory with every other.
         self.one_host = bool(self.agree(node.Get_size() == self.size))
         node.Free()
-        self._kind: type[Window] = PatientWindow if mortal and not self.one_host else Window
+        patient = not self.one_host and (mortal or "Open MPI" in library_version())
+        self._kind: type[Window] = PatientWindow if patient else Window
         if self.size == 1:
             self._kind = OwnWindow
 

@@ -1,4 +1,4 @@
-"""The window of ranks that may die on other hosts than its own."""
+"""The window of ranks on other hosts than its own, which may die or be cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ class PatientWindow(Window):
     """The same verbs, with counters that are counted by compare-and-swap alone.
 
     Over a network, Open MPI holds a lock at the host of a window while it fetches and adds: whoever
-    dies just then stops all others for ever.  It has none for a compare-and-swap.
+    dies just then, or loses the network, stops all others for ever.  It has none for a
+    compare-and-swap.
     """
 
     def fetch_add(self, disp: int, amount: int) -> int:

@@ -22,7 +22,7 @@ import threading
 import typing
 import uuid
 from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import BytesIO
 from pickle import PickleBuffer
@@ -145,7 +145,7 @@ _CLASSES: Final = _ClassRegistry()
 
 
 def _make_class(
-    class_id: str, make: Callable[..., type], args: tuple[Any, ...], qualname: str
+    class_id: str, make: Callable[..., type], args: tuple[Any, ...], qualname: str = ""
 ) -> type:
     """Return the class with that id, built empty by cloudpickle if it is not here yet."""
     cls = _CLASSES.find(class_id)
@@ -155,7 +155,7 @@ def _make_class(
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
         cls = _CLASSES.restored(class_id, make(*args))
-        cls.__qualname__ = qualname
+        cls.__qualname__ = qualname or cls.__qualname__
     return cls
 
 
@@ -173,25 +173,28 @@ def from_earlier_run() -> Iterator[None]:
 
 
 def _of_the_script(
-    qualname: str, _: object, __: object, ___: object, content: Any, module: object
+    qualname: str, _: object, name: str, __: object, content: Any, module: object
 ) -> type | None:
     """Return the class of that name in the script, by the arguments that cloudpickle builds it of.
 
-    After the name they are ``(metaclass, name, bases, {"__module__": module, ...}, id)``, or, for
-    an enumeration, ``(bases, name, qualname, members, module)``.
+    After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...}, id)``,
+    or, for an enumeration, ``(bases, name, qualname, members, module)``.
     """
-    found: object = sys.modules["__main__"]
-    for name in qualname.split("."):
-        found = getattr(found, name, None)
+    script: object = sys.modules["__main__"]
+    found = script
+    for part in (qualname or name).split("."):
+        found = getattr(found, part, None)
+    if found is None:  # made by a function
+        found = getattr(script, name, None)
+        found = found if getattr(found, "__qualname__", None) == qualname else None
     scripts = content.get("__module__", module) in SCRIPT_MODULES
     return found if scripts and isinstance(found, type) else None
 
 
-on_restored: Final[ContextVar[Callable[[dict[str, Any], bool], None] | None]] = ContextVar(
+on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
 )
-"""What is called with the globals of each function that is restored by value, and False; and with
-those of each class that is not restored, because it is this process' own, and True."""
+"""What is called with the globals of each function that is restored by value."""
 
 
 def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any], Any]) -> None:
@@ -200,20 +203,18 @@ def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any
     setter(function, state)
     told = on_restored.get()
     if told is not None:
-        told(function.__globals__, False)
+        told(function.__globals__)
 
 
 def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
     """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
     if _CLASSES.is_native(cls):
-        told = on_restored.get()
-        if told is not None:
-            told(vars(sys.modules[cls.__module__]), True)
         return
     setter, state = update
     # What has gone since, or is a base's again, is in no state.
     for name in _CLASSES.renew(cls, state[0].keys() - {"_abc_impl"}) & vars(cls).keys():
-        delattr(cls, name)
+        with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
+            delattr(cls, name)
     setter(cls, state)
 
 

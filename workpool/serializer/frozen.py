@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 from copy import deepcopy
 from pickle import PickleBuffer
+from types import FunctionType
 from typing import Any, Final
 
 from ..lazy import np
 from .byvalue import SCRIPT_MODULES
-from .values import Packed, encode, unpack
+from .values import Encoded, Packed, encode, unpack
 
 __all__ = ["ATOMS", "Frozen", "frozen"]
 
@@ -65,22 +66,33 @@ def frozen(value: Any) -> Any:
     elif kind.__module__ in SCRIPT_MODULES:
         return _copied(value)
     try:
-        encoded = encode(value, by_value=False)
+        return Frozen(_whole(encode(value, by_value=False)))
     except KeyboardInterrupt:
         raise
     except BaseException:
         return _copied(value)
-    return Frozen(encoded.tobytes() if isinstance(encoded, Packed) else encoded)
 
 
 def _copied(value: Any) -> Any:
     """Return a copy of what has something in it that goes by value, or cannot go at all."""
-    try:
-        return deepcopy(value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # whoever sends it meets that again
-        return value
+    for copied in (_deep, lambda value: Frozen(_whole(encode(value)))):
+        try:
+            return copied(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # a module, which goes by value; whoever sends it meets the others
+            continue
+    return value
+
+
+def _deep(value: Any) -> Any:
+    if isinstance(value, FunctionType):
+        raise TypeError("what a function reads is not copied with it")
+    return deepcopy(value)
+
+
+def _whole(encoded: Encoded) -> bytes:
+    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,8 +5,8 @@ the script is restored on a worker with globals of its own, so what one assigns 
 and a task's function brings its own ``model = None`` along.  So what an initializer has assigned in
 the globals of the script, or changed there in place, is noted, and put into the globals of each
 function that is restored for a task of that pool: the task's own, one among its arguments, a
-method of a class of the script.  Where worker and driver are one process, such a class is the
-script's own: its methods read the script's own globals, which get the same.
+method of a class of the script.  Where worker and driver are one process it is not: there, such a
+class is the script's own, and its methods read the script's own globals.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from ..lazy import hashlib
-from .byvalue import on_restored
-from .values import Packed, encode
+from .byvalue import ByValuePickler, dumps_by_value, on_restored
 
 __all__ = ["Prepared", "collect_globals", "prepared_by", "use"]
 
@@ -33,7 +32,7 @@ def use(prepared: Prepared) -> None:
         on_restored.set(None)
         return
 
-    def fill(names: Globals, _: bool) -> None:
+    def fill(names: Globals) -> None:
         names.update(prepared.get(names.get("__name__"), ()))
 
     on_restored.set(fill)
@@ -42,12 +41,7 @@ def use(prepared: Prepared) -> None:
 def collect_globals() -> list[Globals]:
     """Return a list that gets the globals of each function that is restored from now on."""
     found: list[Globals] = []
-
-    def collect(names: Globals, native: bool) -> None:
-        if not native:
-            found.append(names)
-
-    on_restored.set(collect)
+    on_restored.set(found.append)
     return found
 
 
@@ -59,13 +53,11 @@ def prepared_by(call: Callable[[], object], namespaces: Iterable[Globals]) -> Pr
     found: Prepared = {}
     for names, bound, contents in before:
         after = dict(names)
-        names.update(bound)  # what an object looks like may depend on what its methods read
-        same = {name for name, value in bound.items() if after.get(name) is value}
-        held = _contents({name: bound[name] for name in same})
-        names.update(after)
+        held = _contents(after)
         changed = found.setdefault(after.get("__name__"), {})
         for name, value in after.items():
-            if name != "__builtins__" and (name not in same or held[name] != contents[name]):
+            same = name in bound and bound[name] is value and contents[name] == held[name]
+            if name != "__builtins__" and not same:
                 changed[name] = value
     return found
 
@@ -74,18 +66,22 @@ def _contents(names: Globals) -> dict[str, object]:
     return {name: _content(value) for name, value in names.items()}
 
 
+class _ContentPickler(ByValuePickler):
+    """Writes objects without definitions, which come again with each task that needs them."""
+
+    def persistent_id(self, obj: Any) -> object:
+        kinds = (ModuleType, FunctionType, BuiltinFunctionType, type)
+        return id(obj) if isinstance(obj, kinds) else None
+
+
 def _content(value: object) -> object:
     """Return what tells whether something was changed in place."""
-    if isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
-        return None  # they come again with each task that needs them
+    digest = hashlib.blake2b(digest_size=16)
     try:
-        encoded = encode(value)
+        pickled = dumps_by_value(value, lambda part: digest.update(part.raw()), _ContentPickler)
     except KeyboardInterrupt:
         raise
     except BaseException:  # it came as bytes and cannot go as such: it is not what it was
         return object()
-    pieces = encoded.segments() if isinstance(encoded, Packed) else [encoded]
-    digest = hashlib.blake2b(digest_size=16)
-    for piece in pieces:
-        digest.update(piece)
+    digest.update(pickled)
     return digest.digest()
