@@ -24,7 +24,7 @@ from .channel import Channel
 from .contributions import Parts
 from .process import NUMBERS, map_numbers
 from .runner import Runner
-from .serializer import Kind, Packed, join, split
+from .serializer import Kind, as_bytes, join, split
 from .streams import flush
 
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
@@ -154,9 +154,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
         return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
     with _memory(request.memory_nbytes):
         kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
-    if isinstance(encoded, Packed):
-        encoded = encoded.tobytes()
-    return Answer(kind, encoded, runner.contributions.take())
+    return Answer(kind, as_bytes(encoded), runner.contributions.take())
 
 
 @contextmanager

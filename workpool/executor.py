@@ -13,7 +13,7 @@ from .core import Core
 from .errors import SerializationError, UsageError
 from .options import TaskOptions, choose
 from .resume import Ledgers
-from .serializer import Packed, pack
+from .serializer import as_bytes, pack
 from .service import serve
 from .tasks import Setup
 from .view import View
@@ -99,7 +99,7 @@ class WorkPool(View):
         try:
             packed = pack(setup)
             # As the arguments are now, not as they are when a worker asks for them.
-            content = packed.tobytes() if isinstance(packed, Packed) else packed
+            content = as_bytes(packed)
         except Exception as error:
             raise SerializationError(
                 f"cannot pickle the initializer or its arguments: {error}"

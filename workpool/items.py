@@ -21,7 +21,7 @@ from .contributions import Contributions
 from .layout import STRIDE, Extent
 from .repository import Claim, Claimant, Miss
 from .runner import Evicted
-from .serializer import CONTRIBUTES, Encoded, Kind, Packed
+from .serializer import CONTRIBUTES, Encoded, Kind, as_bytes
 
 #: Room for the outcomes: so much, and at least so much more for each.
 OUTCOMES_NBYTES = 8 << 10
@@ -146,7 +146,7 @@ class ItemRun:
                         entry = layout.write_item(
                             kind | CONTRIBUTES if contributions or contributions.parts else kind,
                             end - start,
-                            encoded.tobytes() if isinstance(encoded, Packed) else encoded,
+                            as_bytes(encoded),
                         )
                     except MemoryError as error:  # for a copy of a large result
                         contributions.drop()

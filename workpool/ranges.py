@@ -19,7 +19,7 @@ from .reduction import Reduction
 from .repository import take_items
 from .runner import Evicted, Pool, Runner
 from .schedule import Schedule, chunk
-from .serializer import Blocks, Frozen, Packed, join, pack_value, split, unpack
+from .serializer import Blocks, Frozen, as_bytes, join, pack_value, split, unpack
 
 #: How long a turn lasts at the least and at the most; between them, for so many items.
 TURN_S = 5e-3
@@ -238,7 +238,7 @@ class Range:
                     self._failed = self._runner.failure(error, function)
                     return self._encode(values[:i], function)
             raise
-        return encoded.tobytes() if isinstance(encoded, Packed) else encoded, len(values)
+        return as_bytes(encoded), len(values)
 
 
 def read_turn(content: Any) -> Turn:

@@ -32,7 +32,7 @@ from .leases import Heart
 from .protocol import Step
 from .repository import TAKERS, Claim, Claimant, Miss, Offer
 from .runner import Evicted
-from .serializer import CONTRIBUTES, Encoded, Packed
+from .serializer import CONTRIBUTES, Encoded, as_bytes
 from .tracing import Tracer
 
 #: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
@@ -303,7 +303,7 @@ class _Service:
                 return Extent(place.offset, nbytes), b"", held
             content = b"".join(entries)
         if carried:
-            encoded = content.tobytes() if isinstance(content, Packed) else content
+            encoded = as_bytes(content)
             content = layout.write_carried(encoded, carried)
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):

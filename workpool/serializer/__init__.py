@@ -44,7 +44,7 @@ from .outcomes import (
 )
 from .prepared import Prepared, collect_globals, prepared_by, use
 from .recent import Recent
-from .values import ALIGNMENT, Encoded, Packed, join, pack, split, unpack
+from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, pack, split, unpack
 
 __all__ = [
     "ALIGNMENT",
@@ -61,6 +61,7 @@ __all__ = [
     "Packed",
     "Prepared",
     "Recent",
+    "as_bytes",
     "call_fingerprint",
     "collect_globals",
     "encode_blocks",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..errors import SerializationError
-from .values import Buffer, Encoded, Packed, encode, unpack
+from .values import Buffer, Packed, as_bytes, encode, unpack
 
 __all__ = ["BLOCK", "Blocks", "encode_blocks"]
 
@@ -61,12 +61,12 @@ def encode_blocks(
     Cost: 0.02 us for a number.
     """
     size = max(1, len(items)) if isinstance(items, range) else BLOCK
-    parts = [b"" if function is None else _whole(encode(function))]
+    parts = [b"" if function is None else as_bytes(encode(function))]
     for at in range(0, len(items), size):
         encoded = encode(items[at : at + size])
         if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
             return None
-        parts.append(_whole(encoded))
+        parts.append(as_bytes(encoded))
     offset = _HEAD.size + 8 * (len(parts) + 1)
     offsets = [offset]
     for part in parts:
@@ -74,10 +74,6 @@ def encode_blocks(
         offsets.append(offset)
     head = _HEAD.pack(len(items), size, len(parts) - 1, several)
     return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])
-
-
-def _whole(encoded: Encoded) -> bytes:
-    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
 
 
 class Blocks:

@@ -11,6 +11,7 @@ encoding takes the class along, which a chunk of results shall hold once.
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from copy import deepcopy
 from pickle import PickleBuffer
 from types import FunctionType
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from ..lazy import np
 from .byvalue import SCRIPT_MODULES
-from .values import Encoded, Packed, encode, unpack
+from .values import as_bytes, encode, unpack
 
 __all__ = ["ATOMS", "Frozen", "frozen"]
 
@@ -65,34 +66,19 @@ def frozen(value: Any) -> Any:
             return value.copy("K")
     elif kind.__module__ in SCRIPT_MODULES:
         return _copied(value)
-    try:
-        return Frozen(_whole(encode(value, by_value=False)))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return _copied(value)
+    with suppress(Exception):
+        return Frozen(as_bytes(encode(value, by_value=False)))
+    return _copied(value)
 
 
 def _copied(value: Any) -> Any:
     """Return a copy of what has something in it that goes by value, or cannot go at all."""
-    for copied in (_deep, lambda value: Frozen(_whole(encode(value)))):
-        try:
-            return copied(value)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # a module, which goes by value; whoever sends it meets the others
-            continue
-    return value
-
-
-def _deep(value: Any) -> Any:
-    if isinstance(value, FunctionType):
-        raise TypeError("what a function reads is not copied with it")
-    return deepcopy(value)
-
-
-def _whole(encoded: Encoded) -> bytes:
-    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
+    if not isinstance(value, FunctionType):  # which has no copies: they read the same
+        with suppress(Exception):
+            return deepcopy(value)
+    with suppress(Exception):  # there are no copies of a module in it
+        return Frozen(as_bytes(encode(value)))
+    return value  # whoever sends it meets what is wrong again
 
 
 @functools.lru_cache(maxsize=64)

@@ -31,6 +31,7 @@ __all__ = [
     "Buffer",
     "Encoded",
     "Packed",
+    "as_bytes",
     "decode",
     "encode",
     "join",
@@ -118,6 +119,11 @@ class Packed:
 
 Encoded: TypeAlias = bytes | Packed
 """What `pack` returns; `len` gives the bytes of either."""
+
+
+def as_bytes(encoded: Encoded) -> bytes:
+    """Return an encoding as one bytes."""
+    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
 
 
 def pack(obj: object) -> Encoded:
