@@ -63,10 +63,10 @@ class Started:
         assert not left, f"left behind: {left}, after {self._ended(status)}"
         return self._ended(status)
 
-    def until(self, text: str) -> None:
-        """Wait until it has printed `text`."""
+    def until(self, text: str, times: int = 1) -> None:
+        """Wait until it has printed `text` so many times."""
         give_up = time.monotonic() + LIMIT_S * PATIENCE
-        while text not in self._ended(0).out:
+        while self._ended(0).out.count(text) < times:
             assert self.process.poll() is None, f"ended: {self._ended(-1)}"
             assert time.monotonic() < give_up, f"{text!r} does not come: {self._ended(-1)}"
             time.sleep(0.02)

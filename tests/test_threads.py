@@ -66,6 +66,8 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Pat
         refused = []
         pool = WorkPool(max_pending=4)
         runs = pool.submit(wait, sys.argv[1])
+        while not runs.running():
+            time.sleep(0.01)
         queued = [pool.submit(time.sleep, 0) for _ in range(3)]
 
         def produce():
