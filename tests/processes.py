@@ -10,7 +10,7 @@ from pathlib import Path
 PATIENCE = float(os.environ.get("WORKPOOL_TEST_PATIENCE", "1"))
 """Every limit is multiplied by this; a slow or a busy machine sets it higher."""
 
-END_GRACE_S = 3.0
+END_GRACE_S = 3.0 * PATIENCE
 """How long a job may take to end by itself: after SIGTERM, and after its mpiexec has returned (of
 MPICH's, the proxy of a host that has aborted may still be there)."""
 

@@ -46,7 +46,10 @@ POOL = [
     Demo("mandelbrot.py", ("--width", "96", "--iterations", "300")),
     Demo("schedules.py", ("--items", "100", "--seconds", "0.1")),
     Demo("sweep.py", ("--columns", "9", "--rows", "5")),
-    Demo("serve.py", ("--clients", "4", "--requests", "10", "--limit", "3000000")),
+    Demo(
+        "serve.py",
+        ("--clients", "4", "--requests", "10", "--limit", "3000000", "--bound", "20000"),
+    ),
 ]
 
 

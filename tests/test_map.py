@@ -367,9 +367,12 @@ def test_uneven_items_fall_evenly() -> None:
 
         with WorkPool() as pool:
             list(pool.map(work, range(100)))
-            begun = time.perf_counter()
-            list(pool.map(work, range(2000)))  # nine long ones at the end, for three workers
-            wall_s = time.perf_counter() - begun
+            for _ in range(5):  # a machine that does something else for a second is not at fault
+                begun = time.perf_counter()
+                list(pool.map(work, range(2000)))  # nine long ones at the end, for three workers
+                wall_s = time.perf_counter() - begun
+                if wall_s < 1.6:
+                    break
         assert wall_s < 1.6, wall_s
     """
     run_ranks(4, script)
@@ -478,7 +481,7 @@ def test_items_that_find_no_room_in_the_arena_travel_once() -> None:
         with WorkPool(arena_nbytes=32 << 20) as pool:  # for two of them at the same time
             pieces = supplied(pool)
             assert list(pool.map(abs, numbers)) == numbers
-            assert sum(pieces) < 10_000_000, sum(pieces)  # of more than 10 million
+            assert sum(pieces) < 5_000_000, sum(pieces)  # of more than 9 million
     """
     run_ranks(3, script)
 
@@ -568,9 +571,11 @@ with WorkPool(lease_s=0.5) as pool:
 def test_a_reduce_fails_at_once(tmp_path: Path) -> None:
     script = """
 def first(n):
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 30
     while n == 0 and not notes("over") and time.monotonic() < limit:
         time.sleep(0.01)
+    if n == 0 and not notes("over"):
+        note("late", 0)
     return fail(500) if n == 69_999 else n  # in the last segment
 
 with WorkPool() as pool:
@@ -579,5 +584,6 @@ with WorkPool() as pool:
     except KeyError:
         note("over", 0)
     assert notes("over") and notes("ran") == [500], notes("ran")
+assert not notes("late"), "it has waited for the first item"
 """
-    run_ranks(3, FAILING + script, str(tmp_path), timeout=30)
+    run_ranks(3, FAILING + script, str(tmp_path), timeout=60)

@@ -108,7 +108,7 @@ def case_results_stay_whole_when_their_memory_is_used_again(pool):
 
 @only("workpool", SHARED)
 def case_an_argument_counts_as_it_was_at_submit(pool, gate, workers):
-    held = [pool.submit(hold, gate.place, n) for n in range(workers)]
+    held = [pool.submit(hold, gate.place, n) for n in range(3 * workers)]  # what follows waits
     value, listed = np.zeros(1 << 12), [1]
     futures = pool.submit(whole_sum, value), pool.submit(len, listed)
     value += 1

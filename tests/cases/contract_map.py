@@ -33,7 +33,7 @@ def case_map_lets_go_of_what_it_has_yielded(pool):
         for value in pool.map(lambda n: {n}, range(10), **options):
             gone = weakref.ref(value)
             del value
-            assert gone() is None
+            until(lambda gone=gone: gone() is None, "the value to be freed")
 
 
 def case_map_with_several_iterables_of_uneven_length(pool):
