@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import END_GRACE_S, marked, outlives
+from processes import END_GRACE_S, PATIENCE, marked, outlives
 
 from workpool.litter import litter_of, remove
 from workpool.mpiexec import Mpiexec, command_line, environment, find
@@ -155,10 +155,12 @@ class Job:
         asked = [file for file in files if int(file.name.rsplit(" ", 1)[1]) in living]
         for file in asked:
             os.kill(int(file.name.rsplit(" ", 1)[1]), signal.SIGUSR2)
-        give_up = time.monotonic() + 2.0
-        while any(not file.stat().st_size for file in asked) and time.monotonic() < give_up:
-            time.sleep(0.02)
-        time.sleep(0.1)  # the last line of the last thread
+        give_up = time.monotonic() + 5.0 * PATIENCE
+        seen, calm = [0], 0
+        while (0 in seen or calm < 20) and asked and time.monotonic() < give_up:
+            time.sleep(0.02)  # written line by line, the main thread's last
+            before, seen = seen, [file.stat().st_size for file in asked]
+            calm = calm + 1 if seen == before else 0
         return "\n".join(f"--- {file.name}\n{file.read_text()}" for file in asked)
 
     def orphans(self) -> list[str]:

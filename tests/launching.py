@@ -64,11 +64,15 @@ class Started:
         return self._ended(status)
 
     def until(self, text: str, times: int = 1) -> None:
-        """Wait until it has printed `text` so many times."""
+        """Wait until it has written `text` so many times."""
         give_up = time.monotonic() + LIMIT_S * PATIENCE
-        while self._ended(0).out.count(text) < times:
-            assert self.process.poll() is None, f"ended: {self._ended(-1)}"
-            assert time.monotonic() < give_up, f"{text!r} does not come: {self._ended(-1)}"
+        while True:
+            over = self.process.poll() is not None  # before what it has written is read
+            written = self._ended(-1)
+            if (written.out + written.err).count(text) >= times:
+                return
+            assert not over, f"ended: {written}"
+            assert time.monotonic() < give_up, f"{text!r} does not come: {written}"
             time.sleep(0.02)
 
     def signal(self, signum: int, *, group: bool = False) -> None:

@@ -57,13 +57,19 @@ def test_an_interrupt_while_all_workers_are_waited_for_loses_nothing(
         from workpool import WorkPool
 
         place = sys.argv[1]
+
+        def until_caught():
+            while not os.path.exists(place + ".caught"):
+                time.sleep(0.01)
+
         pool = WorkPool()
-        busy = [pool.submit(time.sleep, 2) for _ in range(2)]
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        busy = [pool.submit(until_caught) for _ in range(2)]
         try:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             WorkPool({option})
         except KeyboardInterrupt:
             print("caught", [future.done() for future in busy])
+            open(place + ".caught", "w").close()
         print(pool.submit(abs, -1).result(20))
         with WorkPool({option}) as other:
             print(other.submit(abs, -2).result(20))
@@ -71,26 +77,34 @@ def test_an_interrupt_while_all_workers_are_waited_for_loses_nothing(
     assert run_ranks(3, script, str(tmp_path / "run.db")).stdout == "caught [False, False]\n1\n2\n"
 
 
-def test_an_interrupt_while_a_table_of_a_rank_that_is_alone_is_closed() -> None:
+def test_an_interrupt_while_a_table_of_a_rank_that_is_alone_is_closed(tmp_path: Path) -> None:
     script = """
-        import os, signal, threading, time
+        import os, signal, sys, threading, time
         from workpool import WorkPool
+
+        place = sys.argv[1]
+
+        def until_caught():
+            while not os.path.exists(place):
+                time.sleep(0.01)
 
         first = WorkPool(rows=64)
         pool = WorkPool()
         first.shutdown()
-        busy = pool.submit(time.sleep, 2)
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        busy = pool.submit(until_caught)
         try:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             WorkPool(rows=128)  # takes the place of the first
         except KeyboardInterrupt:
             print("caught", busy.done())
+            open(place, "w").close()
         for rows in (64, 128, 64):
             with WorkPool(rows=rows) as other:
                 print(other.submit(abs, -rows).result(20))
         print(pool.submit(abs, -1).result(20))
     """
-    assert run_ranks(1, script).stdout == "caught False\n64\n128\n64\n1\n"
+    stdout = run_ranks(1, script, str(tmp_path / "caught")).stdout
+    assert stdout == "caught False\n64\n128\n64\n1\n"
 
 
 def test_interrupts_at_any_moment_of_opening_and_closing_pools() -> None:
@@ -299,9 +313,9 @@ def test_a_short_task_with_a_large_outcome_among_many() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_callbacks_have_run_when_shutdown_returns(ranks: int) -> None:
+def test_callbacks_have_run_when_shutdown_returns(ranks: int, tmp_path: Path) -> None:
     script = """
-        import threading, time
+        import os, sys, threading, time
         from workpool import WorkPool
 
         called = []
@@ -320,12 +334,23 @@ def test_callbacks_have_run_when_shutdown_returns(ranks: int) -> None:
         pool.submit(abs, -1).add_done_callback(lambda future: (pool.shutdown(), ended.set()))
         print(ended.wait(20))
 
+        place = sys.argv[1]
+
+        def until_cancelled():
+            while not os.path.exists(place):
+                time.sleep(0.01)
+
+        def cancelled(future):
+            open(place, "w").close()
+            print(last.shutdown(), future.cancelled())
+
         last = WorkPool()
-        futures = [last.submit(time.sleep, 0.2) for _ in range(8)]
-        futures[-1].add_done_callback(lambda future: print(last.shutdown(), future.cancelled()))
+        futures = [last.submit(until_cancelled) for _ in range(8)]
+        futures[-1].add_done_callback(cancelled)
         print(futures[-1].cancel())
     """
-    assert run_ranks(ranks, script).stdout == "True\nTrue\nNone True\nTrue\n"
+    stdout = run_ranks(ranks, script, str(tmp_path / "cancelled")).stdout
+    assert stdout == "True\nTrue\nNone True\nTrue\n"
 
 
 # --- what tasks do to their rank ------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,12 @@ finally:
 """
 
 
+def terminate(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # the first were quicker than we
+            os.kill(pid, signal.SIGTERM)
+
+
 @pytest.mark.parametrize("how", ["submit", "map", "isolated"])
 @pytest.mark.parametrize("to", ["launcher", "everything", "driver by hand", "all by hand", "alone"])
 def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> None:
@@ -55,11 +63,9 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
         started.until("begun")
         time.sleep(0.1)
         if to == "everything":  # as batch systems do
-            for pid in started.members():
-                os.kill(pid, signal.SIGTERM)
+            terminate(started.members())
         elif to.endswith("hand"):
-            for pid in started.ranks()[: 1 if to.startswith("driver") else None]:
-                os.kill(pid, signal.SIGTERM)
+            terminate(started.ranks()[: 1 if to.startswith("driver") else None])
         else:
             started.signal(signal.SIGTERM)
         ended = started.wait()
@@ -67,7 +73,7 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
     assert "all of them have ended" in ended.err + ended.out
     assert "finally" in ended.out
     begun = ended.out.count("begun")
-    assert 1 <= begun <= 4
+    assert 1 <= begun < 20
     assert len(stored(tmp_path / "run.db")) == begun
 
 
@@ -109,3 +115,4 @@ def test_without_a_journal_sigterm_is_as_before(tmp_path: Path) -> None:
         started.signal(signal.SIGTERM)
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
+    assert "finally" in ended.out

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from harness import CASES, run_ranks
 from launching import run
+from processes import PATIENCE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
@@ -16,7 +17,7 @@ SCRIPT = CASES / "faults.py"
 PLACES = ["unpickle arguments", "initializer", "running", "pickle result", "unpickle result"]
 
 #: How long a job may take to end by itself.
-LIMIT_S = 10.0
+LIMIT_S = 10.0 * PATIENCE
 
 
 def test_in_a_child_process() -> None:
@@ -43,7 +44,7 @@ def test_the_rank_itself_ends(place: str, fault: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_the_rank_itself_hangs_until_somebody_ends_it(place: str, tmp_path: Path) -> None:
-    with run("-w", "2", str(SCRIPT), place, "hang", cwd=tmp_path) as started:
+    with run("--grace", "8", "-w", "2", str(SCRIPT), place, "hang", cwd=tmp_path) as started:
         started.until("begins")
         time.sleep(0.3)
         started.signal(signal.SIGINT)

@@ -56,7 +56,7 @@ def test_hang_in_a_task_shows_the_stacks_of_every_rank() -> None:
             patient(pool.submit(never_ends))
     """
     with pytest.raises(HangError) as caught:
-        run_ranks(3, script, timeout=4)
+        run_ranks(3, script, timeout=8)
     text = str(caught.value)
     for rank in range(3):
         assert f"--- rank {rank}, process" in text
@@ -80,7 +80,7 @@ def test_hang_inside_an_mpi_call_shows_the_stacks_of_every_rank() -> None:
         waits_for_a_message() if MPI.COMM_WORLD.rank == 0 else sends_none()
     """
     with pytest.raises(HangError) as caught:
-        run_ranks(2, script, timeout=3, spmd=True)
+        run_ranks(2, script, timeout=8, spmd=True)
     text = str(caught.value)
     assert "in waits_for_a_message" in text, text
     assert "in sends_none" in text, text

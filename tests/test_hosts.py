@@ -15,21 +15,22 @@ pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("cla
 
 WORK = """
 import os, socket, time
-from collections import Counter
 import numpy as np
 from workpool import WorkPool
 
 def where(n):
     time.sleep(0.02)
-    return socket.gethostname()
+    return socket.gethostname(), os.getpid()
 
 def add(total, part):
     total.add(part)
     return len(part)
 
 with WorkPool() as pool:
-    hosts = Counter(pool.map(where, range(100), chunksize=1))
-    print("hosts", *sorted(hosts))
+    ranks = set()
+    while len(ranks) < pool.num_workers:
+        ranks.update(pool.map(where, range(100), chunksize=1))
+    print("hosts", *sorted({host for host, _ in ranks}))
     futures = [pool.submit(pow, n, 2) for n in range(2000)]
     assert [future.result() for future in futures] == [n * n for n in range(2000)]
     assert sum(pool.map(abs, range(200_000))) == sum(range(200_000))
@@ -40,7 +41,8 @@ with WorkPool() as pool:
     assert sum(pool.map(add, [total] * 200, [np.ones(4)] * 200, chunksize=1)) == 800
     assert total.value().tolist() == [200.0] * 4
     apart = pool.with_options(isolate=True)
-    assert len({apart.submit(os.getpid).result() for _ in range(4)}) >= 1
+    children = {apart.submit(where, n).result() for n in range(4)}
+    assert not children & ranks and {host for host, _ in children} <= {host for host, _ in ranks}
 with WorkPool(rows=32, arena_nbytes=1 << 20) as small:
     for back in small.map(np.negative, [large] * 3, chunksize=1):
         assert np.array_equal(back, -large)
@@ -56,7 +58,7 @@ def task(n):
     return n
 
 with WorkPool(lease_s=1) as pool:
-    results = pool.map(task, range(400), chunksize=1)
+    results = pool.map(task, range({items}), chunksize=1)
     print(next(results), "begun", flush=True)
     print("sum", sum(results))
 print("end")
@@ -84,7 +86,7 @@ def test_hosts_work_as_one(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize("survive", [False, True])
 def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
-    with hosts.run("-c", BUSY, survive=survive) as started:
+    with hosts.run("-c", BUSY.format(items=4000), survive=survive) as started:
         started.until("begun")
         hosts.kill()
         killed = time.monotonic()
@@ -94,7 +96,8 @@ def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
     assert "workpool: the driver never told how it ended: mpiexec ended with status" in ended.err
     assert hosts.names[1] in ended.err  # MPICH's mpiexec does not say which
     if find().kind is Kind.MPICH:
-        assert f"or a whole host, {hosts.names[1]} (ranks 2,3); start" in ended.err
+        # With the way to it, mpiexec ends the others: it may not be seen which was the first.
+        assert f"or a whole host, {hosts.names[1]} (ranks 2,3)" in ended.err
 
 
 DEADLY = """
@@ -141,7 +144,7 @@ def test_the_job_outlives_workers_of_any_host(hosts: Hosts, victims: str, lease_
 
 
 def test_no_job_outlives_its_driver(hosts: Hosts) -> None:
-    text = f"import os, signal\n{BUSY}".replace(
+    text = f"import os, signal\n{BUSY.format(items=4000)}".replace(
         "flush=True)", "flush=True)\n    os.kill(os.getpid(), 9)"
     )
     with hosts.run("-c", text, survive=True) as started:
@@ -155,11 +158,11 @@ def test_no_job_outlives_its_driver(hosts: Hosts) -> None:
 
 def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
     """It may have lost its power, or the network: nobody can tell."""
-    with hosts.run("-c", BUSY) as started:
+    with hosts.run("-c", BUSY.format(items=1000)) as started:
         started.until("begun")
         with hosts.cut_off():
             ended = started.wait()
     assert ended.status == 0, ended
-    assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(400))}", "end"]
+    assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(1000))}", "end"]
     assert f"on {hosts.names[1]} " in ended.err
     assert "has not been heard of for 1 s: the job ends without it" in ended.err

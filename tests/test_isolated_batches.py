@@ -6,15 +6,26 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from harness import LEARN, run_ranks
+from harness import run_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import itertools, os, sys, time
-from workpool import TaskKilled, WorkerCrashed, WorkPool
+from workpool import TaskKilled, WorkerCrashed, WorkPool, driver
+from workpool.published import Published
 
 place = sys.argv[1]
+driver.SINGLE_S = 20
+behind = {}  # how many tasks were behind that of a future in its first row
+publish = Published.add
+
+def note(published, batch, row):
+    publish(published, batch, row)
+    for n, task in enumerate(reversed(batch.tasks)):
+        behind.setdefault(task.future, n)
+
+Published.add = note
 
 def task(n):
     if n >= 0:
@@ -43,14 +54,21 @@ def until(holds):
         assert time.monotonic() < limit
         time.sleep(0.001)
 
+def submit(function, *iterables):
+    dispatcher = pool._core.driver._dispatcher
+    dispatcher.draining = True  # until all of them can be divided among rows
+    futures = [isolated.submit(function, *args) for args in zip(*iterables)]
+    code = futures[-1]._task.code
+    code.mean_s, code.slow = 1e-4, 0.0  # short, however busy this machine is
+    dispatcher.draining = False
+    return futures
 """
 
 
 def run(place: Path, ranks: int, body: str) -> None:
     body = textwrap.indent(textwrap.dedent(body), "    ")
     script = f"{TASKS}\nwith WorkPool() as pool:\n    isolated = pool.with_options(isolate=True)\n"
-    script = f"{textwrap.dedent(LEARN)}{script}    learn(isolated, task, -100)\n{body}"
-    run_ranks(ranks, script, str(place))
+    run_ranks(ranks, script + body, str(place))
 
 
 def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
@@ -58,11 +76,11 @@ def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
         tmp_path,
         3,
         """
-        futures = [isolated.submit(task, n) for n in range(60)]
+        futures = submit(task, range(60))
         assert [f.result() for n, f in enumerate(futures) if n != 33] == [
             -n for n in range(60) if n != 33
         ]
-        assert not futures[33].done()
+        assert not futures[33].done() and behind[futures[33]]
         open_gate(33)
         assert futures[33].result() == -33
         assert sorted(ran()) == list(range(60))
@@ -77,7 +95,7 @@ def test_a_crash_costs_its_own_task(tmp_path: Path) -> None:
         """
         for n in range(3):
             open_gate(100 * n + 33)
-        futures = [isolated.submit(task, n) for n in range(300)]
+        futures = submit(task, range(300))
         for n, future in enumerate(futures):
             if n % 100 == 66:
                 assert type(future.exception()) is WorkerCrashed
@@ -85,6 +103,7 @@ def test_a_crash_costs_its_own_task(tmp_path: Path) -> None:
             else:
                 assert future.result() == -n
         assert sorted(ran()) == list(range(300))
+        assert any(behind[future] for future in futures[66::100])
         """,
     )
 
@@ -94,9 +113,9 @@ def test_kill_ends_the_one_that_runs(tmp_path: Path) -> None:
         tmp_path,
         2,
         """
-        futures = [isolated.submit(task, n) for n in range(60)]
+        futures = submit(task, range(60))
         until(lambda: 33 in ran())
-        assert pool.kill(futures[33])
+        assert pool.kill(futures[33]) and behind[futures[33]]
         assert type(futures[33].exception()) is TaskKilled
         del futures[33]
         assert sorted(-future.result() for future in futures) == [*range(33), *range(34, 60)]
@@ -114,16 +133,16 @@ def test_kill_of_one_that_waits_leaves_the_one_that_runs_alone(tmp_path: Path) -
         for first in itertools.count(0, 100):
             if waited == 3:
                 break
-            futures = [isolated.submit(task, first + n) for n in range(60)]
-            until(lambda: first + 33 in ran())
+            futures = submit(task, range(first, first + 60))
+            until(lambda: first + 33 in ran() and futures[33].running())
             batch = futures[33]._task.batch
-            behind = [n for n in range(34, 60) if futures[n]._task.batch is batch]
-            for n in behind[-1:]:
+            waits = [n for n in range(34, 60) if (t := futures[n]._task) and t.batch is batch]
+            for n in waits[-1:]:
                 waited += 1
                 assert pool.kill(futures[n]) and futures[n].cancelled()
                 del futures[n]
             open_gate(first + 33)
-            expected += [first + n for n in range(60) if n not in behind[-1:]]
+            expected += [first + n for n in range(60) if n not in waits[-1:]]
             for future in futures:
                 future.result()
         assert sorted(ran()) == expected
@@ -139,8 +158,10 @@ def test_contributions_count_once(tmp_path: Path) -> None:
         total = pool.accumulator((), int)
         def add(n, total):
             total.add(n)
-        for future in [isolated.submit(add, 1, total) for _ in range(2000)]:
+        futures = submit(add, [1] * 2000, [total] * 2000)
+        for future in futures:
             future.result()
         assert total.value() == 2000
+        assert any(behind[future] for future in futures)
         """,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 from harness import run_ranks
@@ -37,6 +38,12 @@ def until_running(future):
     limit = time.monotonic() + 20
     while not future.running():
         assert time.monotonic() < limit and not future.done()
+        time.sleep(0.002)
+
+def until_made(path):
+    limit = time.monotonic() + 30
+    while not os.path.exists(path):
+        assert time.monotonic() < limit
         time.sleep(0.002)
 
 def error(future):
@@ -80,13 +87,21 @@ def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int) -> None:
     run(
         ranks,
         """
-        limited = pool.with_options(timeout_s=0.3)
-        futures = [limited.submit(hang), limited.submit(add_one, 1), limited.submit(hang)]
+        def be_patient():
+            process.STACK_S = 10
+            time.sleep(0.02)
+            return os.getpid()
+        ranks = set()
+        while len(ranks) < pool.num_workers:
+            ranks.update(pool.map(lambda n: be_patient(), range(4), chunksize=1))
+        limited = pool.with_options(timeout_s=1)
+        short = limited.with_options(retries=10)  # a busy machine may take longer
+        futures = [limited.submit(hang), short.submit(add_one, 1), limited.submit(hang)]
         for future in (futures[0], futures[2]):
             failure = error(future)
             assert type(failure) is TaskTimeout and isinstance(failure, TimeoutError)
             assert "in hang" in failure.stack and "runner.py" not in failure.stack
-            assert "0.3 s" in str(failure) and failure.stack in str(failure)
+            assert "after 1 s" in str(failure) and failure.stack in str(failure)
         assert futures[1].result(30) == 2
         # One that never lets go of the interpreter's lock.
         locked = limited.submit(lambda: ctypes.PyDLL(None).sleep(60))
@@ -98,15 +113,21 @@ def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int) -> None:
             subprocess.run(["sleep", "60"])
         assert type(error(limited.submit(stubborn))) is TaskTimeout
         # The limit is for each task: many short ones together may take longer.
-        assert len(list(limited.map(time.sleep, [0.02] * 60))) == 60
+        def together():
+            try:
+                return len(list(pool.with_options(timeout_s=0.3).map(time.sleep, [0.02] * 60)))
+            except TaskTimeout:
+                return 0
+        assert any(together() == 60 for _ in range(10))
         """,
     )
 
 
-def test_kill_ends_what_runs_and_withdraws_what_waits() -> None:
+def test_kill_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
     run(
         3,
-        """
+        f"""
+        place = {str(tmp_path)!r}
         isolated = pool.with_options(isolate=True)
         running = [isolated.submit(hang) for _ in range(2)]
         for future in running:
@@ -118,7 +139,7 @@ def test_kill_ends_what_runs_and_withdraws_what_waits() -> None:
             assert type(future.exception()) is TaskKilled and "hang" in str(future.exception())
             assert not pool.kill(future)
         assert isolated.submit(add_one, 1).result(30) == 2  # the workers are free again
-        own = pool.submit(time.sleep, 0.3)
+        own = pool.submit(until_made, f"{{place}}/refused")
         until_running(own)
         try:
             pool.kill(own)
@@ -126,17 +147,22 @@ def test_kill_ends_what_runs_and_withdraws_what_waits() -> None:
             assert "isolate=True" in str(refused)
         else:
             raise AssertionError("killed a rank?")
+        open(f"{{place}}/refused", "w").close()
         assert own.result(30) is None
         # Killed in the middle of a batch: the others are run all the same.
-        for _ in range(100):
-            isolated.submit(add_one, 1).result(30)
-        def odd(n):
-            return hang() if n < 0 else n
-        for _ in range(50):
-            isolated.submit(odd, 1).result(30)
-        futures = [isolated.submit(odd, -1 if n == 20 else n) for n in range(60)]
-        until_running(futures[20])
-        assert pool.kill(futures[20])
+        def odd(n, path=""):
+            if path:
+                open(path, "w").close()
+                hang()
+            return n
+        path = f"{{place}}/hangs"
+        pool._core.driver._dispatcher.draining = True  # until they can be divided among rows
+        futures = [isolated.submit(odd, n, *[path] * (n == 20)) for n in range(60)]
+        code = futures[-1]._task.code
+        code.mean_s, code.slow = 1e-4, 0.0
+        pool._core.driver._dispatcher.draining = False
+        until_made(path)
+        assert pool.kill(futures[20]) and type(futures[20].exception()) is TaskKilled
         assert [f.result(30) for n, f in enumerate(futures) if n != 20] == [
             n for n in range(60) if n != 20
         ]
@@ -193,7 +219,7 @@ def test_the_initializer_is_not_within_the_tasks_memory() -> None:
     assert run_ranks(2, script).stdout == "32 64\n"
 
 
-def test_retries(tmp_path) -> None:
+def test_retries(tmp_path: Path) -> None:
     run(
         3,
         f"""
@@ -233,11 +259,16 @@ def test_retries(tmp_path) -> None:
         numbers = pool.accumulator()
         assert "not here" in str(thrice.submit(once, place("s"), numbers).exception(30))
         assert os.path.getsize(place("s")) == numbers.value() == 1
-        waiting = pool.with_options(retries=1, retry_delay_s=60).submit(fail := lambda: 1 / 0)
-        time.sleep(0.3)
-        assert waiting.cancel() and waiting.cancelled()
+        late = pool.with_options(retries=1, retry_delay_s=60)
+        waiting = late.submit(works_at, place("w"), 2, ValueError)
+        until_made(place("w"))
+        limit = time.monotonic() + 30
+        while not waiting.cancel():  # its first attempt is not over yet
+            assert time.monotonic() < limit
+            time.sleep(0.002)
+        assert waiting.cancelled()
         # Each attempt has a limit of its own; an array is sent as it was at the submission.
-        sure = pool.with_options(retries=3, timeout_s=0.3)
+        sure = pool.with_options(retries=20, timeout_s=0.3)
         def slow_at_first(path, array):
             with open(path, "a") as file:
                 file.write("x")
@@ -265,7 +296,7 @@ def test_what_brings_down_three_processes_is_not_tried_again() -> None:
 
 
 def test_the_child_is_a_process_of_its_own() -> None:
-    run(
+    stdout = run(
         2,
         """
         isolated = pool.with_options(isolate=True)
@@ -283,10 +314,10 @@ def test_the_child_is_a_process_of_its_own() -> None:
         # Large things, both ways; what a result refers to is its own.
         array = np.arange(3_000_000.0)
         assert np.array_equal(isolated.submit(lambda a: a + 1, array).result(60), array + 1)
-        # Output is passed on.
         isolated.submit(print, "from the child").result()
         """,
     )
+    assert stdout == "from the child\n"  # passed on
 
 
 def test_a_limit_of_memory() -> None:
@@ -417,20 +448,22 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
     )
 
 
-def test_a_child_that_does_not_begin_costs_an_attempt() -> None:
+def test_a_child_that_does_not_begin_costs_an_attempt(tmp_path: Path) -> None:
+    (tmp_path / "sleepy.py").write_text("import time\ndef main(*given): time.sleep(60)\n")
     run(
         2,
-        """
+        f"""
         def start(module, start_s):
+            sys.path.append({str(tmp_path)!r})
             isolation.child.__name__, isolation.START_S = module, start_s
         isolated = pool.with_options(isolate=True)
         pool.submit(start, "no_such_module", 60.0).result(30)
         failure = error(isolated.submit(add_one, 1))
         assert type(failure) is WorkerCrashed and failure.exitcode == 1
         assert "no_such_module" in failure.stderr
-        pool.submit(start, "workpool.child", 0.0).result(30)
+        pool.submit(start, "sleepy", 0.1).result(30)
         failure = error(isolated.submit(add_one, 1))
-        assert type(failure) is WorkerCrashed and "within 0 s" in str(failure)
+        assert type(failure) is WorkerCrashed and "within 0.1 s" in str(failure)
         pool.submit(start, "workpool.child", 60.0).result(30)
         assert isolated.submit(add_one, 1).result(30) == 2
         """,
@@ -443,6 +476,8 @@ def test_a_child_that_does_not_read_can_be_ended() -> None:
         """
         isolated = pool.with_options(isolate=True)
         large = np.ones(100_000)  # more than fits between two processes
+        def never(array):
+            hang()
         def stop():
             child = isolated.submit(pid).result(30)
             os.kill(child, signal.SIGSTOP)
@@ -455,7 +490,7 @@ def test_a_child_that_does_not_read_can_be_ended() -> None:
         limit = time.monotonic() + 30
         while os.path.exists(f"/proc/{child}"):  # a task may be killed before the child is asked
             assert time.monotonic() < limit
-            future = isolated.submit(np.sum, large)
+            future = isolated.submit(never, large)
             until_running(future)
             assert pool.kill(future) and type(future.exception()) is TaskKilled
         assert isolated.submit(np.sum, large).result(30) == 100_000

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from workpool import supervisor
-from workpool.leases import LOOK_S, Gone, Leases
+from workpool.leases import Gone, Leases
 from workpool.liveness import Liveness, Process, this_process
 from workpool.survival import STUCK, Sentry, obituary
 
@@ -92,20 +92,22 @@ def test_deaths_are_news_once_and_to_leave_is_not_to_die() -> None:
 def test_a_look_is_cheap() -> None:
     here = this_process()
     liveness = Liveness([here] * 10, here)
-    begun = time.perf_counter()
+    begun = time.process_time()
     for _ in range(100):
         liveness.dead()
-    assert time.perf_counter() - begun < 0.5  # 1,000 looks
+    assert time.process_time() - begun < 0.5  # 1,000 looks
 
 
 def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Process("node7", "", 1234, 1)
-    liveness = Liveness([member, member], this_process())
+    here = this_process()
+    liveness = Liveness([here, Process("node7", "", 1234, 1), here._replace(pid=1234)], here)
     assert obituary(liveness, 1) == "worker rank 1 on node7 (process 1234) died"
     monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
-    (tmp_path / "ended.1234.-9").touch()
-    line = obituary(liveness, 1, process_of)
+    late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
+    late.start()
+    line = obituary(liveness, 2, process_of)
     assert line.endswith("(process 1234) died, signal 9, while it ran task process_of")
+    late.join()
 
 
 @pytest.mark.parametrize("dead", [False, True])
@@ -136,11 +138,13 @@ def test_a_sentry_ends_a_call_that_does_not_end_after_a_death(dead: bool) -> Non
 
 
 def supervised(text: str, place: Path, rank: int = 0) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        supervisor.command([sys.executable, "-c", text]),
-        stdout=subprocess.PIPE,
-        env={**os.environ, "WORKPOOL_STATUS": str(place), "PMI_RANK": str(rank)},
-    )
+    with open(os.devnull) as inherited:
+        return subprocess.Popen(
+            supervisor.command([sys.executable, "-c", text]),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "WORKPOOL_STATUS": str(place), "PMI_RANK": str(rank)},
+            pass_fds=[inherited.fileno()],
+        )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +181,10 @@ def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> 
         process.send_signal(signum)
     time.sleep(0.2)
     assert process.poll() is None
-    assert not [fd for fd in os.listdir(f"/proc/{process.pid}/fd") if int(fd) > 2]
+    give_up = time.monotonic() + 10
+    while any(int(fd) > 2 for fd in os.listdir(f"/proc/{process.pid}/fd")):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
     liveness = Liveness([process_of(rank)], this_process())
     process.kill()
     process.communicate(timeout=20)
@@ -235,4 +242,5 @@ def test_a_lease_begins_when_somebody_watches() -> None:
     assert members.leases.gone([2]) == {}
     members.now += 5
     assert members.leases.gone([1, 2]) == {}
-    assert not members.leases.due() or LOOK_S < 5
+    assert members.leases.due()
+    assert not members.leases.due()

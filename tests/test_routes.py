@@ -55,7 +55,10 @@ def test_nothing_is_known_without_all_of_them(ways: list[subprocess.Popen[bytes]
 
 def test_what_names_several_hosts_leads_to_none() -> None:
     routes = Routes()
-    with subprocess.Popen(["sh", "-c", "read line", "a", "b"], stdin=-1) as mpiexec:
+    command = ["sh", "-c", "echo; read line", "a", "b"]
+    with subprocess.Popen(command, stdin=-1, stdout=-1) as mpiexec:
+        assert mpiexec.stdout is not None
+        mpiexec.stdout.readline()  # else it may have no words yet
         routes.find([mpiexec.pid], HOSTS)
         assert not routes.fds
         mpiexec.kill()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import ROOT, job
+from launching import ROOT, job, run
 from surviving import BUSY, HEAD, deaths, end, survive
 
 from workpool import supervisor
@@ -59,7 +59,9 @@ def test_every_worker_dies() -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_the_drivers(signum: int) -> None:
-    with survive(BUSY.format(options="")) as started:
+    grace = ["--grace", "8"] if signum == signal.SIGINT else []
+    text = HEAD + BUSY.format(options="")
+    with run("--survive", *grace, "-w", "3", "-c", text) as started:
         started.until("busy")
         os.kill(started.ranks()[1], signal.SIGKILL)
         time.sleep(0.5)

@@ -93,6 +93,43 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Pat
     run_ranks(2, script, str(tmp_path / "gate"))
 
 
+def test_nothing_is_submitted_after_shutdown_by_who_pickles_meanwhile(tmp_path: Path) -> None:
+    script = """
+        import os, sys, threading, time
+        from workpool import WorkPool
+
+        def wait(gate):
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+
+        class Slow:
+            def __reduce__(self):
+                pickling.set()
+                assert shut.wait(30)
+                return int, ()
+
+        def produce():
+            try:
+                pool.submit(print, Slow())
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        pickling, shut, refused = threading.Event(), threading.Event(), []
+        pool = WorkPool()
+        runs = pool.submit(wait, sys.argv[1])
+        producer = threading.Thread(target=produce)
+        producer.start()
+        assert pickling.wait(30)
+        pool.shutdown(wait=False)
+        shut.set()
+        producer.join()
+        assert refused == ["cannot schedule new futures after shutdown"], refused
+        open(sys.argv[1], "w").close()
+        runs.result()
+    """
+    run_ranks(2, script, str(tmp_path / "gate"))
+
+
 def test_options_of_any_number_cost_no_memory(tmp_path: Path) -> None:
     script = """
         import os, sys, time

@@ -15,7 +15,7 @@ from .ranks import may_be_first
 from .status import Reporter
 
 #: How long the other ranks leave rank 0 to say what is wrong.
-_PATIENCE_S = 1.0
+_PATIENCE_S = 3.0
 
 _HELP = f"""\
 usage: mpiexec -n N python -m workpool {program.USAGE}

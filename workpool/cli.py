@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from . import journal_report, launcher, mpiexec, program
 from .errors import ResourceError, UsageError
+from .status import GRACE_S
 
 __all__ = ["main"]
 
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "--grace",
         metavar="SECONDS",
         type=_seconds,
-        default=launcher.GRACE_S,
+        default=GRACE_S,
         help="how long the program may take to end after a signal (default: %(default)g)",
     )
     parser = _Parser(

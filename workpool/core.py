@@ -178,7 +178,6 @@ class Core:
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
-            self.check_open()
         task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         if not self._submit(task, code):
@@ -192,13 +191,17 @@ class Core:
         segment = seat.segment
         noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
         task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
-        return task if self._submit(task, code) else None
+        return task if self._submit(task, code, further=True) else None
 
     @whole
-    def _submit(self, task: Task, code: Code | None) -> bool:
-        """Give a task to the driver, unless we have let go of the table, or are about to."""
+    def _submit(self, task: Task, code: Code | None, further: bool = False) -> bool:
+        """Give a task to the driver, unless the pool is shut down.
+
+        One that goes on with what was submitted before is taken as long as something is pending:
+        then we have not let go of the table, and are not about to.
+        """
         with self.lock:
-            if self._shut and not self._pending:
+            if self._shut and not (further and self._pending):
                 return False
             self._pending += 1
         try:

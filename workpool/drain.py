@@ -25,7 +25,7 @@ from types import FrameType
 
 from .backoff import Backoff
 from .driver import WAIT_S, Driver
-from .status import UNFINISHED
+from .status import UNFINISHED, grace_s
 from .whole import within
 
 #: How long the program may take to end when everything is stored.
@@ -37,8 +37,8 @@ AGAIN_S = 20e-3
 #: Where whatever is raised is taken for the fault of the user's objects.
 _CATCHES = "workpool.serializer"
 
-#: How long tasks may take to end after Ctrl-C; the launcher has little more patience.
-INTERRUPTED_S = 3.0
+#: What part of the launcher's grace tasks have to end in after Ctrl-C.
+INTERRUPTED = 0.6
 
 
 def leave(signum: int, frame: FrameType | None) -> None:
@@ -177,8 +177,9 @@ def interrupted(drivers: list[Driver]) -> None:
         That next one.
     """
     if not finish(drivers, 0):
-        _say(f"Ctrl-C: tasks that run have {INTERRUPTED_S:g} s to end; once more ends them now")
-        finish(drivers, INTERRUPTED_S)
+        limit_s = INTERRUPTED * grace_s()
+        _say(f"Ctrl-C: tasks that run have {limit_s:g} s to end; once more ends them now")
+        finish(drivers, limit_s)
 
 
 def _say(text: str) -> None:

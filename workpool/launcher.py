@@ -38,19 +38,16 @@ from .litter import litter_of, remove
 from .mpiexec import Kind, command_line, environment, find, placed
 from .ranks import is_alone, rank_here, without_rank
 from .routes import Routes
-from .status import VARIABLE, Watch
+from .status import GRACE, GRACE_S, VARIABLE, Watch
 from .streams import open_streams
 
-__all__ = ["GRACE_S", "run"]
-
-#: How long a driver may take to end after a signal, and its ranks after the driver.
-GRACE_S = 5.0
+__all__ = ["run"]
 
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
-_DRAIN_S = 0.2
+_DRAIN_S = 0.5
 
 #: What to do about a rank that has died.
 _ADVICE = (
@@ -106,7 +103,7 @@ def run(
     mpi_args : sequence of str
         More options for mpiexec.
     grace_s : float
-        How long the driver may take to end after a signal.
+        How long the driver may take to end after a signal, and its ranks after the driver.
     survive : bool
         Whether the job goes on when a worker dies.
 
@@ -144,6 +141,7 @@ def run(
                     program.kind, without_rank(os.environ) if here else os.environ, place
                 ),
                 VARIABLE: place,
+                GRACE: str(grace_s),
                 supervisor.VARIABLE: str(int(survive)),
             },
             stdin=subprocess.DEVNULL,  # the driver gets ours
@@ -192,6 +190,8 @@ class _Job:
         #: How ranks ended before the job was lost.
         self.ends: dict[int, int] = {}
         self.routes = Routes()
+        #: Whether the driver of a job that outlives others is gone, and no host was before.
+        self.bereft = False
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
@@ -212,7 +212,9 @@ class _Job:
                 limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
                 give_up = min(give_up, now + limit_s)
             if self.survive and self._lost():
-                give_up = min(give_up, now + _DRAIN_S)
+                self.bereft |= not self.routes.ended
+                noted = self.watch.driver in (None, *supervisor.ends(self.watch.place))
+                give_up = min(give_up, now + (_DRAIN_S if noted else _TIDY_S))
             if self.received and not signalled:
                 signalled = True
                 heard = self._signal_driver(self.received[0])
@@ -285,7 +287,7 @@ class _Job:
             if status is None and len(self.received) == 1 and self.watch.driver is not None:
                 _say("killed: the program did not end in time after the signal, see --grace")
             return 128 + self.received[0]
-        if self.survive and self._lost() and not self.routes.ended:
+        if self.bereft or (self.survive and self._lost() and not self.routes.ended):
             return self._lament()
         status = status or 0
         if self.watch.driver is None and not self.local:

@@ -36,10 +36,25 @@ from typing import NamedTuple
 from .lazy import socket
 from .streams import flush
 
-__all__ = ["UNFINISHED", "VARIABLE", "Ending", "Reporter", "Watch", "exit_status", "launched"]
+__all__ = [
+    "GRACE",
+    "GRACE_S",
+    "UNFINISHED",
+    "VARIABLE",
+    "Ending",
+    "Reporter",
+    "Watch",
+    "exit_status",
+    "grace_s",
+    "launched",
+]
 
 #: Names the directory of the socket to the ranks, and marks every process of the job.
 VARIABLE = "WORKPOOL_STATUS"
+
+#: How long a driver may take to end after a signal, and where its launcher says otherwise.
+GRACE_S = 5.0
+GRACE = "WORKPOOL_GRACE_S"
 
 #: Of a driver that was asked to end, and has stored what is done: start it again to go on.
 UNFINISHED = os.EX_TEMPFAIL
@@ -222,6 +237,11 @@ class Watch:
 def launched() -> bool:
     """Return whether a launcher has started this process, and tells what there is to tell."""
     return VARIABLE in os.environ
+
+
+def grace_s() -> float:
+    """Return how long the driver may take to end after a signal."""
+    return float(os.environ.get(GRACE, GRACE_S)) if launched() else GRACE_S
 
 
 def exit_status(end: SystemExit) -> int:

@@ -32,6 +32,9 @@ RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 _PR_SET_PDEATHSIG = 1
 
+#: What process managers send to end a rank, or all of them because one has died.
+_SIGNALS = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def command(words: Sequence[str]) -> list[str]:
     """Return the command that runs `words` below a supervisor."""
@@ -68,14 +71,17 @@ def main(words: Sequence[str]) -> NoReturn:
     counts = (os.environ.get(f"OMPI_COMM_WORLD_{what}SIZE") for what in ("", "LOCAL_"))
     if len(set(counts)) == 2:
         os.environ.update(OMPI_MCA_mpi_ft_enable="1")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until both know what they are
     rank = os.fork()
     if rank == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != me:  # gone before it could be asked for
             os._exit(1)
         os.execvp(words[0], [*words])
-    for signum in (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for signum in _SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     # Among them is the process manager's socket, whose end must show that the rank is dead.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd > 2:
