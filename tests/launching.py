@@ -26,7 +26,7 @@ from typing import NamedTuple
 from processes import PATIENCE, marked, outlives
 
 from workpool import mpiexec
-from workpool.litter import litter_of, remove
+from workpool.shared_memory import litter_of, remove
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -269,6 +269,17 @@ def test_program_from_standard_input() -> None:
 
 
 @pytest.mark.mpi
+def test_the_standard_input_is_the_drivers() -> None:
+    text = """
+from workpool import WorkPool
+with WorkPool() as pool:
+    print(repr(pool.submit(input).exception(20)), input())
+"""
+    with run("-w", "1", "-c", text, text="typed") as started:
+        assert started.wait() == (0, "EOFError('EOF when reading a line') typed\n", "")
+
+
+@pytest.mark.mpi
 def test_module(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("x = 3")

@@ -368,6 +368,30 @@ def test_a_text_that_raises_keyboard_interrupt_is_a_task_like_others() -> None:
     assert ended == (0, "KeyboardInterrupt()\n", "")
 
 
+def test_what_a_task_leaves_as_standard_output_does_not_break_the_job() -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        class Broken:
+            def flush(self):
+                raise RuntimeError("broken")
+
+        def full():
+            sys.stdout = open("/dev/full", "w")
+            print("text")
+            return 1
+
+        def broken():
+            sys.stderr = Broken()
+            return 2
+
+        with WorkPool() as pool:
+            print(pool.submit(full).result(), pool.submit(broken).result())
+    """
+    assert run_ranks(2, script).stdout == "1 2\n"
+
+
 def test_a_rank_whose_streams_are_closed_starts_children() -> None:
     script = """
         import os

@@ -441,6 +441,16 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
             assert pool.submit(descriptors).result(30) == before
         pool.submit(allow_threads, False).result(30)
         fails("new thread")
+        def have_memory(some):
+            def refuse(*given):
+                raise MemoryError
+            if some:
+                isolation.ChildProcess = process.ChildProcess
+            else:
+                isolation.ChildProcess = refuse
+        pool.submit(have_memory, False).result(30)
+        fails("no memory")
+        pool.submit(have_memory, True).result(30)
         pool.submit(allow_threads, True).result(30)
         assert pool.submit(descriptors).result(30) == before
         assert isolated.submit(add_one, 1).result(30) == 2

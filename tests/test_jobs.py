@@ -179,7 +179,7 @@ def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: i
     script = f"""
         import os
         from workpool import WorkPool
-        from workpool.litter import litter_of
+        from workpool.shared_memory import litter_of
 
         with WorkPool() as pool:
             assert pool.submit(pow, 2, 3).result() == 8

@@ -61,6 +61,7 @@ def launch(place: Path, program: str, before: str = "", grace_s: float = 5) -> l
         ("", 1, "never told"),
         ("sys.exit(6)", 6, "never told how it ended: mpiexec ended with status 6"),
         ("os.kill(os.getpid(), 9)", 137, "mpiexec was killed by signal 9"),
+        ("os.kill(os.getpid(), 7)", 135, "/dev/shm is full: lower arena_nbytes="),
         ("reporter.ended(0); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),
     ],
 )
@@ -98,7 +99,7 @@ def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
         assert started.wait(5).status == 9
 
 
-@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
 def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
     program = f"signal.signal({signum}, signal.SIG_IGN); print('deaf', flush=True); time.sleep(30)"
     with job(launch(tmp_path, program, grace_s=0.3)) as started:
@@ -107,6 +108,18 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
         ended = started.wait(5)
     assert ended.status == 128 + signum
     assert "did not end in time" in ended.err
+
+
+def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:
+    program = (
+        "try:\n    print('ready', flush=True); time.sleep(30)\n"
+        "except KeyboardInterrupt:\n    time.sleep(1)\n"
+        "reporter.ended(5)"
+    )
+    with job(launch(tmp_path, program, grace_s=0.3)) as started:
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        assert started.wait(10) == Ended(5, "begun\nready\n", "")
 
 
 def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:

@@ -224,3 +224,12 @@ def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ranks.may_be_first()
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     assert ranks.may_be_first()
+
+
+def test_room_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpiexec, "free", lambda: 1_000_000)
+    mpiexec.check_room(Kind.OPENMPI)
+    with pytest.raises(ResourceError, match=r"/dev/shm has 1,000,000 bytes free"):
+        mpiexec.check_room(Kind.MPICH)
+    monkeypatch.setattr(mpiexec, "free", lambda: None)
+    mpiexec.check_room(Kind.MPICH)

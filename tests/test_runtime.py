@@ -367,6 +367,26 @@ def test_an_mpi_that_needs_the_host_of_the_window(repository: int) -> None:
     assert "tasks 1021" in stdout
 
 
+def test_tables_that_are_open_have_their_memory_though_it_is_not_touched_yet() -> None:
+    script = """
+        import pytest
+        from workpool import WorkPool, entry
+        from workpool.errors import ResourceError
+        from workpool.rma import group
+
+        free = group.free
+        group.free = lambda: 64 << 20  # whatever is open
+        entry.current().group._most_free = 0
+        pools = [WorkPool(rows=32 * n) for n in (1, 2, 3)]
+        assert sum(pool._core.choice.arena_nbytes for pool in pools) < 64 << 20
+        with pytest.raises(ResourceError, match="bytes left"):
+            WorkPool(arena_nbytes=16 << 20)
+        group.free = free
+        assert [pool.submit(abs, -1).result() for pool in pools] == [1, 1, 1]
+    """
+    run_ranks(2, script)
+
+
 def test_a_task_cannot_make_a_pool() -> None:
     script = """
         import pytest

@@ -47,8 +47,8 @@ class Runners:
 
         Raises
         ------
-        ImportError, OSError
-            There are no descriptors left to import it: most workers do without.
+        ImportError, OSError, MemoryError
+            There are no descriptors, or no memory, left to import it: most workers do without.
         """
         if self._isolated is None:
             from .isolation import IsolatedRunner
@@ -157,7 +157,7 @@ class Attempts:
         if isolated:
             try:
                 runner = self._runners.isolated()
-            except (ImportError, OSError) as error:
+            except (ImportError, OSError, MemoryError) as error:
                 return Kind.LOST, unstarted(error, runner.rank, runner.host)
             runner.holds = lambda: self._holds(claim)
         try:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from .drain import interrupted
 from .errors import UsageError, WorkerUnreachable
-from .litter import litter_of, remove
 from .runtime import Runtime
+from .shared_memory import litter_of, remove
 from .status import exit_status
 from .streams import flush
 from .survival import abort, survives

@@ -215,8 +215,8 @@ class IsolatedRunner:
         for left in reversed(range(STARTS)):
             try:
                 process = self._child = ChildProcess(child.__name__, self._rank, self._host)
-            except (OSError, RuntimeError) as error:  # no processes, descriptors or memory left
-                raise Unstarted(str(error)) from error
+            except (OSError, RuntimeError, MemoryError) as error:  # something is used up
+                raise Unstarted(str(error) or "no memory") from error
             self._tasks = 0
             try:
                 if self._wait(process, time.monotonic(), START_S):

@@ -4,7 +4,8 @@ What a caller may rely on, whatever the MPI:
 
 * The exit status is the driver's, told by the driver itself (see ``status``).
 * A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
-  A driver that is still there after a grace, or at a second Ctrl-C, is ended with all its ranks.
+  A driver that is still there a grace after any other, or at a second Ctrl-C, is ended with all
+  its ranks.
 * No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
   their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
   outlive an mpiexec that was killed.
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -34,10 +34,10 @@ from types import FrameType
 
 from . import supervisor
 from .errors import UsageError
-from .litter import litter_of, remove
-from .mpiexec import Kind, command_line, environment, find, placed
+from .mpiexec import Kind, check_room, command_line, environment, find, leash, placed
 from .ranks import is_alone, rank_here, without_rank
 from .routes import Routes
+from .shared_memory import SHM, litter_of, remove
 from .status import GRACE, GRACE_S, VARIABLE, Watch
 from .streams import open_streams
 
@@ -45,6 +45,9 @@ __all__ = ["run"]
 
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
+
+#: How often it looks what MPI has made, until the driver begins: a rank may die before.
+_NOTE_S = 0.1
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
 _DRAIN_S = 0.5
@@ -55,6 +58,11 @@ _ADVICE = (
     "or the job with --survive"
 )
 
+#: The same where the ranks have used more shared memory than there is.
+_ADVICE_BUS = (
+    f"; a bus error: {SHM} is full: lower arena_nbytes=, or enlarge it (docker run --shm-size=1g)"
+)
+
 #: The same where a host may have died with all of its ranks.
 _ADVICE_PLACED = (
     ": a rank of the job has died, see above, or a whole host{}; start it again without that host, "
@@ -63,17 +71,6 @@ _ADVICE_PLACED = (
 
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
-
-#: Put before mpiexec on Linux: if the launcher itself is killed, mpiexec gets a signal; others it
-#: does not get.
-_LEASH = """\
-import ctypes, os, signal, sys
-parent, signum, *blocked = map(int, sys.argv[1].split())
-ctypes.CDLL(None).prctl(1, signum)  # PR_SET_PDEATHSIG
-signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-if os.getppid() == parent:
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -127,7 +124,9 @@ def run(
         )
     open_streams()
     program = find(mpiexec)
-    words = _leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
+    if not placed(mpi_args):
+        check_room(program.kind)
+    words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
     long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
@@ -197,14 +196,14 @@ class _Job:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
         signalled = begun = False
-        hosts = 0
+        hosts, noted = 0, time.monotonic()
         while self.process.poll() is None and time.monotonic() < give_up:
             self.watch.look(_LOOK_S, self.routes.fds)
             self.routes.look()
             now = time.monotonic()
-            if self.watch.driver is not None and not begun:
-                begun = True
-                self._note_litter()  # MPI has started: every rank has its files
+            if not begun and now > noted + _NOTE_S:
+                begun, noted = self.watch.driver is not None, now
+                self._note_litter()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
                 hosts = len(self.watch.elsewhere)
                 self.routes.find(self._members(), self.watch.elsewhere)
@@ -213,15 +212,18 @@ class _Job:
                 give_up = min(give_up, now + limit_s)
             if self.survive and self._lost():
                 self.bereft |= not self.routes.ended
-                noted = self.watch.driver in (None, *supervisor.ends(self.watch.place))
-                give_up = min(give_up, now + (_DRAIN_S if noted else _TIDY_S))
+                told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
+                give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
             if self.received and not signalled:
                 signalled = True
                 heard = self._signal_driver(self.received[0])
                 patience_s = self.grace_s
                 if self.received[0] == signal.SIGTERM:
                     patience_s += self.watch.patience_s
-                give_up = min(give_up, now + patience_s if heard else now)
+                if not heard:
+                    give_up = now
+                elif self.received[0] != signal.SIGINT:  # which a program may take as it likes
+                    give_up = min(give_up, now + patience_s)
             if len(self.received) > 1:
                 give_up = now  # asked twice
         status = self.process.poll()  # None: it must be ended
@@ -300,6 +302,8 @@ class _Job:
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
         died = died and self.watch.driver is not None and not (self.survive and self.local)
+        if abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS):
+            died, advice = True, _ADVICE_BUS
         _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{advice * died}")
         return 128 - status if status < 0 else status or 1
 
@@ -311,7 +315,11 @@ class _Job:
             who = f"a rank (process {first})"
             what = "before the job had begun, which takes all of its ranks: start it again"
         else:
-            status = supervisor.ends(self.watch.place).get(driver, 1)
+            noted = supervisor.ends(self.watch.place).get(driver)
+            if noted is None:
+                _say("mpiexec has ended the job, and with it all that its program knew")
+                return 1
+            status = noted
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -344,16 +352,6 @@ class _Job:
 
 def _say(text: str) -> None:
     print(f"workpool: {text}", file=sys.stderr, flush=True)
-
-
-def _leash(kind: Kind) -> list[str]:
-    if platform.system() != "Linux":
-        return []
-    # Each in its way: Open MPI's ends its ranks at SIGINT, MPICH's proxies when it is gone.  At
-    # SIGTERM, which batch systems send to every process, Open MPI's would not let the driver end.
-    signals = [signal.SIGINT, signal.SIGTERM] if kind is Kind.OPENMPI else [signal.SIGKILL]
-    words = " ".join(str(int(number)) for number in (os.getpid(), *signals))
-    return [sys.executable, "-I", "-S", "-c", _LEASH, words]
 
 
 @contextmanager

@@ -138,4 +138,4 @@ class Loss(NamedTuple):
 
 def unstarted(why: Exception, rank: int, host: str) -> bytes:
     """Return the encoded loss of a task for which a worker could start no process."""
-    return Loss(Why.UNSTARTED.value, None, 0, str(why), 0, rank, host).encoded()
+    return Loss(Why.UNSTARTED.value, None, 0, str(why) or "no memory", 0, rank, host).encoded()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,14 +22,17 @@ from typing import NamedTuple
 
 from . import openmpi, supervisor
 from .errors import ResourceError
+from .shared_memory import SHM, free
 
 __all__ = [
     "Kind",
     "Library",
     "Mpiexec",
+    "check_room",
     "command_line",
     "environment",
     "find",
+    "leash",
     "library",
     "placed",
     "room",
@@ -44,6 +49,21 @@ _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA
 
 #: Variables by which batch systems say for how many ranks they have room.
 _ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
+
+
+#: Put before mpiexec on Linux: if the launcher itself is killed, mpiexec gets a signal; others it
+#: does not get.
+_LEASH = """\
+import ctypes, os, signal, sys
+parent, signum, *blocked = map(int, sys.argv[1].split())
+ctypes.CDLL(None).prctl(1, signum)  # PR_SET_PDEATHSIG
+signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+if os.getppid() == parent:
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+#: What MPICH takes of the shared memory before anybody can say that it is too little.
+_LEAST_SHM_NBYTES = 4 << 20
 
 
 class Kind(Enum):
@@ -249,6 +269,27 @@ def command_line(
         if "--bind-to" not in mpi_args:
             words += ["--bind-to", "none"]  # a task's threads may use every core
     return [*words, *mpi_args, "-n", str(ranks), *command]
+
+
+def check_room(kind: Kind) -> None:
+    """Raise ResourceError if this host has too little shared memory for an MPI to start."""
+    left = free()
+    if kind is Kind.MPICH and left is not None and left < _LEAST_SHM_NBYTES:
+        raise ResourceError(
+            f"{SHM} has {left:,} bytes free, and MPICH needs some {_LEAST_SHM_NBYTES:,} to start: "
+            "remove left-over files there, or enlarge it (docker run --shm-size=1g)"
+        )
+
+
+def leash(kind: Kind) -> list[str]:
+    """Return what is put before mpiexec so that it does not outlive the launcher."""
+    if platform.system() != "Linux":
+        return []
+    # Each in its way: Open MPI's ends its ranks at SIGINT, MPICH's proxies when it is gone.  At
+    # SIGTERM, which batch systems send to every process, Open MPI's would not let the driver end.
+    signals = [signal.SIGINT, signal.SIGTERM] if kind is Kind.OPENMPI else [signal.SIGKILL]
+    words = " ".join(str(int(number)) for number in (os.getpid(), *signals))
+    return [sys.executable, "-I", "-S", "-c", _LEASH, words]
 
 
 def environment(kind: Kind, given: Mapping[str, str], place: str = "") -> dict[str, str]:

@@ -86,7 +86,6 @@ def choose(
     lease_s: float | None,
 ) -> Choice:
     """Return the table that options and environment ask for."""
-    from . import rma
 
     workers = job.workers if max_workers is None else min(max_workers, job.workers)
     claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
@@ -107,8 +106,8 @@ def choose(
         opened = job.defaults.get(asked)
         if opened is not None and job.is_open(opened):
             return opened  # how much is free now must not make another table of it
-        free = rma.shared_memory_free()
-        arena = ARENA_NBYTES if free is None else min(ARENA_NBYTES, free // 2)
+        room = job.group.room()
+        arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
         arena = max(LEAST_ARENA_NBYTES, arena)
         job.defaults[asked] = asked._replace(arena_nbytes=arena)
     return asked._replace(arena_nbytes=arena)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -13,7 +14,7 @@ from .errors import ResourceError
 from .layout import Geometry
 from .liveness import Liveness, this_process
 from .status import launched
-from .streams import report_failure
+from .streams import leave, report_failure
 from .survival import STUCK, Sentry, abort, survives, vanish
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Wind
 
 def launch(group: rma.Group) -> int:
     """Be a worker, and nothing else; return the exit status."""
+    with open(os.devnull, "rb") as nothing:  # MPICH's would let whoever reads it wait for ever
+        os.dup2(nothing.fileno(), 0)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A task's print is seen at once, and whole lines of it.
             stream.reconfigure(line_buffering=True, write_through=False)
     signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
     serve(group, survives())
+    leave()
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-__all__ = ["flush", "open_streams", "report_failure"]
+__all__ = ["flush", "leave", "open_streams", "report_failure"]
 
 
 def open_streams() -> None:
@@ -22,8 +22,17 @@ def open_streams() -> None:
 def flush() -> None:
     """Let go of what has been written."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # none, broken, closed
+        with suppress(Exception, SystemExit):  # none, broken, closed, or a task's own
             stream.flush()
+
+
+def leave() -> None:
+    """Let go of what has been written; what cannot be is not Python's matter at its end either."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except (Exception, SystemExit):
+            setattr(sys, name, None)
 
 
 def report_failure(what: str) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from . import supervisor
-from .litter import litter_of, remove
 from .liveness import Liveness
 from .serializer import task_name
+from .shared_memory import litter_of, remove
 from .status import VARIABLE
 from .streams import flush
 

@@ -14,7 +14,7 @@ from .accumulator import Accumulator
 from .core import Core, WorkerStats
 from .errors import SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
-from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, forgetting
+from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, few, forgetting
 from .options import TaskOptions
 from .reduction import OPERATIONS, Binary
 from .resume import Ledger
@@ -159,8 +159,9 @@ class View(Executor):
         timeout : float, optional
             Seconds from this call to the last result.
         chunksize : int, optional
-            Items in one task; by default the workers take chunks as `schedule` says, and each
-            item is a task where tasks have limits or are retried.
+            Items in one task; by default the workers take chunks as `schedule` says.  Each item is
+            a task of its own where tasks have limits or are retried, and where there are but a few
+            for each worker.
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}
@@ -187,6 +188,7 @@ class View(Executor):
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
+        small |= wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers)
         if chunksize is not None or small or not self._plain:
             items: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
             chunksize = chunksize or 1

@@ -28,6 +28,20 @@ def case_map_keeps_the_order_when_the_first_ends_last(pool, gate):
     assert list(mapped) == list(range(20))
 
 
+def case_map_of_a_few_items_yields_each_when_it_is_done(pool, gate):
+    place = gate.place
+
+    def quick_but_for_two(n):
+        return hold(place, value=n) if n == 2 else n
+
+    for _ in range(2):  # the second time, it is known how quick it is
+        assert list(pool.map(quick_but_for_two, [0, 1, 0])) == [0, 1, 0]
+    mapped = pool.map(quick_but_for_two, [0, 1, 2])
+    assert [next(mapped), next(mapped)] == [0, 1]
+    gate.open()
+    assert next(mapped) == 2
+
+
 def case_map_lets_go_of_what_it_has_yielded(pool):
     for options in ({}, {"chunksize": 1}, {"chunksize": 4}):
         for value in pool.map(lambda n: {n}, range(10), **options):

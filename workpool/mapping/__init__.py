@@ -15,6 +15,6 @@ from __future__ import annotations
 
 from .call import Mapping, Seat, forgetting
 from .cutter import Cutter
-from .source import LEAST_BUFFERSIZE, Source
+from .source import LEAST_BUFFERSIZE, Source, few
 
-__all__ = ["LEAST_BUFFERSIZE", "Cutter", "Mapping", "Seat", "Source", "forgetting"]
+__all__ = ["LEAST_BUFFERSIZE", "Cutter", "Mapping", "Seat", "Source", "few", "forgetting"]

@@ -103,7 +103,7 @@ class Mapping:
         self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
         self._untaken = 0  # items in those that are
         self._failure: BaseException | None = None
-        self._refusal: Exception | None = None  # of the items after all stretches
+        self._refusal: BaseException | None = None  # of the items after all stretches
         self._stopped = False
 
     def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
@@ -134,7 +134,7 @@ class Mapping:
             return False
         try:
             self.add(items, last=True, large=True)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             good, self._refusal = self._cutter.blame(items, error)
             if good:
                 self.add(items[:good], last=True, large=True)

@@ -173,7 +173,7 @@ class Cutter:
         most = tickets(self._schedule, len(items), self.workers)
         return Segment(self._number(), content, most, terms)
 
-    def blame(self, items: Sequence[Any], error: Exception) -> tuple[int, Exception]:
+    def blame(self, items: Sequence[Any], error: BaseException) -> tuple[int, BaseException]:
         """Return how many items can be sent before one that cannot, and the error that names it."""
         for at, item in enumerate(items):
             try:

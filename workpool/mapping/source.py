@@ -13,6 +13,15 @@ from .cutter import SEGMENT_ITEMS
 WINDOWS = 4
 LEAST_BUFFERSIZE = 1024
 
+#: So few items for each worker are not worth sharing out.
+FEW = 8
+
+
+def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
+    """Return whether one sees that there are few items: then each had better come by itself."""
+    known = [len(items) for items in iterables if isinstance(items, (list, tuple, range))]
+    return bool(known) and min(known) <= FEW * workers
+
 
 class Source:
     """The items of a map: all at once, or a window at a time.
@@ -51,7 +60,7 @@ class Source:
         window: Sequence[Any] = self._all or list(islice(self._items, self._window))
         try:
             taken = mapping.add(window, last=True)
-        except Exception:  # sent one by one, the item that cannot be pickled gets the blame
+        except (Exception, SystemExit):  # sent one by one, the one that cannot be gets the blame
             taken = False
         if not taken:
             rest = chain(window, self._items)

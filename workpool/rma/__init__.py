@@ -32,7 +32,6 @@ from .group import (
     info,
     library_version,
     processor_name,
-    shared_memory_free,
     world_size,
 )
 from .ops import OPS, is_op, op_name
@@ -47,6 +46,5 @@ __all__ = [
     "library_version",
     "op_name",
     "processor_name",
-    "shared_memory_free",
     "world_size",
 ]

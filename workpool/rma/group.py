@@ -12,14 +12,12 @@ from mpi4py import MPI
 
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
-from ..litter import litter_of, remove
 from ..ranks import size_here
+from ..shared_memory import SHM, free, litter_of, remove
 from .own import OwnWindow
 from .patient import PatientWindow
 from .ticker import Ticker
 from .window import Window
-
-_SHM = "/dev/shm"
 
 #: How long the host of a window waits for what another rank does there, and how often that does it.
 PROBE_S = 0.1
@@ -76,6 +74,8 @@ class Group:
         self._kind: type[Window] = PatientWindow if patient else Window
         if self.size == 1:
             self._kind = OwnWindow
+        self._windows: list[Window] = []  # that were opened, some of them closed since
+        self._most_free = 0  # bytes of shared memory, as far as was seen
 
     def agree(self, mine: bool) -> bool:
         """Return whether every rank says yes.  Collective."""
@@ -118,12 +118,12 @@ class Group:
         a thread on the host enters MPI again and again.
         """
         mine = nbytes if self.rank == host else 0
-        free = shared_memory_free()
-        enough = self.size == 1 or free is None or mine <= free
+        room = self.room()
+        enough = self.size == 1 or room is None or mine <= room
         if not self.agree(enough):
             raise ResourceError(
-                f"a window of {nbytes:,} bytes does not fit into {_SHM} of rank {host}'s host"
-                + (f", which has {free:,} bytes free" if not enough or self.one_host else "")
+                f"a window of {nbytes:,} bytes does not fit into {SHM} of rank {host}'s host"
+                + (f", which has {room:,} bytes left" if not enough or self.one_host else "")
                 + ": lower arena_nbytes= (WORKPOOL_ARENA_NBYTES), remove left-over files there, or "
                 "enlarge it (docker run --shm-size=1g)"
             )
@@ -148,8 +148,24 @@ class Group:
             # Control words come first in every window: enough to see whether anything happens.
             ticker = Ticker(memory[:PAGE_NBYTES], self._lock)
             ticker.start()
-            return self._kind(win, host, nbytes, self._lock, ticker=ticker)
-        return self._kind(win, host, nbytes, self._lock, memory if mine else None)
+            window = self._kind(win, host, nbytes, self._lock, ticker=ticker)
+        else:
+            window = self._kind(win, host, nbytes, self._lock, memory if mine else None)
+        self._windows.append(window)
+        return window
+
+    def room(self) -> int | None:
+        """Return how many bytes of this host's shared memory are left; None if any number may be.
+
+        Not all that is free now: a window takes its memory when that is touched for the first time.
+        """
+        left = free()
+        if left is None:
+            return None
+        self._windows = [window for window in self._windows if not window.closed]
+        here = [window for window in self._windows if self.one_host or window.host == self.rank]
+        self._most_free = max(self._most_free, left)
+        return max(0, min(left, self._most_free - sum(window.nbytes for window in here)))
 
     def _advances(self, win: MPI.Win, host: int, memory: memoryview) -> bool:
         """Return whether the calls of others are carried out while the host is outside of MPI.
@@ -189,15 +205,6 @@ class Group:
         self._comm.Free()
 
 
-def shared_memory_free() -> int | None:
-    """Return the free bytes of /dev/shm, or None where there is no such file system."""
-    try:
-        shm = os.statvfs(_SHM)
-    except OSError:
-        return None
-    return shm.f_bavail * shm.f_frsize
-
-
 def library_version() -> str:
     """Return the first line with which the MPI library names itself.  MPI need not be started."""
     return " ".join(MPI.Get_library_version().strip("\x00").splitlines()[0].split())
@@ -228,7 +235,7 @@ def info(group: Group, window: Window) -> dict[str, str]:
         MPI.WIN_FLAVOR_SHARED: "shared",
     }
     models = {MPI.WIN_SEPARATE: "separate", MPI.WIN_UNIFIED: "unified"}
-    free = shared_memory_free()
+    left = free()
     return {
         "MPI library": library_version(),
         "MPI standard": ".".join(map(str, MPI.Get_version())),
@@ -237,5 +244,5 @@ def info(group: Group, window: Window) -> dict[str, str]:
         "window flavour": flavors[window._win.flavor],
         "memory model": models[window._win.model],
         "progress": "by a thread on the host" if window._ticker else "without the host",
-        "shared memory free": "none" if free is None else f"{free / 2**30:.2f} GiB in {_SHM}",
+        "shared memory free": "none" if left is None else f"{left / 2**30:.2f} GiB in {SHM}",
     }

@@ -298,6 +298,11 @@ class Window:
         with self._lock:
             enter()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return not self._slots
+
     def close(self) -> None:
         """End the access epoch and free the window.  Collective."""
         if self._ticker is not None:

@@ -7,8 +7,11 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps:
   a result that is an instance of a class of the script would put the script's class back to
   what it was when the task was submitted. Here a class sent out is never written to by what comes
   back. A worker's copy is, so a task sees what the driver changed since the task before.
+* **A class with ``__slots__``** would be restored without them, and its instances could not come
+  home.
 * **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
   which no worker can look up.
+* **A generic function** of `functools.singledispatch` holds weak references.
 * **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
 * **A cached_property** holds a lock before Python 3.12.
 """
@@ -24,10 +27,11 @@ import uuid
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
-from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Final, NamedTuple
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import cloudpickle
@@ -37,6 +41,7 @@ __all__ = [
     "dumps_by_value",
     "from_earlier_run",
     "importable_module",
+    "is_generic",
     "named",
     "on_restored",
     "registered_modules",
@@ -218,6 +223,55 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> N
     setter(cls, state)
 
 
+def _with_slots(
+    cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return cloudpickle's arguments and state of a class, its slots among what it is built of."""
+    slots = vars(cls).get("__slots__")
+    if slots is None or issubclass(cls, Enum):
+        return args, state
+    if typing.NamedTuple in vars(cls).get("__orig_bases__", ()):
+        return args, state  # whose metaclass knows them, and refuses to be told
+    members = {name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)}
+    if not isinstance(slots, (str, tuple, list, dict)):
+        slots = tuple(members)  # an iterator, used up
+    make, name, bases, content, *rest = args
+    left = {key: value for key, value in state[0].items() if key not in (*members, "__slots__")}
+    return (make, name, bases, {**content, "__slots__": slots}, *rest), (left, *state[1:])
+
+
+_GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
+
+
+def is_generic(function: FunctionType) -> bool:
+    """Tell whether a function is what `functools.singledispatch` returns."""
+    return function.__code__ is _GENERIC
+
+
+def _make_generic() -> Any:
+    """Return a generic function without implementations; they may refer to it."""
+    return functools.singledispatch(_nothing)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Stand for what is not registered yet."""
+
+
+def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], Any]) -> None:
+    implementations, attributes, wrapped = state
+    for cls, implementation in implementations.items():
+        generic.register(cls, implementation)
+    functools.update_wrapper(generic, wrapped)
+    vars(generic).update(attributes)
+
+
+def _reduce_generic(function: Any) -> tuple[Any, ...]:
+    own = vars(_make_generic()).keys()
+    attributes = {name: value for name, value in vars(function).items() if name not in own}
+    state = dict(function.registry), attributes, function.__wrapped__
+    return _make_generic, (), state, None, None, _fill_generic
+
+
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
     """Return an empty `functools.lru_cache` around the ``__wrapped__`` it is given later.
 
@@ -273,6 +327,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
+        if kind is FunctionType and is_generic(obj) and not named(obj):
+            return _reduce_generic(obj)
         if kind is FunctionType:
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented:
@@ -284,6 +340,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             make, args, state, _, _, setter = reduced
+            args, state = _with_slots(obj, args, state)
             made = (_CLASSES.class_id(obj), make, args, obj.__qualname__)
             return _make_class, made, (setter, state), None, None, update_class
         reduce = _REDUCED_TO_NAMES.get(kind)

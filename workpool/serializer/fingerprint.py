@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
 from ..lazy import hashlib
-from .byvalue import PROTOCOL, ByValuePickler, named, registered_modules
+from .byvalue import PROTOCOL, ByValuePickler, is_generic, named, registered_modules
 from .snapshot import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
@@ -206,7 +206,9 @@ class _Pickler(ByValuePickler):
 _METHODS = (FunctionType, property, classmethod, staticmethod)
 
 
-def _function(function: FunctionType) -> tuple[object, ...]:
+def _function(function: Any) -> tuple[object, ...]:
+    if is_generic(function):
+        return "generic", function.__qualname__, list(function.registry.items())
     return (
         "function",
         function.__qualname__,

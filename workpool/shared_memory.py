@@ -1,4 +1,7 @@
-"""What MPI makes for its ranks in shared memory, and forgets when they leave without it."""
+"""Shared memory as MPI uses it: how much there is, and what it leaves there.
+
+What it makes for its ranks it forgets when they leave without it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,24 @@ import os
 import re
 from contextlib import suppress
 
-__all__ = ["litter_of", "remove"]
+__all__ = ["SHM", "free", "litter_of", "remove"]
+
+SHM = "/dev/shm"
 
 #: By the names that the MPIs give it.
 _LITTER = re.compile(
-    r"/dev/shm/(mpich_shm_|sm_segment\.|vader_segment\.)|/tmp/hydra_hwloc_xmlfile_"
+    rf"{SHM}/(mpich_shm_|sm_segment\.|vader_segment\.|osc_sm\.|ucx_shm_posix_)"
+    "|/tmp/hydra_hwloc_xmlfile_"
 )
+
+
+def free() -> int | None:
+    """Return the free bytes of /dev/shm, or None where there is no such file system."""
+    try:
+        shm = os.statvfs(SHM)
+    except OSError:
+        return None
+    return shm.f_bavail * shm.f_frsize
 
 
 def litter_of(pid: int) -> set[str]:
