@@ -186,6 +186,23 @@ def test_missing_script_under_mpiexec() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "ranks = [os.environ.get(name) for name in ('PMI_RANK', 'OMPI_COMM_WORLD_RANK')]\n"
+        f"if '{rank}' in ranks: sys.modules['workpool.layout'] = None\n"
+    )
+    words = ["-w", "2", "-c", "print('never')"]
+    command = [sys.executable, "-m", "workpool.cli", "run", *words]
+    with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
+        ended = started.wait()
+    assert ended.status not in (0, None)
+    assert "ImportError" in ended.err or "ModuleNotFoundError" in ended.err
+    assert "never" not in ended.out
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 1])
 def test_an_mpiexec_of_another_mpi(rank: int) -> None:
     """Every rank believes that it is alone, and would run the whole program."""
     other = "PMI" if library().kind is Kind.OPENMPI else "OMPI_COMM_WORLD"

@@ -61,7 +61,7 @@ def launch(place: Path, program: str, before: str = "", grace_s: float = 5) -> l
         ("", 1, "never told"),
         ("sys.exit(6)", 6, "never told how it ended: mpiexec ended with status 6"),
         ("os.kill(os.getpid(), 9)", 137, "mpiexec was killed by signal 9"),
-        ("os.kill(os.getpid(), 7)", 135, "/dev/shm is full: lower arena_nbytes="),
+        ("os.kill(os.getpid(), 7)", 135, "/dev/shm was full: lower arena_nbytes="),
         ("reporter.ended(0); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),
     ],
 )
@@ -120,6 +120,38 @@ def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:
         started.until("ready")
         started.signal(signal.SIGINT)
         assert started.wait(10) == Ended(5, "begun\nready\n", "")
+
+
+CATCHES = """\
+try:
+    print('ready', flush=True); time.sleep(30)
+except KeyboardInterrupt:
+    print('caught', flush=True)
+"""
+
+
+def test_sigterm_after_an_interrupt_that_was_caught(tmp_path: Path) -> None:
+    program = (
+        "signal.signal(15, lambda *_: (time.sleep(0.5), reporter.ended(75), sys.exit()))\n"
+        f"{CATCHES}time.sleep(30)"
+    )
+    with job(launch(tmp_path, program, grace_s=10)) as started:
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        started.until("caught")
+        started.signal(signal.SIGTERM)
+        assert started.wait(10).status == 75
+
+
+@pytest.mark.parametrize(("end", "status"), [("os._exit(6)", 6), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_failure_long_after_an_interrupt_is_told(tmp_path: Path, end: str, status: int) -> None:
+    program = f"{CATCHES}time.sleep(1); {end}"
+    with job(launch(tmp_path, program, grace_s=0.2)) as started:
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        ended = started.wait(10)
+    assert ended.status == status
+    assert "never told how it ended: mpiexec" in ended.err
 
 
 def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:

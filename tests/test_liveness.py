@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from workpool import supervisor
+from workpool import supervisor, survival
 from workpool.leases import Gone, Leases
 from workpool.liveness import Liveness, Process, this_process
 from workpool.survival import STUCK, Sentry, obituary
@@ -103,6 +103,7 @@ def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     liveness = Liveness([here, Process("node7", "", 1234, 1), here._replace(pid=1234)], here)
     assert obituary(liveness, 1) == "worker rank 1 on node7 (process 1234) died"
     monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
+    monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
     late.start()
     line = obituary(liveness, 2, process_of)

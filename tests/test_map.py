@@ -357,6 +357,29 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
     run_ranks(3, script)
 
 
+def test_a_few_items_do_not_copy_their_function() -> None:
+    script = """
+        from workpool import WorkPool
+
+        class Model:
+            pickled = 0
+            def __reduce__(self):
+                Model.pickled += 1
+                return Model, ()
+            def predict(self, n):
+                return n + 1
+
+        model = Model()
+        with WorkPool() as pool:
+            assert list(pool.map(model.predict, range(8))) == list(range(1, 9))
+            assert Model.pickled <= 2, Model.pickled
+            assert next(pool.map(abs, range(10**20), buffersize=100)) == 0
+        with WorkPool(max_pending=1) as pool:
+            assert list(pool.map(abs, range(-8, 0), timeout=30)) == list(range(8, 0, -1))
+    """
+    run_ranks(2, script)
+
+
 def test_uneven_items_fall_evenly() -> None:
     script = """
         import time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 import time
@@ -11,8 +12,9 @@ from typing import NoReturn, TextIO
 from . import openmpi, program, survival
 from .errors import UsageError
 from .program import Program
-from .ranks import may_be_first
+from .ranks import may_be_first, size_here
 from .status import Reporter
+from .streams import flush
 
 #: How long the other ranks leave rank 0 to say what is wrong.
 _PATIENCE_S = 3.0
@@ -112,9 +114,24 @@ def _say_once(text: str, stream: TextIO, status: int) -> int:
     return status
 
 
+def _perish(error: BaseException) -> None:
+    """End this rank by a signal if it fails before it has joined the others.
+
+    MPICH's mpiexec lets them wait for ever for one that has left by itself before MPI was started.
+    """
+    if size_here() > 1 and "mpi4py.MPI" not in sys.modules:
+        sys.excepthook(type(error), error, error.__traceback__)
+        flush()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _run() -> NoReturn:
     if not survival.survives():
-        status = main()
+        try:
+            status = main()
+        except BaseException as error:
+            _perish(error)
+            raise
         exec("")  # else Python ends itself by SIGINT if a text has raised KeyboardInterrupt
         sys.exit(status)
     try:

@@ -59,7 +59,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             digest = call_fingerprint(function, args, kwargs, kind, Accumulator)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _unknown(fn, error) from error
         first = int.from_bytes(digest[:8], "little")
         with self._lock:
@@ -79,7 +79,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             keys = read_keys(item_fingerprints(function, items, several, Accumulator))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _unknown(fn, error) from error
         with self._lock:
             keys[:, 0] += self._before.count(keys[:, 0])
@@ -153,11 +153,11 @@ class Occurrences:
 def _fingerprint(obj: object, what: object) -> bytes:
     try:
         return fingerprint(obj, Accumulator)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _unknown(what, error) from error
 
 
-def _unknown(what: object, error: Exception) -> WorkPoolError:
+def _unknown(what: object, error: BaseException) -> WorkPoolError:
     """Return the error that says why a call has no key."""
     if isinstance(error, WorkPoolError):
         return error

@@ -146,6 +146,10 @@ class Core:
         """Return what of a function crosses once for all of its tasks, from the first one on."""
         return self._runtime.codes.lookup(fn) or self._runtime.codes.lookup(fn)
 
+    def submits_at_once(self, fn: Callable[..., Any]) -> bool:
+        """Return whether many calls of a function cost no more to submit than their arguments."""
+        return self._max_pending is None and self.code(fn) is not None
+
     def send(
         self,
         fn: Callable[..., Any],
@@ -178,6 +182,7 @@ class Core:
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
+            self.check_open()
         task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         if not self._submit(task, code):

@@ -60,7 +60,8 @@ _ADVICE = (
 
 #: The same where the ranks have used more shared memory than there is.
 _ADVICE_BUS = (
-    f"; a bus error: {SHM} is full: lower arena_nbytes=, or enlarge it (docker run --shm-size=1g)"
+    f"; if that was a bus error, {SHM} was full: lower arena_nbytes=, or enlarge it "
+    "(docker run --shm-size=1g)"
 )
 
 #: The same where a host may have died with all of its ranks.
@@ -191,17 +192,21 @@ class _Job:
         self.routes = Routes()
         #: Whether the driver of a job that outlives others is gone, and no host was before.
         self.bereft = False
+        self.handled = 0  # of the signals received
+        #: Which of them the job is ended for.
+        self.asked: int | None = None
+        self.interrupted_s = -math.inf  # when the driver got a Ctrl-C, which it may catch
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
-        signalled = begun = False
+        begun = False
         hosts, noted = 0, time.monotonic()
         while self.process.poll() is None and time.monotonic() < give_up:
             self.watch.look(_LOOK_S, self.routes.fds)
             self.routes.look()
             now = time.monotonic()
-            if not begun and now > noted + _NOTE_S:
+            if not begun and now > noted + _NOTE_S and (self.local or self.watch.driver):
                 begun, noted = self.watch.driver is not None, now
                 self._note_litter()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
@@ -214,18 +219,10 @@ class _Job:
                 self.bereft |= not self.routes.ended
                 told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
-            if self.received and not signalled:
-                signalled = True
-                heard = self._signal_driver(self.received[0])
-                patience_s = self.grace_s
-                if self.received[0] == signal.SIGTERM:
-                    patience_s += self.watch.patience_s
-                if not heard:
-                    give_up = now
-                elif self.received[0] != signal.SIGINT:  # which a program may take as it likes
-                    give_up = min(give_up, now + patience_s)
-            if len(self.received) > 1:
-                give_up = now  # asked twice
+            for signum in self.received[self.handled :]:
+                self.handled += 1
+                give_up = min(give_up, now + self._pass_on(signum))
+        self._judge()
         status = self.process.poll()  # None: it must be ended
         self.watch.look(0)  # the last words may have come with the end
         self.routes.look()
@@ -236,6 +233,23 @@ class _Job:
             self._end()
         remove(self.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
+
+    def _pass_on(self, signum: int) -> float:
+        """Have the driver end at a signal; return how long it may take for that."""
+        again = self.asked is not None or (self.handled > 1 and signum == signal.SIGINT)
+        if again or not self._signal_driver(signum):
+            self.asked = self.asked or signum
+            return 0
+        if signum == signal.SIGINT:  # a program may catch it, and go on
+            self.interrupted_s = time.monotonic()
+            return math.inf
+        self.asked = signum
+        return self.grace_s + self.watch.patience_s * (signum == signal.SIGTERM)
+
+    def _judge(self) -> None:
+        """See whether the job has ended because of a Ctrl-C."""
+        if self.asked is None and time.monotonic() < self.interrupted_s + self.grace_s:
+            self.asked = signal.SIGINT
 
     def _end(self) -> None:
         """End every process of the job on this host."""
@@ -278,19 +292,19 @@ class _Job:
     def _verdict(self, status: int | None) -> int:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
         told = self.watch.ending
-        if told is not None and not told.failed and status is None and not self.received:
+        if told is not None and not told.failed and status is None and self.asked is None:
             _say(f"ranks that had not ended {self.grace_s:g} s after the driver were killed")
         # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
         # leave by SIGTERM: not by us.
-        broken = bool(status) and not self.received and not self.survive
+        broken = bool(status) and self.asked is None and not self.survive
         if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
             return told.status
-        if self.received:
-            if status is None and len(self.received) == 1 and self.watch.driver is not None:
+        if self.asked is not None:
+            if status is None and self.handled == 1 and self.watch.driver is not None:
                 _say("killed: the program did not end in time after the signal, see --grace")
-            return 128 + self.received[0]
+            return 128 + self.asked
         if self.bereft or (self.survive and self._lost() and not self.routes.ended):
-            return self._lament()
+            return self._lament(status)
         status = status or 0
         if self.watch.driver is None and not self.local:
             return status if status >= 0 else 128 - status  # on another host: mpiexec must know
@@ -302,13 +316,15 @@ class _Job:
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
         died = died and self.watch.driver is not None and not (self.survive and self.local)
-        if abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS):
-            died, advice = True, _ADVICE_BUS
-        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{advice * died}")
+        bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
+        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
         return 128 - status if status < 0 else status or 1
 
-    def _lament(self) -> int:
-        """Tell of a death that the job cannot outlive; return the status for it."""
+    def _lament(self, ended: int | None) -> int:
+        """Tell of a death that the job cannot outlive; return the status for it.
+
+        `ended` is how mpiexec ended, None if by us.
+        """
         driver = self.watch.driver
         if driver is None:
             first, status = next(iter(self.ends.items()))
@@ -317,7 +333,8 @@ class _Job:
         else:
             noted = supervisor.ends(self.watch.place).get(driver)
             if noted is None:
-                _say("mpiexec has ended the job, and with it all that its program knew")
+                who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
+                _say(f"{who}, and with it all that its program knew")
                 return 1
             status = noted
             who = f"the driver (rank 0, process {driver})"

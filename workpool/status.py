@@ -52,7 +52,7 @@ __all__ = [
 #: Names the directory of the socket to the ranks, and marks every process of the job.
 VARIABLE = "WORKPOOL_STATUS"
 
-#: How long a driver may take to end after a signal, and where its launcher says otherwise.
+#: How long a driver may take to end at SIGTERM, and where its launcher says otherwise.
 GRACE_S = 5.0
 GRACE = "WORKPOOL_GRACE_S"
 
@@ -240,7 +240,7 @@ def launched() -> bool:
 
 
 def grace_s() -> float:
-    """Return how long the driver may take to end after a signal."""
+    """Return how long the driver may take to end at SIGTERM."""
     return float(os.environ.get(GRACE, GRACE_S)) if launched() else GRACE_S
 
 

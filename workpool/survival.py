@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import os
 import threading
 import time
@@ -39,8 +40,8 @@ __all__ = [
 #: How often a sentry looks; for each member that it looks after, that costs some 20 us.
 LOOK_S = 0.25
 
-#: How long a supervisor may take to note how its rank has ended.
-NOTE_S = 1.0
+#: How long supervisors may take, all together, to note how their ranks have ended.
+NOTE_S = 2.0
 
 #: A call into MPI that is seen so often after a death does not end: it is collective, or waits for
 #: a lock that the dead has held.  Looks are counted, because a rank may be stopped for a while.
@@ -119,18 +120,20 @@ def obituary(liveness: Liveness, member: int, task: object = None) -> str:
         What it ran, if that is known.
     """
     process = liveness.members[member]
-    ended = _end_of(process.pid, NOTE_S if liveness.near(member) else 0)
+    ended = _end_of(process.pid, wait=liveness.near(member))
     how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
     ran = "" if task is None else f", while it ran task {task_name(task)}"
     return f"{name_of(liveness, member)} died{how}{ran}"
 
 
-def _end_of(pid: int, limit_s: float) -> int | None:
+_waited = itertools.count()  # for notes, in hundredths of a second
+
+
+def _end_of(pid: int, wait: bool) -> int | None:
     """Return how a rank has ended, as its supervisor notes it; None if nobody does that in time."""
     place = os.environ.get(VARIABLE)
-    give_up = time.monotonic() + limit_s
     while (ended := supervisor.ends(place).get(pid)) is None and place and os.path.isdir(place):
-        if time.monotonic() >= give_up:
+        if not wait or next(_waited) >= 100 * NOTE_S:
             break
         time.sleep(0.01)
     return ended

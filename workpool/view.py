@@ -160,8 +160,8 @@ class View(Executor):
             Seconds from this call to the last result.
         chunksize : int, optional
             Items in one task; by default the workers take chunks as `schedule` says.  Each item is
-            a task of its own where tasks have limits or are retried, and where there are but a few
-            for each worker.
+            a task of its own where tasks have limits or are retried, and where a list, tuple or
+            range has but a few for each worker.
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}
@@ -188,8 +188,10 @@ class View(Executor):
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
-        small |= wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers)
-        if chunksize is not None or small or not self._plain:
+        apart = chunksize is not None or small or not self._plain
+        if not apart and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
+            apart = self._core.submits_at_once(fn)
+        if apart:
             items: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
             chunksize = chunksize or 1
         else:
@@ -268,7 +270,7 @@ class View(Executor):
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)
         if not values:

@@ -19,8 +19,9 @@ FEW = 8
 
 def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
     """Return whether one sees that there are few items: then each had better come by itself."""
-    known = [len(items) for items in iterables if isinstance(items, (list, tuple, range))]
-    return bool(known) and min(known) <= FEW * workers
+    most = FEW * workers
+    known = (items for items in iterables if isinstance(items, (list, tuple, range)))
+    return any(len(items[: most + 1]) <= most for items in known)  # a range may have no len
 
 
 class Source:

@@ -160,8 +160,8 @@ class Group:
         Not all that is free now: a window takes its memory when that is touched for the first time.
         """
         left = free()
-        if left is None:
-            return None
+        if left is None or self.size == 1:  # whose windows are its own memory
+            return left
         self._windows = [window for window in self._windows if not window.closed]
         here = [window for window in self._windows if self.one_host or window.host == self.rank]
         self._most_free = max(self._most_free, left)

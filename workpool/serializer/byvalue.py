@@ -9,11 +9,12 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps:
   back. A worker's copy is, so a task sees what the driver changed since the task before.
 * **A class with ``__slots__``** would be restored without them, and its instances could not come
   home.
+* **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
   which no worker can look up.
-* **A generic function** of `functools.singledispatch` holds weak references.
 * **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
-* **A cached_property** holds a lock before Python 3.12.
+* **A cached_property** holds a lock before Python 3.12, and **a generic function** of
+  `functools.singledispatch`, or a method of that kind, weak references.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ __all__ = [
     "ByValuePickler",
     "dumps_by_value",
     "from_earlier_run",
+    "generic_parts",
     "importable_module",
     "is_generic",
     "named",
@@ -159,9 +161,34 @@ def _make_class(
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
-        cls = _CLASSES.restored(class_id, make(*args))
+        try:
+            made = make(*args)
+        except Exception:  # of the ``__init_subclass__`` of a base, which wants its arguments
+            made = _make_unhooked(make, args)
+        cls = _CLASSES.restored(class_id, made)
         cls.__qualname__ = qualname or cls.__qualname__
     return cls
+
+
+def _make_unhooked(make: Callable[..., type], args: tuple[Any, ...]) -> type:
+    """Return an empty class of which its bases are not told; what they made of it is in its state.
+
+    Raises
+    ------
+    Exception
+        As `make` does.
+    """
+    bases = args[0] if isinstance(args[0], tuple) else args[2]  # the first for an enumeration
+    hook = "__init_subclass__"
+    above = {cls for base in bases if isinstance(base, type) for cls in base.__mro__}
+    kept = {cls: own for cls in above if type(own := vars(cls).get(hook)) is classmethod}
+    try:
+        for cls in kept:
+            setattr(cls, hook, classmethod(lambda cls, **given: None))
+        return make(*args)
+    finally:
+        for cls, own in kept.items():
+            setattr(cls, hook, own)
 
 
 _from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
@@ -228,10 +255,8 @@ def _with_slots(
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return cloudpickle's arguments and state of a class, its slots among what it is built of."""
     slots = vars(cls).get("__slots__")
-    if slots is None or issubclass(cls, Enum):
-        return args, state
-    if typing.NamedTuple in vars(cls).get("__orig_bases__", ()):
-        return args, state  # whose metaclass knows them, and refuses to be told
+    if slots is None or issubclass(cls, (Enum, tuple)):
+        return args, state  # whose instances do without; named tuples refuse to be told
     members = {name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)}
     if not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(members)  # an iterator, used up
@@ -248,13 +273,13 @@ def is_generic(function: FunctionType) -> bool:
     return function.__code__ is _GENERIC
 
 
-def _make_generic() -> Any:
+def _make_generic(name: str = "") -> Any:
     """Return a generic function without implementations; they may refer to it."""
-    return functools.singledispatch(_nothing)
 
+    def nothing(*args: Any, **kwargs: Any) -> None: ...
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Stand for what is not registered yet."""
+    nothing.__name__ = name
+    return functools.singledispatch(nothing)
 
 
 def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], Any]) -> None:
@@ -265,11 +290,22 @@ def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], An
     vars(generic).update(attributes)
 
 
-def _reduce_generic(function: Any) -> tuple[Any, ...]:
+def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
+    """Return the implementations of a generic function, and its attributes."""
     own = vars(_make_generic()).keys()
     attributes = {name: value for name, value in vars(function).items() if name not in own}
-    state = dict(function.registry), attributes, function.__wrapped__
-    return _make_generic, (), state, None, None, _fill_generic
+    return dict(function.registry), attributes
+
+
+def _reduce_generic(function: Any) -> tuple[Any, ...]:
+    state = (*generic_parts(function), function.__wrapped__)
+    return _make_generic, (function.__name__,), state, None, None, _fill_generic
+
+
+def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
+    # Its cache, in some versions, holds weak references; it may do without.
+    state = {name: None if name == "_method_cache" else it for name, it in vars(obj).items()}
+    return object.__new__, (functools.singledispatchmethod,), state
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
@@ -314,6 +350,7 @@ def _reduce_type_alias(obj: Any) -> tuple[Any, ...]:
 _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...]]]] = {
     type(functools.lru_cache(repr)): _reduce_lru_cache,
     functools.cached_property: _reduce_cached_property,
+    functools.singledispatchmethod: _reduce_generic_method,
     typing.NewType: _reduce_new_type,
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,

@@ -24,7 +24,14 @@ from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
 from ..lazy import hashlib
-from .byvalue import PROTOCOL, ByValuePickler, is_generic, named, registered_modules
+from .byvalue import (
+    PROTOCOL,
+    ByValuePickler,
+    generic_parts,
+    is_generic,
+    named,
+    registered_modules,
+)
 from .snapshot import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
@@ -208,7 +215,8 @@ _METHODS = (FunctionType, property, classmethod, staticmethod)
 
 def _function(function: Any) -> tuple[object, ...]:
     if is_generic(function):
-        return "generic", function.__qualname__, list(function.registry.items())
+        implementations, attributes = generic_parts(function)
+        return "generic", function.__qualname__, list(implementations.items()), attributes
     return (
         "function",
         function.__qualname__,
