@@ -367,13 +367,14 @@ def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
 @pytest.mark.mpi
 @pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
-def test_interrupted_twice_all_ends_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
     with run("-w", "2", "--grace", "100", "-c", NOTING, str(tmp_path)) as started:
         started.until("task", times=2)
         started.signal(signal.SIGINT)
         started.until("tasks that run have 60 s to end")
         begun = time.monotonic()
-        started.signal(signal.SIGINT)
+        started.signal(then)
         assert started.wait(20).status == 130
     assert time.monotonic() - begun < 20 * PATIENCE  # Open MPI's takes some seconds to tidy up
     assert not list(tmp_path.iterdir())

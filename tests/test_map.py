@@ -361,6 +361,10 @@ def test_a_few_items_do_not_copy_their_function() -> None:
     script = """
         from workpool import WorkPool
 
+        class Numbers(list):
+            def __getitem__(self, at):
+                return super().__getitem__(int(at))
+
         class Model:
             pickled = 0
             def __reduce__(self):
@@ -374,6 +378,7 @@ def test_a_few_items_do_not_copy_their_function() -> None:
             assert list(pool.map(model.predict, range(8))) == list(range(1, 9))
             assert Model.pickled <= 2, Model.pickled
             assert next(pool.map(abs, range(10**20), buffersize=100)) == 0
+            assert list(pool.map(abs, Numbers([-1, -2]))) == [1, 2]
         with WorkPool(max_pending=1) as pool:
             assert list(pool.map(abs, range(-8, 0), timeout=30)) == list(range(8, 0, -1))
     """

@@ -150,5 +150,5 @@ def launch(
 def _finish_running() -> None:
     """Leave the tasks that run a while to end, after Ctrl-C; a second one ends the wait."""
     if _current is not None:
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt, SystemExit):  # Ctrl-C again, or SIGTERM
             interrupted(_current.drivers)

@@ -4,8 +4,8 @@ What a caller may rely on, whatever the MPI:
 
 * The exit status is the driver's, told by the driver itself (see ``status``).
 * A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
-  A driver that is still there a grace after any other, or at a second Ctrl-C, is ended with all
-  its ranks.
+  A driver that is still there a grace after any other, at a second Ctrl-C, or at whatever comes
+  after another, is ended with all its ranks.
 * No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
   their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
   outlive an mpiexec that was killed.
@@ -27,10 +27,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from . import supervisor
 from .errors import UsageError
@@ -38,6 +37,7 @@ from .mpiexec import Kind, check_room, command_line, environment, find, leash, p
 from .ranks import is_alone, rank_here, without_rank
 from .routes import Routes
 from .shared_memory import SHM, litter_of, remove
+from .signals import Signals
 from .status import GRACE, GRACE_S, VARIABLE, Watch
 from .streams import open_streams
 
@@ -48,6 +48,9 @@ _LOOK_S = 0.02
 
 #: How often it looks what MPI has made, until the driver begins: a rank may die before.
 _NOTE_S = 0.1
+
+#: How much less often where the driver may be on another host: then it goes on.
+_SELDOM = 20
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
 _DRAIN_S = 0.5
@@ -73,11 +76,6 @@ _ADVICE_PLACED = (
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-#: Signals that mean what the driver's program takes them for.
-_PASSED = (signal.SIGUSR1, signal.SIGUSR2)
-
 
 def run(
     command: Sequence[str],
@@ -101,7 +99,7 @@ def run(
     mpi_args : sequence of str
         More options for mpiexec.
     grace_s : float
-        How long the driver may take to end after a signal, and its ranks after the driver.
+        How long the driver may take to end at SIGTERM or SIGHUP, and its ranks after the driver.
     survive : bool
         Whether the job goes on when a worker dies.
 
@@ -132,7 +130,7 @@ def run(
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
         Watch(place) as watch,
-        _caught(watch) as received,
+        Signals(watch, grace_s) as signals,
     ):
         process = subprocess.Popen(
             words,
@@ -148,7 +146,7 @@ def run(
             start_new_session=True,  # a terminal's Ctrl-C is for us alone
         )
         local = not placed(mpi_args)
-        return _Job(process, program.kind, watch, received, grace_s, local, survive).wait()
+        return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
 
 
 class _Job:
@@ -159,8 +157,8 @@ class _Job:
     process : subprocess.Popen
     kind : Kind
     watch : Watch
-    received : list of int
-        Signals that have arrived, in order.
+    signals : Signals
+        That have arrived.
     grace_s : float
     local : bool
         Whether the driver surely runs on this host, where its word can be heard.
@@ -173,7 +171,7 @@ class _Job:
         process: subprocess.Popen[bytes],
         kind: Kind,
         watch: Watch,
-        received: list[int],
+        signals: Signals,
         grace_s: float,
         local: bool,
         survive: bool,
@@ -181,7 +179,7 @@ class _Job:
         self.process = process
         self.kind = kind
         self.watch = watch
-        self.received = received
+        self.signals = signals
         self.grace_s = grace_s
         self.local = local
         self.survive = survive
@@ -192,10 +190,6 @@ class _Job:
         self.routes = Routes()
         #: Whether the driver of a job that outlives others is gone, and no host was before.
         self.bereft = False
-        self.handled = 0  # of the signals received
-        #: Which of them the job is ended for.
-        self.asked: int | None = None
-        self.interrupted_s = -math.inf  # when the driver got a Ctrl-C, which it may catch
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
@@ -206,7 +200,7 @@ class _Job:
             self.watch.look(_LOOK_S, self.routes.fds)
             self.routes.look()
             now = time.monotonic()
-            if not begun and now > noted + _NOTE_S and (self.local or self.watch.driver):
+            if not begun and now > noted + _NOTE_S * (1 if self.local else _SELDOM):
                 begun, noted = self.watch.driver is not None, now
                 self._note_litter()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
@@ -219,10 +213,8 @@ class _Job:
                 self.bereft |= not self.routes.ended
                 told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
-            for signum in self.received[self.handled :]:
-                self.handled += 1
-                give_up = min(give_up, now + self._pass_on(signum))
-        self._judge()
+            give_up = min(give_up, now + self.signals.pass_on())
+        self.signals.judge(self.bereft)
         status = self.process.poll()  # None: it must be ended
         self.watch.look(0)  # the last words may have come with the end
         self.routes.look()
@@ -233,23 +225,6 @@ class _Job:
             self._end()
         remove(self.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
-
-    def _pass_on(self, signum: int) -> float:
-        """Have the driver end at a signal; return how long it may take for that."""
-        again = self.asked is not None or (self.handled > 1 and signum == signal.SIGINT)
-        if again or not self._signal_driver(signum):
-            self.asked = self.asked or signum
-            return 0
-        if signum == signal.SIGINT:  # a program may catch it, and go on
-            self.interrupted_s = time.monotonic()
-            return math.inf
-        self.asked = signum
-        return self.grace_s + self.watch.patience_s * (signum == signal.SIGTERM)
-
-    def _judge(self) -> None:
-        """See whether the job has ended because of a Ctrl-C."""
-        if self.asked is None and time.monotonic() < self.interrupted_s + self.grace_s:
-            self.asked = signal.SIGINT
 
     def _end(self) -> None:
         """End every process of the job on this host."""
@@ -292,17 +267,17 @@ class _Job:
     def _verdict(self, status: int | None) -> int:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
         told = self.watch.ending
-        if told is not None and not told.failed and status is None and self.asked is None:
+        if told is not None and not told.failed and status is None and self.signals.asked is None:
             _say(f"ranks that had not ended {self.grace_s:g} s after the driver were killed")
         # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
         # leave by SIGTERM: not by us.
-        broken = bool(status) and self.asked is None and not self.survive
+        broken = bool(status) and self.signals.asked is None and not self.survive
         if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
             return told.status
-        if self.asked is not None:
-            if status is None and self.handled == 1 and self.watch.driver is not None:
+        if self.signals.asked is not None:
+            if status is None and self.signals.overdue:
                 _say("killed: the program did not end in time after the signal, see --grace")
-            return 128 + self.asked
+            return 128 + self.signals.asked
         if self.bereft or (self.survive and self._lost() and not self.routes.ended):
             return self._lament(status)
         status = status or 0
@@ -343,16 +318,6 @@ class _Job:
         _say(f"{who} {how}, {what}")
         return 128 - status if status < 0 else status or 1
 
-    def _signal_driver(self, signum: int) -> bool:
-        driver = self.watch.driver
-        if driver is None:
-            return False  # MPI is still starting
-        try:
-            os.kill(driver, signum)
-        except ProcessLookupError:
-            return False
-        return True
-
     def _note_litter(self) -> None:
         self.litter.update(path for pid in self._members() for path in litter_of(pid))
 
@@ -369,30 +334,3 @@ class _Job:
 
 def _say(text: str) -> None:
     print(f"workpool: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _caught(watch: Watch) -> Iterator[list[int]]:
-    """Collect the signals that end a program, in the order in which they arrive; pass on others."""
-    received: list[int] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-
-    def pass_on(signum: int, frame: FrameType | None) -> None:
-        if watch.driver is not None:
-            with suppress(ProcessLookupError):
-                os.kill(watch.driver, signum)
-
-    handlers = {**dict.fromkeys(_SIGNALS, note), **dict.fromkeys(_PASSED, pass_on)}
-    before = {signum: signal.getsignal(signum) for signum in handlers}
-    for signum in (signal.SIGHUP, *_PASSED):
-        if before[signum] is signal.SIG_IGN:
-            del before[signum]  # nohup; the ranks inherit that
-    for signum in before:
-        signal.signal(signum, handlers[signum])
-    try:
-        yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, signal.SIG_DFL if handler is None else handler)

@@ -161,7 +161,8 @@ class View(Executor):
         chunksize : int, optional
             Items in one task; by default the workers take chunks as `schedule` says.  Each item is
             a task of its own where tasks have limits or are retried, and where a list, tuple or
-            range has but a few for each worker.
+            range has but a few for each worker (not with `max_pending`, nor for a function that has
+            to be pickled with each).
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}

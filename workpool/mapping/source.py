@@ -20,8 +20,12 @@ FEW = 8
 def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
     """Return whether one sees that there are few items: then each had better come by itself."""
     most = FEW * workers
-    known = (items for items in iterables if isinstance(items, (list, tuple, range)))
-    return any(len(items[: most + 1]) <= most for items in known)  # a range may have no len
+    for items in iterables:
+        if isinstance(items, range):
+            items = items[: most + 1]  # a long one has no len
+        if isinstance(items, (list, tuple, range)) and len(items) <= most:
+            return True
+    return False
 
 
 class Source:

@@ -25,9 +25,9 @@ References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's 
 from __future__ import annotations
 
 from .blocks import Blocks, encode_blocks
-from .byvalue import from_earlier_run
 from .callables import CallableCache, Code, CodeCache, load_callable
 from .calls import pack_call, task_name, unpack_call
+from .classes import from_earlier_run
 from .fingerprint import (
     FINGERPRINT_NBYTES,
     call_fingerprint,

@@ -1,15 +1,7 @@
 """Pickling by value: a definition that a worker cannot import is sent whole.
 
-cloudpickle does that; `ByValuePickler` closes some of its gaps:
+cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classes in `classes`:
 
-* **A class that comes home stays as it is.** cloudpickle recognizes the classes of its own
-  process, and then still overwrites their attributes and methods with the copies it received. So
-  a result that is an instance of a class of the script would put the script's class back to
-  what it was when the task was submitted. Here a class sent out is never written to by what comes
-  back. A worker's copy is, so a task sees what the driver changed since the task before.
-* **A class with ``__slots__``** would be restored without them, and its instances could not come
-  home.
-* **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
   which no worker can look up.
 * **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
@@ -22,25 +14,21 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-import threading
 import typing
-import uuid
-from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from contextvars import ContextVar
-from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Final, NamedTuple, cast
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, Final, cast
 
 import cloudpickle
+
+from .classes import SCRIPT_MODULES, reduce_class
 
 __all__ = [
     "ByValuePickler",
     "dumps_by_value",
-    "from_earlier_run",
     "generic_parts",
     "importable_module",
     "is_generic",
@@ -50,10 +38,6 @@ __all__ = [
 ]
 
 PROTOCOL: Final = 5
-
-SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
-"""Modules that are another module, or none, on a worker."""
-
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 
@@ -97,132 +81,6 @@ def named(obj: object) -> bool:
         return False
 
 
-class _Sent(NamedTuple):
-    """How a class defined in no importable module is known to every process."""
-
-    class_id: str
-    native: bool  # defined by this process, not restored in it
-
-
-class _ClassRegistry:
-    """The classes that this process sent by value or restored, by an id that goes with them.
-
-    There is one in a process, because a class is one object in a process however it got there.
-    """
-
-    def __init__(self) -> None:
-        self._sent: WeakKeyDictionary[type, _Sent] = WeakKeyDictionary()
-        self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
-        self._attributes: WeakKeyDictionary[type, Set[str]] = WeakKeyDictionary()  # as restored
-        self._lock = threading.Lock()
-
-    def renew(self, cls: type, attributes: Set[str]) -> Set[str]:
-        """Note the attributes that a restored class has; return which it has no more."""
-        before = self._attributes.get(cls, frozenset())
-        self._attributes[cls] = attributes
-        return before - attributes
-
-    def class_id(self, cls: type) -> str:
-        """Return the id of `cls`; a class not seen before is native."""
-        with self._lock:
-            sent = self._sent.get(cls)
-            if sent is None:
-                sent = self._sent[cls] = _Sent(uuid.uuid4().hex, native=True)
-                self._by_id[sent.class_id] = cls
-            return sent.class_id
-
-    def find(self, class_id: str) -> type | None:
-        """Return the class with that id, if this process has it."""
-        return self._by_id.get(class_id)
-
-    def restored(self, class_id: str, cls: type) -> type:
-        """Record a class built from what was received; the first one built for an id stays."""
-        with self._lock:
-            cls = self._by_id.setdefault(class_id, cls)
-            self._sent.setdefault(cls, _Sent(class_id, native=False))
-            return cls
-
-    def is_native(self, cls: type) -> bool:
-        """Tell whether `cls` was defined by this process."""
-        sent = self._sent.get(cls)
-        return sent is not None and sent.native
-
-
-_CLASSES: Final = _ClassRegistry()
-
-
-def _make_class(
-    class_id: str, make: Callable[..., type], args: tuple[Any, ...], qualname: str = ""
-) -> type:
-    """Return the class with that id, built empty by cloudpickle if it is not here yet."""
-    cls = _CLASSES.find(class_id)
-    if cls is None and _from_earlier_run.get():
-        cls = _of_the_script(qualname, *args[:5])
-        if cls is not None:
-            _CLASSES.class_id(cls)  # it is native
-    if cls is None:
-        try:
-            made = make(*args)
-        except Exception:  # of the ``__init_subclass__`` of a base, which wants its arguments
-            made = _make_unhooked(make, args)
-        cls = _CLASSES.restored(class_id, made)
-        cls.__qualname__ = qualname or cls.__qualname__
-    return cls
-
-
-def _make_unhooked(make: Callable[..., type], args: tuple[Any, ...]) -> type:
-    """Return an empty class of which its bases are not told; what they made of it is in its state.
-
-    Raises
-    ------
-    Exception
-        As `make` does.
-    """
-    bases = args[0] if isinstance(args[0], tuple) else args[2]  # the first for an enumeration
-    hook = "__init_subclass__"
-    above = {cls for base in bases if isinstance(base, type) for cls in base.__mro__}
-    kept = {cls: own for cls in above if type(own := vars(cls).get(hook)) is classmethod}
-    try:
-        for cls in kept:
-            setattr(cls, hook, classmethod(lambda cls, **given: None))
-        return make(*args)
-    finally:
-        for cls, own in kept.items():
-            setattr(cls, hook, own)
-
-
-_from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
-
-
-@contextmanager
-def from_earlier_run() -> Iterator[None]:
-    """Restore what an earlier run of the script has written, with the classes that it has now."""
-    token = _from_earlier_run.set(True)
-    try:
-        yield
-    finally:
-        _from_earlier_run.reset(token)
-
-
-def _of_the_script(
-    qualname: str, _: object, name: str, __: object, content: Any, module: object
-) -> type | None:
-    """Return the class of that name in the script, by the arguments that cloudpickle builds it of.
-
-    After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...}, id)``,
-    or, for an enumeration, ``(bases, name, qualname, members, module)``.
-    """
-    script: object = sys.modules["__main__"]
-    found = script
-    for part in (qualname or name).split("."):
-        found = getattr(found, part, None)
-    if found is None:  # made by a function
-        found = getattr(script, name, None)
-        found = found if getattr(found, "__qualname__", None) == qualname else None
-    scripts = content.get("__module__", module) in SCRIPT_MODULES
-    return found if scripts and isinstance(found, type) else None
-
-
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
 )
@@ -236,33 +94,6 @@ def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any
     told = on_restored.get()
     if told is not None:
         told(function.__globals__)
-
-
-def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
-    """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
-    if _CLASSES.is_native(cls):
-        return
-    setter, state = update
-    # What has gone since, or is a base's again, is in no state.
-    for name in _CLASSES.renew(cls, state[0].keys() - {"_abc_impl"}) & vars(cls).keys():
-        with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
-            delattr(cls, name)
-    setter(cls, state)
-
-
-def _with_slots(
-    cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return cloudpickle's arguments and state of a class, its slots among what it is built of."""
-    slots = vars(cls).get("__slots__")
-    if slots is None or issubclass(cls, (Enum, tuple)):
-        return args, state  # whose instances do without; named tuples refuse to be told
-    members = {name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)}
-    if not isinstance(slots, (str, tuple, list, dict)):
-        slots = tuple(members)  # an iterator, used up
-    make, name, bases, content, *rest = args
-    left = {key: value for key, value in state[0].items() if key not in (*members, "__slots__")}
-    return (make, name, bases, {**content, "__slots__": slots}, *rest), (left, *state[1:])
 
 
 _GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
@@ -376,10 +207,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
-            make, args, state, _, _, setter = reduced
-            args, state = _with_slots(obj, args, state)
-            made = (_CLASSES.class_id(obj), make, args, obj.__qualname__)
-            return _make_class, made, (setter, state), None, None, update_class
+            return reduce_class(obj, reduced)
         reduce = _REDUCED_TO_NAMES.get(kind)
         return reduce(obj) if reduce and not named(obj) else NotImplemented
 

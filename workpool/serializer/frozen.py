@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from ..lazy import np
-from .byvalue import SCRIPT_MODULES
+from .classes import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
 __all__ = ["ATOMS", "Frozen", "frozen"]

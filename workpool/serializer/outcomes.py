@@ -31,8 +31,9 @@ from types import FunctionType, MemberDescriptorType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
-from .byvalue import PROTOCOL, ByValuePickler, dumps_by_value, update_class
+from .byvalue import PROTOCOL, ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
+from .classes import update_class
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [
