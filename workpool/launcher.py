@@ -200,8 +200,9 @@ class _Job:
             self.watch.look(_LOOK_S, self.routes.fds)
             self.routes.look()
             now = time.monotonic()
-            if not begun and now > noted + _NOTE_S * (1 if self.local else _SELDOM):
-                begun, noted = self.watch.driver is not None, now
+            known = self.watch.driver is not None
+            if not begun and (known or now > noted + _NOTE_S * (1 if self.local else _SELDOM)):
+                begun, noted = known, now
                 self._note_litter()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
                 hosts = len(self.watch.elsewhere)
