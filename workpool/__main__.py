@@ -122,7 +122,9 @@ def _perish(error: BaseException) -> None:
     if size_here() > 1 and "mpi4py.MPI" not in sys.modules:
         sys.excepthook(type(error), error, error.__traceback__)
         flush()
-        time.sleep(0.1)  # mpiexec may lose what was written just before the end
+        # mpiexec may lose what was written just before the end; and the launcher shall see what MPI
+        # has made for the others, who are ended at once.
+        time.sleep(0.5)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
