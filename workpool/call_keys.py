@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from .accumulator import Accumulator
-from .errors import SerializationError, WorkPoolError
+from .errors import FAILURES, SerializationError, WorkPoolError
 from .journal import Keys, read_keys
 from .lazy import np
 from .serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
@@ -59,7 +59,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             digest = call_fingerprint(function, args, kwargs, kind, Accumulator)
-        except (Exception, SystemExit) as error:
+        except FAILURES as error:
             raise _unknown(fn, error) from error
         first = int.from_bytes(digest[:8], "little")
         with self._lock:
@@ -79,7 +79,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             keys = read_keys(item_fingerprints(function, items, several, Accumulator))
-        except (Exception, SystemExit) as error:
+        except FAILURES as error:
             raise _unknown(fn, error) from error
         with self._lock:
             keys[:, 0] += self._before.count(keys[:, 0])
@@ -153,7 +153,7 @@ class Occurrences:
 def _fingerprint(obj: object, what: object) -> bytes:
     try:
         return fingerprint(obj, Accumulator)
-    except (Exception, SystemExit) as error:
+    except FAILURES as error:
         raise _unknown(what, error) from error
 
 

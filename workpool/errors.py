@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import BrokenExecutor
+from typing import Final
 
 __all__ = [
+    "FAILURES",
     "BrokenPool",
     "LayoutError",
     "ProtocolError",
@@ -39,6 +41,10 @@ __all__ = [
     "WorkerCrashed",
     "WorkerUnreachable",
 ]
+
+
+#: What objects of the user's may raise while they are pickled or copied: all but Ctrl-C.
+FAILURES: Final = (Exception, SystemExit)
 
 
 class WorkPoolError(Exception):

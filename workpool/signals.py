@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from .status import Watch
@@ -61,12 +61,7 @@ class Signals:
             signal.signal(signum, handlers[signum])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
 

@@ -30,7 +30,6 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from .lazy import socket
@@ -180,12 +179,7 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._socket.close()
 
     def look(self, timeout_s: float, others: Collection[int] = ()) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .accumulator import Accumulator
 from .core import Core, WorkerStats
-from .errors import SerializationError, TaskKilled, UsageError
+from .errors import FAILURES, SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
 from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, few, forgetting
 from .options import TaskOptions
@@ -271,7 +271,7 @@ class View(Executor):
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)
-        except (Exception, SystemExit) as error:
+        except FAILURES as error:
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)
         if not values:

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
 from ..driver import Driver
+from ..errors import FAILURES
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..ranges import Part, Turn
 from ..reduction import Reduction
@@ -134,7 +135,7 @@ class Mapping:
             return False
         try:
             self.add(items, last=True, large=True)
-        except (Exception, SystemExit) as error:
+        except FAILURES as error:
             good, self._refusal = self._cutter.blame(items, error)
             if good:
                 self.add(items[:good], last=True, large=True)

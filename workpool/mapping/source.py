@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from ..errors import FAILURES
 from .call import Mapping
 from .cutter import SEGMENT_ITEMS
 
@@ -65,7 +66,7 @@ class Source:
         window: Sequence[Any] = self._all or list(islice(self._items, self._window))
         try:
             taken = mapping.add(window, last=True)
-        except (Exception, SystemExit):  # sent one by one, the one that cannot be gets the blame
+        except FAILURES:  # sent one by one, the one that cannot be gets the blame
             taken = False
         if not taken:
             rest = chain(window, self._items)

@@ -17,14 +17,12 @@ from pickle import PickleBuffer
 from types import FunctionType
 from typing import Any, Final
 
+from ..errors import FAILURES
 from ..lazy import np
 from .classes import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
 __all__ = ["ATOMS", "Frozen", "frozen"]
-
-#: What the user's ``__reduce__`` and ``__deepcopy__`` may raise: all but Ctrl-C.
-_FAILURES: Final = (Exception, SystemExit)
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others, which `frozen` knows."""
@@ -69,7 +67,7 @@ def frozen(value: Any) -> Any:
             return value.copy("K")
     elif kind.__module__ in SCRIPT_MODULES:
         return _copied(value)
-    with suppress(*_FAILURES):
+    with suppress(*FAILURES):
         return Frozen(as_bytes(encode(value, by_value=False)))
     return _copied(value)
 
@@ -77,9 +75,9 @@ def frozen(value: Any) -> Any:
 def _copied(value: Any) -> Any:
     """Return a copy of what has something in it that goes by value, or cannot go at all."""
     if not isinstance(value, FunctionType):  # which has no copies: they read the same
-        with suppress(*_FAILURES):
+        with suppress(*FAILURES):
             return deepcopy(value)
-    with suppress(*_FAILURES):  # there are no copies of a module in it
+    with suppress(*FAILURES):  # there are no copies of a module in it
         return Frozen(as_bytes(encode(value)))
     return value  # whoever sends it meets what is wrong again
 
