@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workpool import mpiexec, openmpi, ranks
+from workpool import mpiexec, openmpi, ranks, shared_memory
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
 from workpool.supervisor import RANK_VARIABLES
@@ -227,9 +227,9 @@ def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_room_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpiexec, "free", lambda: 1_000_000)
+    monkeypatch.setattr(shared_memory, "free", lambda: 1_000_000)
     mpiexec.check_room(Kind.OPENMPI)
     with pytest.raises(ResourceError, match=r"/dev/shm has 1,000,000 bytes free"):
         mpiexec.check_room(Kind.MPICH)
-    monkeypatch.setattr(mpiexec, "free", lambda: None)
+    monkeypatch.setattr(shared_memory, "free", lambda: None)
     mpiexec.check_room(Kind.MPICH)

@@ -13,6 +13,7 @@ from . import openmpi, program, survival
 from .errors import UsageError
 from .program import Program
 from .ranks import may_be_first, size_here
+from .shared_memory import too_little
 from .status import Reporter
 from .streams import flush
 
@@ -50,6 +51,8 @@ def main() -> int:
     found.enter()
     openmpi.set_variables()
     _import_half()
+    if may_be_first() and (text := too_little()):  # Open MPI may do with it
+        print(f"workpool: {text}", file=sys.stderr, flush=True)
     from . import rma
 
     try:

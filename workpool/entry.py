@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .drain import interrupted
 from .errors import UsageError, WorkerUnreachable
 from .runtime import Runtime
-from .shared_memory import litter_of, remove
+from .shared_memory import litter_of, remove, too_little
 from .status import exit_status
 from .streams import flush
 from .survival import abort, survives
@@ -45,6 +45,8 @@ def current() -> Runtime:
     global _current
     with _lock:
         if _current is None:
+            if text := too_little():  # Open MPI may do with it
+                print(f"workpool: {text}", file=sys.stderr)
             from . import rma
 
             size = rma.world_size()  # no collective call: the other ranks may be elsewhere

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from . import openmpi, supervisor
 from .errors import ResourceError
-from .shared_memory import SHM, free
+from .shared_memory import too_little
 
 __all__ = [
     "Kind",
@@ -61,9 +61,6 @@ signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
 if os.getppid() == parent:
     os.execv(sys.argv[2], sys.argv[2:])
 """
-
-#: What MPICH takes of the shared memory before anybody can say that it is too little.
-_LEAST_SHM_NBYTES = 4 << 20
 
 
 class Kind(Enum):
@@ -273,12 +270,8 @@ def command_line(
 
 def check_room(kind: Kind) -> None:
     """Raise ResourceError if this host has too little shared memory for an MPI to start."""
-    left = free()
-    if kind is Kind.MPICH and left is not None and left < _LEAST_SHM_NBYTES:
-        raise ResourceError(
-            f"{SHM} has {left:,} bytes free, and MPICH needs some {_LEAST_SHM_NBYTES:,} to start: "
-            "remove left-over files there, or enlarge it (docker run --shm-size=1g)"
-        )
+    if kind is Kind.MPICH and (text := too_little()):
+        raise ResourceError(text)
 
 
 def leash(kind: Kind) -> list[str]:

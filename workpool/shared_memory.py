@@ -9,9 +9,12 @@ import os
 import re
 from contextlib import suppress
 
-__all__ = ["SHM", "free", "litter_of", "remove"]
+__all__ = ["SHM", "free", "litter_of", "remove", "too_little"]
 
 SHM = "/dev/shm"
+
+#: What MPICH takes to start.
+_LEAST_NBYTES = 4 << 20
 
 #: By the names that the MPIs give it.
 _LITTER = re.compile(
@@ -27,6 +30,17 @@ def free() -> int | None:
     except OSError:
         return None
     return shm.f_bavail * shm.f_frsize
+
+
+def too_little() -> str:
+    """Return what to say where MPICH dies of a bus error before anybody can say why; else ""."""
+    left = free()
+    if left is None or left >= _LEAST_NBYTES:
+        return ""
+    return (
+        f"{SHM} has {left:,} bytes free, and MPICH needs some {_LEAST_NBYTES:,} to start: "
+        "remove left-over files there, or enlarge it (docker run --shm-size=1g)"
+    )
 
 
 def litter_of(pid: int) -> set[str]:
