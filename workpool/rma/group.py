@@ -139,6 +139,8 @@ class Group:
             win.Lock_all(MPI.MODE_NOCHECK)
             unified = win.model == MPI.WIN_UNIFIED
         alone = self.one_host and unified and self._advances(win, host, memory)
+        if not mine and alone:
+            memory = self._lent(win, host)
         if mine:
             memory[: len(start)] = start
         with self._lock:
@@ -150,9 +152,17 @@ class Group:
             ticker.start()
             window = self._kind(win, host, nbytes, self._lock, ticker=ticker)
         else:
-            window = self._kind(win, host, nbytes, self._lock, memory if mine else None)
+            window = self._kind(win, host, nbytes, self._lock, memory or None)
         self._windows.append(window)
         return window
+
+    def _lent(self, win: MPI.Win, host: int) -> memoryview:
+        """Return the memory of another rank of this host, as far as MPI lets us have it."""
+        if MPI.Get_version() < (4, 1):
+            return memoryview(b"")  # that of MPI_Win_allocate_shared only
+        with self._lock:
+            lent, _ = win.Shared_query(host)
+        return memoryview(lent).cast("B")  # type: ignore[arg-type]
 
     def room(self) -> int | None:
         """Return how many bytes of this host's shared memory are left; None if any number may be.

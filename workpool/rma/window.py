@@ -49,7 +49,7 @@ class Window:
     lock : threading.Lock
         Held during every call into MPI.
     memory : memoryview, optional
-        The memory, if it is this rank's and its loads and stores are as good as Get and Put: in the
+        The memory, if this rank has it and its loads and stores are as good as Get and Put: in the
         unified model (MPI-4.1, 12.4), and on one host, where nobody needs us inside MPI.
     ticker : Ticker, optional
     """
