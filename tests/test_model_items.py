@@ -206,9 +206,7 @@ class Worker:
         return found is not Miss.CLOSED or bool(self.named)
 
     def _record(self, extent: Extent) -> bytes:
-        record = bytearray(layout.OUTCOME_NBYTES)
-        used = layout.write_outcome(record, 0, OutcomeRecord(BATCH, 0, extent))
-        return bytes(record[:used])
+        return layout.write_outcome(OutcomeRecord(BATCH, 0, extent))
 
     def _go_on(self, window: MemoryWindow, claim: Claim, choose: Callable[[int], int]) -> None:
         """Run one task, and take the step after it."""

@@ -253,10 +253,10 @@ class Worker:
         self.ran = sorted([*self.ran, (self.run, claim.descriptor[0].task_id)])
         fails = bool(self.failures and choose(2))
         self.failures -= fails
-        record = bytearray(layout.OUTCOME_NBYTES)
-        kind = FAILURE if fails else VALUE
-        layout.write_outcome(record, 0, OutcomeRecord(kind, 0, Extent(layout.INLINE, 0)))
-        self.claimant.complete(claim, bytes(record))
+        outcome = OutcomeRecord(FAILURE if fails else VALUE, 0, Extent(layout.INLINE, 0))
+        self.claimant.complete(
+            claim, layout.write_outcome(outcome).ljust(layout.OUTCOME_NBYTES, b"\0")
+        )
         self.claim = None
 
 

@@ -69,11 +69,12 @@ def test_records_round_trip() -> None:
     assert (found, bytes(rest)) == (descriptor, inline)
     outcome = OutcomeRecord(2, 10**18, Extent(layout.INLINE, layout.INLINE_OUTCOME_NBYTES))
     inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
-    buffer = bytearray(layout.OUTCOME_NBYTES)
-    assert layout.write_outcome(buffer, 0, outcome, inline) == layout.PLACE_AT
-    buffer[layout.PLACE_AT :] = layout.write_place(Extent(2**62, 2**40))
-    assert layout.read_place(memoryview(buffer)) == Extent(2**62, 2**40)
-    result, rest = layout.read_outcome(memoryview(buffer))
+    record = layout.write_outcome(outcome, inline)
+    assert len(record) == layout.PLACE_AT
+    record += layout.write_place(Extent(2**62, 2**40))
+    assert len(record) == layout.OUTCOME_NBYTES
+    assert layout.read_place(memoryview(record)) == Extent(2**62, 2**40)
+    result, rest = layout.read_outcome(memoryview(record))
     assert (result, bytes(rest)) == (outcome, inline)
     piece = Piece(3, 2**40, 2**41, Extent(-1, 7))
     assert layout.read_piece(memoryview(layout.write_piece(piece))) == piece

@@ -35,6 +35,7 @@ FEW = 8
 _DONE, _WANTED = int(State.DONE), int(State.WANTED)
 _BATCH, _EXCEPTION = int(Kind.BATCH), int(Kind.EXCEPTION)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
+_NOTHING = memoryview(b"")
 
 
 class Collector:
@@ -74,6 +75,7 @@ class Collector:
         self.finished: deque[Finished] = deque()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
+        self._ended: list[tuple[Task, list[int]]] = []  # tasks that are not counted yet
         self._rows = self.published.rows
         self._window = window
         self._publisher = publisher
@@ -101,10 +103,19 @@ class Collector:
         return bool(asking)
 
     def retire(self) -> None:
-        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        """Free the rows that were collected, and count what ended in them.
+
+        Not at once, for somebody waits for their results.
+        """
         if self.retired:
             retired, self.retired = self.retired, []
             self._publisher.retire(retired)
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for task, times_ns in ended:
+                self._store.unuse(task, len(times_ns))
+                if task.code is not None and task.segment is None:
+                    task.code.measured(times_ns)
 
     def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
@@ -117,43 +128,57 @@ class Collector:
 
     def _collect(self, done: list[Row]) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
-        fetched: list[tuple[Batch, Row, layout.OutcomeRecord, memoryview]] = []
-        wait = False
+        fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
         records = self._publisher.read_records([row.number for row in done])
-        for row, raw in zip(done, records, strict=True):
+        for row, record in zip(done, records, strict=True):
             batch = self.published.pop(row.number)
-            record, inline = layout.read_outcome(raw)
-            offset, nbytes = record.extent
-            content: memoryview
+            (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)
             if offset == layout.INLINE:
-                content = inline[:nbytes]
-            elif offset == layout.STREAMED:
+                self._take_in(batch, row, kind, elapsed_ns, inline[:nbytes])
+                continue
+            content: memoryview
+            if offset == layout.STREAMED:
                 assert batch.incoming is not None
                 content = batch.incoming
             else:
                 try:
                     content = empty(nbytes)
                     self._window.get(offset, content)
-                    wait = True
                 except MemoryError as error:
-                    record = record._replace(kind=_EXCEPTION)
+                    kind = _EXCEPTION
                     content = memoryview(_refusal(batch, error))
-            self._store.remove(batch)
-            fetched.append((batch, row, record, content))
-        if wait:
+            fetched.append((batch, row, kind, elapsed_ns, content))
+        if fetched:
             self._window.flush()  # before the rows are free, and with them the workers' extents
-        for batch, row, record, content in fetched:
-            self.row_s += 0.1 * (record.elapsed_ns * 1e-9 - self.row_s)
-            owner = layout.owner_of(row.word)
-            kind, carried = record.kind & ~CONTRIBUTES, memoryview(b"")
-            if record.kind & CONTRIBUTES:
-                content, carried = layout.read_carried(content)
-            if kind == _BATCH:
-                items = layout.read_items(content)
-            else:
-                items = [(kind, record.elapsed_ns, content)] * len(batch.tasks)
-            self._finish(batch, owner, items, carried=carried)
+            for each in fetched:
+                self._take_in(*each)
         self.retired += done
+
+    def _take_in(
+        self, batch: Batch, row: Row, kind: int, elapsed_ns: int, content: memoryview
+    ) -> None:
+        """Take in what a worker says of a row."""
+        self._store.remove(batch)
+        self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
+        owner, carried = layout.owner_of(row.word), _NOTHING
+        if kind & CONTRIBUTES:
+            content, carried = layout.read_carried(content)
+            kind &= ~CONTRIBUTES
+        if kind == _BATCH:
+            self._finish(batch, owner, layout.read_items(content), carried=carried)
+            return
+        if len(batch.tasks) > 1:  # nothing was run: the same has become of all
+            items = [(kind, elapsed_ns, content)] * len(batch.tasks)
+            self._finish(batch, owner, items, carried=carried)
+            return
+        (task,) = batch.tasks
+        if task.over or task.batch is not batch:
+            return  # cancelled, or recalled
+        task.over = True
+        self._trace("collected", task)
+        self._ended.append((task, [elapsed_ns]))
+        outcome = task, kind, content
+        self.finished.append(Finished(task.context, owner, elapsed_ns, [outcome], carried))
 
     def _finish(
         self,
@@ -161,10 +186,10 @@ class Collector:
         owner: int,
         items: Sequence[Item],
         decided: bool = True,
-        carried: memoryview | bytes = b"",
+        carried: memoryview = _NOTHING,
     ) -> None:
         """Sort out what became of the first tasks of a row: all that ran, if that is `decided`."""
-        context, code = batch.tasks[0].context, batch.tasks[0].code
+        first = batch.tasks[0]
         outcomes: list[tuple[Task, int, memoryview]] = []
         times_ns: list[int] = []
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
@@ -174,15 +199,14 @@ class Collector:
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
             self._trace("collected", task)
-        self._store.unuse(batch.tasks[0], len(outcomes))
-        if code is not None and outcomes and batch.tasks[0].segment is None:
-            code.measured(times_ns)
+        if times_ns:
+            self._ended.append((first, times_ns))
         if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
             for task in left:
                 task.batch = None
             self._backlog.put_back(left)
-        self.finished.append(Finished(context, owner, sum(times_ns), outcomes, carried))
+        self.finished.append(Finished(first.context, owner, sum(times_ns), outcomes, carried))
 
     # --- pieces -------------------------------------------------------------------------------
 

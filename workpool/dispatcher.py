@@ -76,15 +76,19 @@ class Dispatcher:
         """Whether the workers have enough to do."""
         return len(self._published.rows) >= AHEAD * self._workers
 
-    def publish_one(self, now: float) -> None:
-        """Publish a task that was just submitted, and what waits, if that is worth it now.
+    def take(self, task: Task, now: float) -> None:
+        """Take a task that was just submitted; publish it, and what waits, if that is worth it now.
 
         Where rows are short, half of the time at most goes into this: what is submitted until then
         goes with the next one, or with whoever makes progress.
         """
+        waiting = self._backlog.tasks
         if self._full or now < self._again_s or self.ahead:
+            waiting.append(task)
             return
-        self.publish()
+        if waiting or task.segment is not None or not self._publish_alone(task):
+            waiting.append(task)
+            self.publish()
         if self._collector.row_s < SHORT_S:
             end = time.monotonic()
             self._again_s = end + (end - now)
@@ -109,6 +113,22 @@ class Dispatcher:
         now = time.monotonic()
         if now > self._calm_s + CALM_S:  # half of the time at most
             self._calm_s = now + CALM_S
+
+    def _publish_alone(self, task: Task) -> bool:
+        """Publish a task for whose result somebody may wait; return whether it has found room."""
+        if self.draining:
+            return False
+        batch = Batch([task], task.payload)
+        record = self._store.descriptor(batch)
+        if record is None:
+            return False
+        row = self._publisher.publish_one(record, task.attempt)
+        if row is None:
+            self._published.dissolve(batch)
+            return False
+        self._published.add(batch, row)
+        self._trace("published", task)
+        return True
 
     def publish(self) -> None:
         """Publish from the backlog what finds room."""
@@ -156,5 +176,6 @@ class Dispatcher:
             self._published.add(batch, row)
             for task in batch.tasks:
                 self._trace("published", task)
-        self._backlog.put_back(left)
+        if left:
+            self._backlog.put_back(left)
         return bool(left)

@@ -130,14 +130,14 @@ class Driver:
             self.beats += 1
         with self._lock:
             self._store.use(task, code)
-            self._backlog.tasks.append(task)
             now = time.monotonic()
-            late = now - self._advanced_s > TOGETHER_S
-            if late or len(self._backlog.tasks) % TOGETHER == 0:
-                self._advance()
+            together = (len(self._backlog.tasks) + 1) % TOGETHER == 0
+            if now - self._advanced_s < TOGETHER_S and not together:
+                self._dispatcher.take(task, now)
             else:
-                self._dispatcher.publish_one(now)
-            if isinstance(task.payload, Packed):
+                self._backlog.tasks.append(task)
+                self._advance()
+            if type(task.payload) is Packed:
                 self._keep(task, task.payload)
 
     def _keep(self, task: Task, arguments: Packed) -> None:
@@ -283,8 +283,9 @@ class Driver:
         """Resolve some futures, without the lock; an interrupt leaves the others to the next."""
         count = 0
         waiting = [finished for finished in tuple(self._finished) if not finished.written]
-        for context in {finished.context for finished in waiting}:
-            context.commit([finished for finished in waiting if finished.context is context])
+        if waiting:
+            for context in {finished.context for finished in waiting}:
+                context.commit([finished for finished in waiting if finished.context is context])
         while self._finished and count < RESOLVED:
             try:
                 finished = self._finished.popleft()

@@ -151,12 +151,13 @@ class Resolver:
         except BaseException as caught:  # Ctrl-C while a result is restored
             value, error = None, caught
             interrupt = caught
-        if isinstance(error, BrokenPool) and loss is not None:
-            self.broken = error
-        elif kind == _BROKEN and error is not None:
-            error = self._break(error)
-        elif error is not None and kind != _VALUE and self._again(task, error, loss):
-            return
+        if error is not None:
+            if isinstance(error, BrokenPool) and loss is not None:
+                self.broken = error
+            elif kind == _BROKEN:
+                error = self._break(error)
+            elif kind != _VALUE and self._again(task, error, loss):
+                return
         future._task = task.batch = None
         try:
             future.resolve(value, error)

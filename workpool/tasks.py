@@ -317,7 +317,11 @@ class Finished:
         self.outcomes = deque(outcomes)
         self.carried = carried
         # Whether nothing is left to write down before anybody may see it.
-        self.written = not carried and all(task.noted is None for task, _, _ in self.outcomes)
+        self.written = not carried
+        for task, _, _ in self.outcomes:
+            if task.noted is not None:
+                self.written = False
+                break
         self.failures: Mapping[Any, Exception] = {}  # by journal, why it is not
         # Tasks that are in nobody's statistics yet; a turn says itself how many it was.
         turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None

@@ -153,7 +153,6 @@ class _Service:
             worker.runners, worker.heart, window, geometry, self._claimant, self._exchange
         )
         self._contributions = worker.runners.own.contributions
-        self._record = bytearray(layout.OUTCOME_NBYTES)
         self._mean_s = TICKETS_S  # of a task, over the last ones
         self._beats = 0
         self._swept = 0.0  # when we last looked behind the head
@@ -273,16 +272,16 @@ class _Service:
             carried = contributions.packed()
             kind |= CONTRIBUTES
         extent, inline, held = self._place(claim, content, carried)
-        view = self._write(OutcomeRecord(kind, elapsed_ns, extent), inline)
+        record = layout.write_outcome(OutcomeRecord(kind, elapsed_ns, extent), inline)
         following: Claim | Miss = _EMPTY
         if contributions and not carried:
-            committed = self._claimant.commit(claim, view)
+            committed = self._claimant.commit(claim, record)
             if committed:
                 # Only the attempt that won the commit contributes: exactly once (rule 6).
                 contributions.make(self._window)
                 self._claimant.advance(claim, Step.COMPLETE)
         else:
-            committed, following = self._claimant.complete(claim, view, then)
+            committed, following = self._claimant.complete(claim, record, then)
         if held:
             self._exchange.keep(claim, held, committed)
         return committed, following
@@ -318,11 +317,6 @@ class _Service:
         extent = self._exchange.reserve(nbytes)
         write(self._window, extent.offset, content)
         return extent, b"", [*held, extent]
-
-    def _write(self, record: OutcomeRecord, inline: bytes = b"") -> memoryview:
-        """Return an outcome record as it is put; valid until the next one."""
-        used = layout.write_outcome(self._record, 0, record, inline)
-        return memoryview(self._record)[:used]
 
     def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
         assert self._worker.tracer is not None

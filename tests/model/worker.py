@@ -191,19 +191,19 @@ class Worker:
 
     def _commit(self, window: MemoryWindow, claim: Claim, task: int, extent: Extent) -> None:
         inline = self._content(claim, task) if extent.offset == layout.INLINE else b""
-        record = bytearray(OUTCOME_NBYTES)
-        layout.write_outcome(record, 0, OutcomeRecord(0, 0, extent), inline)
+        record = layout.write_outcome(OutcomeRecord(0, 0, extent), inline)
+        record = record.ljust(OUTCOME_NBYTES, b"\0")
         following: Claim | Miss = Miss.EMPTY
         if self.how == "commit":
             # Rule 6: only who has won the commit contributes, and what it contributes is there
             # before the row is DONE.
-            if self.claimant.commit(claim, bytes(record)):
+            if self.claimant.commit(claim, record):
                 window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")
                 window.flush()
                 self.claimant.advance(claim, Step.COMPLETE)
         else:
             then = self._offer() if self.offers and self.offers[0][1] is not None else None
-            committed, following = self.claimant.complete(claim, bytes(record), then)
+            committed, following = self.claimant.complete(claim, record, then)
             if committed and self.how == "extent":
                 claim.record = b""  # type: ignore[assignment]
                 self.named.append((claim, extent))

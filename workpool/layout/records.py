@@ -144,16 +144,10 @@ def read_terms(inline: memoryview) -> Terms:
     return Terms(*_TERMS.unpack_from(inline, 0))
 
 
-def write_outcome(
-    buffer: bytearray | memoryview, at: int, outcome: OutcomeRecord, inline: bytes = b""
-) -> int:
-    """Write an outcome record at position `at` of `buffer`; return how many bytes count."""
+def write_outcome(outcome: OutcomeRecord, inline: bytes = b"") -> bytes:
+    """Return an outcome record as far as it counts, and the outcome that stands in it."""
     kind, elapsed_ns, (offset, nbytes) = outcome
-    _OUTCOME.pack_into(buffer, at, kind, elapsed_ns, offset, nbytes)
-    if inline:
-        start = at + _OUTCOME.size
-        buffer[start : start + len(inline)] = inline
-    return _OUTCOME.size + len(inline)
+    return _OUTCOME.pack(kind, elapsed_ns, offset, nbytes) + inline
 
 
 def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:

@@ -15,7 +15,9 @@ from .tickets import Miss, Taker
 _READY = layout.States([State.READY])
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
-_COMPLETE, _EMPTY = Step.COMPLETE, Miss.EMPTY
+_COMPLETE = Step.COMPLETE
+_EMPTY: Claim | Miss = Miss.EMPTY
+_CONTENDED: Claim | Miss = Miss.CONTENDED
 
 
 class Claimant(Table):
@@ -78,11 +80,12 @@ class Claimant(Table):
         RMA cost: 2 get, 1 flush.
         """
         first = self._taker.first
-        if first >= 0:  # see its row, too, which `seize` wants to know
+        if first < 0:
+            (tail,) = self.window.peek(layout.TAIL)
+        else:  # see its row, too, which `seize` wants to know
             index = self.geometry.row(first)
-            word = memoryview(self._words)[index : index + 1]
-            self.window.get(self.geometry.word(index), word)
-        return self._taker.quiet()
+            tail, self._words[index] = self.window.peek(layout.TAIL, self.geometry.word(index))
+        return self._taker.quiet(tail)
 
     def seize(self, limit: int) -> Claim | Miss:
         """Take the only ticket that there is for us, and claim its row, by one flush.
@@ -197,7 +200,7 @@ class Claimant(Table):
         return Claim(index, mine, record)
 
     def complete(
-        self, claim: Claim, record: bytes | memoryview, then: Offer | None = None
+        self, claim: Claim, record: bytes, then: Offer | None = None
     ) -> tuple[bool, Claim | Miss]:
         """Put the outcome into the window and commit it; claim the next row by the same flush.
 
@@ -215,27 +218,27 @@ class Claimant(Table):
         self.window.put(self.geometry.outcome(claim.number), record)
         # Rule 1: whoever sees DONE must see the outcome, and the extent that it names.
         self.window.flush()
-        if then is None:
-            return self.advance(claim, _COMPLETE), _EMPTY
-        done = protocol.advance(claim.word, _COMPLETE)
-        mine = protocol.claim(then.row.word, self.member)
+        done, following = protocol.advance(claim.word, _COMPLETE), _EMPTY
         # Against the word that we hold (rule 4): if the attempt was taken back, it differs.
-        found, next_found = self.window.compare_and_swap_all(
-            [
-                (self.geometry.word(claim.number), claim.word, done),
-                (self.geometry.word(then.row.number), then.row.word, mine),
-            ]
-        )
-        following: Claim | Miss = Miss.CONTENDED
-        if next_found == then.row.word:
-            assert then.record is not None  # one of several
-            following = Claim(then.row.number, mine, then.record)
+        step = self.geometry.word(claim.number), claim.word, done
+        if then is None:
+            found = self.window.compare_and_swap(*step)
+        else:
+            number, word = then.row
+            mine = protocol.claim(word, self.member)
+            found, next_found = self.window.compare_and_swap_all(
+                [step, (self.geometry.word(number), word, mine)]
+            )
+            following = _CONTENDED
+            if next_found == word:
+                assert then.record is not None  # one of several
+                following = Claim(number, mine, then.record)
         if found == claim.word:
             claim.word = done
             return True, following
-        return self._keeps(claim, found) and self.advance(claim, Step.COMPLETE), following
+        return self._keeps(claim, found) and self.advance(claim, _COMPLETE), following
 
-    def commit(self, claim: Claim, record: bytes | memoryview) -> bool:
+    def commit(self, claim: Claim, record: bytes) -> bool:
         """Put the outcome into the window and decide it, before contributions are made.
 
         Notes

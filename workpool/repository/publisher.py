@@ -60,35 +60,67 @@ class Publisher(Table):
         known to be free.
         """
         held = self._reserve(len(records))
-        published: list[Row | None] = [None] * len(records)
         if not held:
-            return published
+            return [None] * len(records)
+        geometry, words = self.geometry, self._words
         buffers = []  # belong to MPI until the flush
         for run in runs([row.number for _, row in held]):
             buffers.append(b"".join(records[run.start : run.stop]))
-            self.window.put(self.geometry.descriptor(held[run.start][1].number), buffers[-1])
+            self.window.put(geometry.descriptor(held[run.start][1].number), buffers[-1])
         # Rule 1: a worker that sees READY must also see the descriptor and what it points to.
         self.window.flush()
         steps = [
-            (self.geometry.word(row.number), row.word, protocol.publish(row.word, attempt))
-            for _, row in held
+            (geometry.word(number), word, protocol.publish(word, attempt))
+            for _, (number, word) in held
         ]
         # Never back: rows reserved before the tail was seen anew may lie behind it.
         end = max(held[-1][0] + 1, self._tail)
-        found: list[int] = self.window.compare_and_swap_all(
-            [*steps, (layout.TAIL, self._tail, end)]
-        )
-        self._push_tail(found.pop(), end)
-        for i, ((_, row), word, (_, _, ready)) in enumerate(zip(held, found, steps, strict=True)):
-            if word == row.word:
-                published[i] = Row(row.number, ready)
-                self._words[row.number] = ready
-                continue
-            self._words[row.number] = word
-            if layout.state_of(word) == State.EVICTED and layout.owner_of(word) == self.member:
-                # Taken for dead: our put has landed, so nothing of ours can come any more.
-                self._step(Row(row.number, word), Step.LET_GO)
+        steps.append((layout.TAIL, self._tail, end))
+        *found, tail = self.window.compare_and_swap_all(steps)
+        self._push_tail(tail, end)
+        published: list[Row | None] = []
+        for (_, (number, reserved)), word, (_, _, ready) in zip(held, found, steps, strict=False):
+            if word == reserved:
+                published.append(Row(number, ready))
+                words[number] = ready
+            else:
+                published.append(None)
+                self._lost(Row(number, word))
+        published += [None] * (len(records) - len(held))
         return published
+
+    def publish_one(self, record: bytes, attempt: int = 0) -> Row | None:
+        """Publish one descriptor: the same steps, for who waits for their end.
+
+        Notes
+        -----
+        RMA cost: 3 compare_and_swap, 1 put, 2 flushes; now and then as ``publish`` says.
+        """
+        held = self._reserve(1)
+        if not held:
+            return None
+        ((ticket, (number, reserved)),) = held
+        window, at = self.window, self.geometry.word(number)
+        window.put(self.geometry.descriptor(number), record)
+        window.flush()  # as above
+        ready = protocol.publish(reserved, attempt)
+        end = max(ticket + 1, self._tail)
+        word, tail = window.compare_and_swap_all(
+            [(at, reserved, ready), (layout.TAIL, self._tail, end)]
+        )
+        self._push_tail(tail, end)
+        if word == reserved:
+            self._words[number] = ready
+            return Row(number, ready)
+        self._lost(Row(number, word))
+        return None
+
+    def _lost(self, row: Row) -> None:
+        """Take in that a row of ours was taken back before it was published."""
+        self._words[row.number] = row.word
+        if layout.state_of(row.word) == State.EVICTED and layout.owner_of(row.word) == self.member:
+            # Taken for dead: our put has landed, so nothing of ours can come any more.
+            self._step(row, Step.LET_GO)
 
     def room(self, count: int) -> int:
         """Return for how many of so many descriptors there are rows.
@@ -114,7 +146,8 @@ class Publisher(Table):
         """Take free rows at and after the tail, in ticket order: (ticket, row) for each."""
         if len(self._held) < count:
             self._hold(count + self._ahead)
-        held, self._held = self._held[:count], self._held[count:]
+        held = self._held[:count]
+        del self._held[:count]
         return held
 
     def _hold(self, count: int) -> None:

@@ -60,13 +60,17 @@ class Table:
         -----
         RMA cost: 1 get of 8 bytes for each row, 1 flush.
         """
+        words = self._words
         if rows is None:
-            self.window.get(self.geometry.word(0), self._words)
+            self.window.get(self.geometry.word(0), words)
+            self.window.flush()  # the words are here only after it
+        elif len(rows) == 1:
+            (words[rows.start],) = self.window.peek(self.geometry.word(rows.start))
         else:
-            part = memoryview(self._words)[rows.start : rows.stop]
+            part = memoryview(words)[rows.start : rows.stop]
             self.window.get(self.geometry.word(rows.start), part)
-        self.window.flush()  # the words are here only after it
-        return self._words
+            self.window.flush()
+        return words
 
     def load(self, index: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""
@@ -90,11 +94,9 @@ class Table:
     def _read(
         self, indices: Sequence[int], place: Callable[[int], int], nbytes: int
     ) -> list[memoryview]:
-        copy = memoryview(bytearray(len(indices) * nbytes))
         if len(indices) == 1:
-            self.window.get(place(indices[0]), copy)
-            self.window.flush()
-            return [copy]
+            return [self.window.read(place(indices[0]), nbytes)]
+        copy = memoryview(bytearray(len(indices) * nbytes))
         for run in runs(indices):
             part = copy[run.start * nbytes : run.stop * nbytes]
             self.window.get(place(indices[run.start]), part)

@@ -20,21 +20,11 @@ batch gets smaller as the queue runs dry.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol, TypeAlias
 
 from .. import layout, verbs
-
-_WORD = struct.Struct("<q")
-
-#: HEAD, TAIL and CLOSED, and what lies between them.
-_WORDS = struct.Struct(
-    f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
-    f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
-)
-
 
 #: A compare-and-swap: where, of what, to what.
 Swap: TypeAlias = tuple[int, int, int]
@@ -58,8 +48,8 @@ class Taker(Protocol):
     def first(self) -> int:
         """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
 
-    def quiet(self) -> bool:
-        """Return whether there is nothing to take, as far as one can know."""
+    def quiet(self, tail: int) -> bool:
+        """Return whether there is nothing to take, with the tail as it was just seen."""
 
     def single(self, limit: int) -> list[Swap] | None:
         """Return the steps that take the first ticket, if `take` would take no more than one.
@@ -94,27 +84,15 @@ class _Taker:
     def first(self) -> int:
         raise NotImplementedError
 
-    def quiet(self) -> bool:
-        """Return whether there is nothing to take, as far as one can know.
-
-        Notes
-        -----
-        RMA cost: 1 get, 1 flush.
-        """
-        tail = bytearray(layout.WORD_NBYTES)
-        self._window.get(layout.TAIL, tail)
-        self._window.flush()
-        (self._tail,) = _WORD.unpack(tail)
+    def quiet(self, tail: int) -> bool:
+        """Return whether there is nothing to take, with the tail as it was just seen."""
+        self._tail = tail
         self._news = True
-        return self.first >= self._tail
+        return self.first >= tail
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
-        words = bytearray(_WORDS.size)
-        self._window.get(layout.HEAD, words)
-        self._window.flush()
-        head: int
-        head, self._tail, closed = _WORDS.unpack(words)
+        head, self._tail, closed = self._window.peek(layout.HEAD, layout.TAIL, layout.CLOSED)
         self._closed = bool(closed)
         return head
 

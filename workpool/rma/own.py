@@ -22,17 +22,13 @@ class OwnWindow(Window):
     turn of the scheduler.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        assert self._memory is not None
-        self._words = self._memory[: self.nbytes & ~7].cast("q")
-
     @whole
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int:
         """Store `desired` where `expected` stands; return what stood there."""
-        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+        if disp not in self._places:
             self._outside("compare_and_swap", disp, 8)
         with self._lock:
+            assert self._words is not None
             found = self._words[disp >> 3]
             if found == expected:
                 self._words[disp >> 3] = desired
@@ -45,9 +41,10 @@ class OwnWindow(Window):
     @whole
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there."""
-        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+        if disp not in self._places:
             self._outside("fetch_add", disp, 8)
         with self._lock:
+            assert self._words is not None
             found = self._words[disp >> 3]
             self._words[disp >> 3] = found + amount
             return found
@@ -71,10 +68,5 @@ class OwnWindow(Window):
         assert self._memory is not None
         return np.frombuffer(self._memory, like.dtype, like.size, disp)
 
-    def flush(self) -> None:
+    def _sync(self) -> None:
         """Nothing: every call is complete when it returns."""
-
-    def close(self) -> None:
-        """End the access epoch and free the window."""
-        self._words.release()
-        super().close()

@@ -66,11 +66,13 @@ class Window:
         self.host = host
         self.nbytes = nbytes
         self._memory = memory
+        self._words = None if memory is None else memory[: nbytes & ~7].cast("q")
         self._held: list[memoryview] = []  # buffers of ours that belong to MPI until the flush
         self._under_way = False  # whether a call of ours into MPI may wait for a flush
-        self._entered = 0.0  # when we last let MPI do whatever it has to do
+        self._enter_s = 0.0  # when we next let MPI do whatever it has to do
         self._ticker = ticker
         self._win = win
+        self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock
         # One element for each atomic under way; MPI reads and writes them until the flush.  Who
         # says what a buffer holds spares mpi4py a third of a microsecond of finding out.
@@ -100,7 +102,7 @@ class Window:
         -----
         RMA cost: 1 compare_and_swap, 1 flush.
         """
-        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+        if disp not in self._places:
             self._outside("compare_and_swap", disp, 8)
         with self._lock:
             self._origin[0] = desired
@@ -128,25 +130,27 @@ class Window:
         -----
         RMA cost: 1 compare_and_swap for each, 1 flush for every ``BATCH``.
         """
-        if len(steps) == 1:
-            return [self.compare_and_swap(*steps[0])]
-        found: list[int] = []
-        for first in range(0, len(steps), BATCH):
-            part = steps[first : first + BATCH]
-            with self._lock:
-                for i, (disp, expected, desired) in enumerate(part):
-                    if disp & 7 or not 0 <= disp <= self.nbytes - 8:
-                        self._outside("compare_and_swap_all", disp, 8)
-                    self._origin[i] = desired
-                    self._compare[i] = expected
+        if len(steps) > BATCH:
+            first = self.compare_and_swap_all(steps[:BATCH])
+            return first + self.compare_and_swap_all(steps[BATCH:])
+        places, origins, compares = self._places, self._origin, self._compare
+        swap, host = self._win.Compare_and_swap, self.host
+        with self._lock:
+            i = 0
+            try:
+                for disp, expected, desired in steps:
                     origin, compare, result = self._slots[i]
-                    try:
-                        self._win.Compare_and_swap(origin, compare, result, self.host, disp)
-                    except MPI.Exception as error:
-                        self._failed("compare_and_swap_all", disp, error)
-                self._flush()  # one flush completes the whole batch
-                found += self._result[: len(part)]
-        return found
+                    if disp not in places:
+                        self._outside("compare_and_swap_all", disp, 8)
+                    origins[i] = desired
+                    compares[i] = expected
+                    swap(origin, compare, result, host, disp)
+                    i += 1
+                self._win.Flush(host)  # one flush completes the whole batch
+            except MPI.Exception as error:
+                self._failed("compare_and_swap_all", disp, error)
+            self._held.clear()
+            return self._result[:i].tolist()
 
     @whole
     def fetch_add(self, disp: int, amount: int) -> int:
@@ -156,7 +160,7 @@ class Window:
         -----
         RMA cost: 1 fetch_and_op, 1 flush.
         """
-        if disp & 7 or not 0 <= disp <= self.nbytes - 8:
+        if disp not in self._places:
             self._outside("fetch_add", disp, 8)
         with self._lock:
             self._origin[0] = amount
@@ -170,13 +174,42 @@ class Window:
                 self._failed("fetch_add", disp, error)
             return self._result[0]
 
+    @whole
+    def peek(self, *disps: int) -> list[int]:
+        """Return CAS words, each as it was at some moment: a hint, for a Get is no atomic.
+
+        What was complete before a word was written is there for whoever has seen it.
+
+        Notes
+        -----
+        RMA cost: 1 get for each, 1 flush; none where the memory is ours, but as ``flush``.
+        """
+        places, words, found = self._places, self._words, []
+        with self._lock:
+            if words is not None:
+                for disp in disps:
+                    if disp not in places:
+                        self._outside("peek", disp, 8)
+                    found.append(words[disp >> 3])
+                self._sync()  # nothing that is read after them is older
+                return found
+            for disp, (_, _, result) in zip(disps, self._slots, strict=False):
+                if disp not in places:
+                    self._outside("peek", disp, 8)
+                try:
+                    self._win.Get(result, self.host, disp)
+                except MPI.Exception as error:
+                    self._failed("peek", disp, error)
+            self._flush()
+            return self._result[: len(disps)].tolist()
+
     def put(self, disp: int, buffer: Any) -> None:
         """Write the bytes of a contiguous buffer; complete at the next flush.
 
         Notes
         -----
         RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
-        none on the host.
+        none where the memory is ours.
         """
         view = self._checked("put", disp, buffer)
         if self._memory is not None:
@@ -190,13 +223,31 @@ class Window:
         Notes
         -----
         RMA cost: 1 get for every ``PIECE_NBYTES``, with a flush each if that is more than one;
-        none on the host.
+        none where the memory is ours.
         """
         view = self._checked("get", disp, buffer)
         if self._memory is not None:
             view[:] = self._memory[disp : disp + view.nbytes]
         else:
             self._transfer("get", self._win.Get, disp, view)
+
+    @whole
+    def read(self, disp: int, nbytes: int) -> memoryview:
+        """Return a copy of a few bytes; complete at once, with all that was put and got before.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 flush; none where the memory is ours, but as ``flush``.
+        """
+        if not 0 <= disp <= self.nbytes - nbytes:
+            self._outside("read", disp, nbytes)
+        if self._memory is None:
+            copy = memoryview(bytearray(nbytes))
+            self._transfer("read", self._win.Get, disp, copy)
+        else:
+            copy = memoryview(bytearray(self._memory[disp : disp + nbytes]))
+        self.flush()
+        return copy
 
     @whole
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
@@ -276,17 +327,13 @@ class Window:
 
         Notes
         -----
-        RMA cost: 1 flush; on the host 1 sync, and a flush now and then.
+        RMA cost: 1 flush; where the memory is ours 1 sync, and a flush now and then.
         """
         with self._lock:
             if self._memory is None:
                 self._flush()
-            elif self._under_way or time.monotonic() - self._entered > ENTER_S:
-                self._flush()
-                self._entered = time.monotonic()
-                self._under_way = False
             else:
-                self._win.Sync()  # what we load and store from here on is not moved before it
+                self._sync()
 
     @whole
     def progress(self) -> None:
@@ -309,11 +356,21 @@ class Window:
             self._ticker.stop()
         with self._lock:
             self._slots.clear()
-            if self._memory is not None:
+            if self._memory is not None and self._words is not None:
+                self._words.release()
                 self._memory.release()
-                self._memory = None
+                self._words = self._memory = None
             self._win.Unlock_all()
             self._win.Free()
+
+    def _sync(self) -> None:
+        """Do as a flush does, where the memory is ours."""
+        if self._under_way or time.monotonic() > self._enter_s:
+            self._flush()
+            self._enter_s = time.monotonic() + ENTER_S
+            self._under_way = False
+        else:
+            self._win.Sync()  # what we load and store from here on is not moved before it
 
     def _flush(self) -> None:
         try:

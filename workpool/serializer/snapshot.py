@@ -139,7 +139,7 @@ class Snapshot:
             _Function(function, function.__code__, defaults, kwdefaults, attributes)
         )
         values: list[object] = [defaults]
-        for mapping in (kwdefaults or {}, attributes):
+        for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = list(mapping.items())
             self._lengths.append((mapping, len(items)))
             self._bindings += [(mapping, name, value) for name, value in items]

@@ -8,6 +8,7 @@ put or a get of the same origin with no flush in between.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -145,6 +146,14 @@ class MemoryWindow:
         self._check(disp, 8, 8)
         return int(self._perform(("fetch_add", disp, amount)))
 
+    def peek(self, *disps: int) -> list[int]:
+        """Return CAS words, each as it was at some moment."""
+        found = memoryview(array("q", bytes(8 * len(disps))))
+        for i, disp in enumerate(disps):
+            self.get(disp, found[i : i + 1])
+        self.flush()
+        return found.tolist()
+
     def put(self, disp: int, buffer: Any) -> None:
         """Write bytes; visible to others at the next flush."""
         view = _bytes(buffer)
@@ -160,6 +169,13 @@ class MemoryWindow:
         self._check(disp, view.nbytes)
         self._begin("get", disp, view.nbytes)
         self._want(disp, view)
+
+    def read(self, disp: int, nbytes: int) -> memoryview:
+        """Return a copy of bytes; complete at once, with all that was put and got before."""
+        copy = memoryview(bytearray(nbytes))
+        self.get(disp, copy)
+        self.flush()
+        return copy
 
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
         """Combine numbers into the window; visible to others at the next flush."""
