@@ -129,7 +129,7 @@ class Collector:
     def _collect(self, done: list[Row]) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
-        records = self._publisher.read_records([row.number for row in done])
+        records = self._publisher.read_records([number for number, _ in done])
         for row, record in zip(done, records, strict=True):
             batch = self.published.pop(row.number)
             (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)

@@ -154,6 +154,7 @@ class _Service:
         )
         self._contributions = worker.runners.own.contributions
         self._mean_s = TICKETS_S  # of a task, over the last ones
+        self._limit = 1  # tickets to take at once
         self._beats = 0
         self._swept = 0.0  # when we last looked behind the head
         self._rest_s = SOON_S  # until we look there again when we are idle
@@ -178,7 +179,7 @@ class _Service:
         idle = not self._busy and now - self._swept < self._rest_s
         if idle and self._claimant.quiet():
             return False  # an idle worker does one look each time it wakes
-        limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
+        limit = self._limit
         if idle:
             claim = self._claimant.seize(limit)
             if not isinstance(claim, Miss):
@@ -247,8 +248,9 @@ class _Service:
         try:
             kind, content = self._attempts.run(claim, descriptor, inline)
             elapsed_ns = time.perf_counter_ns() - start
-            self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             committed, following = self._commit(claim, kind, content, elapsed_ns, then)
+            self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
+            self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
         except Evicted:
             committed, following = False, _EMPTY
         finally:

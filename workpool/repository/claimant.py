@@ -36,6 +36,10 @@ class Claimant(Table):
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
         super().__init__(window, geometry, member)
         self._taker = taker
+        self._awaited = -1  # a ticket that is not published yet, if it is known
+        self._next = Row(0, 0)  # its row, as its publisher will leave it
+        self._places: tuple[int, ...] = (layout.TAIL,)  # what `quiet` looks at
+        self._found: list[int] = []  # what it has seen of that row
 
     def take(self, limit: int) -> list[Offer] | Miss:
         """Take the tickets of up to `limit` descriptors and read them.
@@ -72,6 +76,13 @@ class Claimant(Table):
         number = self.geometry.row(ticket)
         return Row(number, protocol.ready(self.geometry.generation(ticket)))
 
+    def _await(self, ticket: int) -> None:
+        """Look for the row of this ticket from now on; of -1 nobody knows it."""
+        self._awaited, self._places = ticket, (layout.TAIL,)
+        if ticket >= 0:
+            self._next = self._expected(ticket)
+            self._places = layout.TAIL, self.geometry.word(self._next.number)
+
     def quiet(self) -> bool:
         """Return whether there is nothing to take, as far as one can know.
 
@@ -80,11 +91,9 @@ class Claimant(Table):
         RMA cost: 2 get, 1 flush.
         """
         first = self._taker.first
-        if first < 0:
-            (tail,) = self.window.peek(layout.TAIL)
-        else:  # see its row, too, which `seize` wants to know
-            index = self.geometry.row(first)
-            tail, self._words[index] = self.window.peek(layout.TAIL, self.geometry.word(index))
+        if first != self._awaited:
+            self._await(first)
+        tail, *self._found = self.window.peek(*self._places)
         return self._taker.quiet(tail)
 
     def seize(self, limit: int) -> Claim | Miss:
@@ -109,8 +118,8 @@ class Claimant(Table):
         steps = self._taker.single(limit)
         if steps is None:
             return Miss.EMPTY
-        index, word = self._expected(self._taker.first)
-        if self._words[index] != word:
+        index, word = self._next
+        if self._found != [word]:
             return Miss.EMPTY
         # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
         # before the row is somebody's, and if it is another's, the claim fails.  So the get may
