@@ -49,8 +49,9 @@ SWEEP_S = 10e-3
 IDLE_SWEEP_S = 200e-3
 SOON_S = 1e-3
 
-#: How often a worker looks whether the driver calls.
+#: How often a worker looks whether the driver calls, and how often one that is idle does.
 CONTROL_S = 50e-3
+IDLE_CONTROL_S = 5e-3
 
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
@@ -127,7 +128,7 @@ class Worker:
             for service in tuple(self._services.values()):
                 busy |= service.work()
             now = time.monotonic()
-            if now - asked > CONTROL_S or not self._services:
+            if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
                 if not control():
                     return
