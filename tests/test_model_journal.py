@@ -73,6 +73,12 @@ class Table(Port):
     def get(self, disp: int, buffer: Any) -> None:
         self.window.get(self.base + disp, buffer)
 
+    def peek(self, *disps: int) -> list[int]:
+        return self.window.peek(*(self.base + disp for disp in disps))
+
+    def read(self, disp: int, nbytes: int) -> memoryview:
+        return self.window.read(self.base + disp, nbytes)
+
     def load(self, disp: int) -> int:
         return self.window.load(self.base + disp)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from . import verbs
 from .backlog import Backlog
-from .backoff import Backoff
+from .backoff import FIRST_S, Backoff
 from .collector import SHORT_S, Collector
 from .dispatcher import AHEAD, TOGETHER, Dispatcher
 from .layout import Extent, Geometry
@@ -346,8 +346,10 @@ class Driver:
         rows, row_s = len(self._rows), self._collector.row_s
         if rows and row_s > SHORT_S:
             wait_s = row_s * rows / self._workers / 4
-            if rows <= AHEAD * self._workers:
-                wait_s = min(WAIT_S, row_s / min(rows, self._workers) / 2)
+            if rows <= self._workers:  # who is done waits for us
+                wait_s = max(FIRST_S, min(WAIT_S, row_s / rows / 8))
+            elif rows <= AHEAD * self._workers:
+                wait_s = min(WAIT_S, row_s / self._workers / 2)
             time.sleep(max(0.0, min(wait_s, LONGEST_S, wait_s if at_most_s is None else at_most_s)))
         else:
             backoff.pause(at_most_s)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .accumulator import Accumulators
-from .backoff import Backoff
+from .backoff import Backoff, wake_on_time
 from .control import Caller, Choice, Order
 from .crew import Crew
 from .drain import Drain
@@ -103,6 +103,7 @@ class Runtime:
         self._sentry: Sentry | None = None
         self._fail = fail
         defer_interrupts()
+        wake_on_time()
         if group.size == 1:
             from . import rma
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from . import layout, verbs
 from .arena import write
 from .attempts import Attempts, Runners
-from .backoff import IDLE_S, Backoff
+from .backoff import IDLE_S, Backoff, wake_on_time
 from .exchange import WAIT_S, Exchange
 from .items import Outcomes
 from .layout import NOTHING, Descriptor, Extent, Geometry, OutcomeRecord
@@ -112,6 +112,7 @@ class Worker:
 
     def serve(self, control: Callable[[], bool]) -> None:
         """Run tasks until `control`, which is called between tasks, returns False."""
+        wake_on_time()
         self.runners.own.begin()
         self.heart.start()
         try:

@@ -31,12 +31,16 @@ class Bug(NamedTuple):
 _EVICTED = {"tasks": 1, "suspicions": 1}
 _FLUSH = [("    self.window.flush()", "    pass")]
 _PAYLOAD = "task 0 reads the payload b"
+_ANY_PAYLOAD = "task . reads the payload b"
 _OUTCOME = "the outcome of task 0, ticket 0, owner . reads"
 
 BUGS = {
     # Nothing is published before the flush that completes it.
     "publish without a flush": Bug(
-        Publisher, "publish", _FLUSH, {"tasks": 1}, "writes the descriptor .* READY", _PAYLOAD
+        Publisher, "publish", _FLUSH, {"tasks": 2}, "writes the descriptor .* READY", _ANY_PAYLOAD
+    ),
+    "publish one without a flush": Bug(
+        Publisher, "publish_one", _FLUSH, {"tasks": 1}, "writes the descriptor .* READY", _PAYLOAD
     ),
     "complete without a flush": Bug(
         Claimant, "complete", _FLUSH, {"tasks": 1}, "writes the outcome .* DONE", _OUTCOME
@@ -69,13 +73,12 @@ BUGS = {
         Claimant,
         "complete",
         [
-            ("self.window.put(self.geometry.outcome(claim.number), record)\n", "done = True\n"),
+            ("self.window.put(self.geometry.outcome(claim.number), record)\n", "pass\n"),
             (
-                "    return self.advance(claim, _COMPLETE), _EMPTY",
-                "    done = self.advance(claim, _COMPLETE)\n"
+                "        found = self.window.compare_and_swap(*step)",
+                "        found = self.window.compare_and_swap(*step)\n"
                 "        self.window.put(self.geometry.outcome(claim.number), record)\n"
-                "        self.window.flush()\n"
-                "        return done, _EMPTY",
+                "        self.window.flush()",
             ),
         ],
         {"tasks": 1},
@@ -120,13 +123,28 @@ BUGS = {
     "a descriptor read before READY is seen, with its claim": Bug(
         Claimant,
         "seize",
-        [("if self._words[index] != word:", "if False:")],
+        [("if self._found != [word]:", "if False:")],
         SECOND | {"limit": 1, "remembers": True},
         _PAYLOAD,
         _PAYLOAD,
     ),
     # Each compare-and-swap compares with the word that its caller holds, and its answer counts.
     "complete against a fresh load": Bug(
+        Claimant,
+        "complete",
+        [
+            (
+                "step = self.geometry.word(claim.number), claim.word, done",
+                "fresh = self.load(claim.number)\n"
+                "    step = self.geometry.word(claim.number), fresh, done",
+            ),
+            ("if found == claim.word:", "if found == fresh:"),
+        ],
+        _EVICTED,
+        "EVICTED .* becomes DONE .* no step leads there",
+        "row 0 is left DONE",
+    ),
+    "commit against a fresh load": Bug(
         Claimant,
         "_change",
         [
@@ -137,9 +155,9 @@ BUGS = {
             ("(claim.number), claim.word, word", "(claim.number), fresh, word"),
             ("if found == claim.word:", "if found == fresh:"),
         ],
-        _EVICTED,
-        "EVICTED .* becomes DONE .* no step leads there",
-        "row 0 is left DONE",
+        _EVICTED | {"how": "commit"},
+        "EVICTED .* becomes COMMITTED .* no step leads there",
+        "contributed twice",
     ),
     "reclaim of a freshly loaded word": Bug(
         Publisher,
@@ -171,7 +189,7 @@ BUGS = {
     "a lost claim of the next row ignored": Bug(
         Claimant,
         "complete",
-        [("if next_found == then.row.word:", "if True:")],
+        [("if next_found == word:", "if True:")],
         {"tasks": 2},
         "an attempt ran twice",
         "an attempt ran twice",
@@ -187,7 +205,7 @@ BUGS = {
     ),
     "an eviction ignored": Bug(
         Claimant,
-        "_change",
+        "complete",
         [("if found == claim.word:", "if True:")],
         _EVICTED,
         "row 0 is left EVICTED",
@@ -229,8 +247,8 @@ BUGS = {
     ),
     "a lost publication ignored": Bug(
         Publisher,
-        "publish",
-        [("if word == row.word:", "if True:")],
+        "publish_one",
+        [("if word == reserved:", "if True:")],
         SECOND | {"rows": 3, "hasty": 1},
         "no way leads to an end",
         "no way leads to an end",
@@ -238,14 +256,14 @@ BUGS = {
     # A row's records are written only by whom its word names.
     "the descriptor before the reservation": Bug(
         Publisher,
-        "publish",
+        "publish_one",
         [
             (
-                "held = self._reserve(len(records))\n",
-                "for (_, row), record in zip(self._free_rows(len(records), self._tail), records):\n"
+                "held = self._reserve(1)\n",
+                "for _, row in self._free_rows(1, self._tail):\n"
                 "        self.window.put(self.geometry.descriptor(row.number), record)\n"
                 "    self.window.flush()\n"
-                "    held = self._reserve(len(records))\n",
+                "    held = self._reserve(1)\n",
             )
         ],
         SECOND | {"rows": 1},
@@ -369,10 +387,10 @@ BUGS = {
         "_commit",
         [
             (
-                "if self.claimant.commit(claim, bytes(record)):\n",
+                "if self.claimant.commit(claim, record):\n",
                 'window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")\n'
                 "        window.flush()\n"
-                "        if self.claimant.commit(claim, bytes(record)):\n",
+                "        if self.claimant.commit(claim, record):\n",
             )
         ],
         _EVICTED | {"how": "commit"},

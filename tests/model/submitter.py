@@ -104,7 +104,10 @@ class Submitter:
                 payload = Extent(layout.STREAMED, CHUNK)
             descriptor = Descriptor(prepared.task, 0, NO_BLOB, NO_BLOB, payload)
             records.append(layout.write_descriptor(descriptor))
-        rows = self.publisher.publish(records, attempt)
+        if len(records) == 1:
+            rows = [self.publisher.publish_one(records[0], attempt)]
+        else:
+            rows = self.publisher.publish(records, attempt)
         for prepared, row in zip(batch, rows, strict=True):
             if row is not None:
                 assert row.number not in self.held, "a row was given twice"

@@ -25,6 +25,8 @@ def forget(claimant: Claimant) -> None:
 def forget_words(claimant: Claimant) -> None:
     """Drop the words that a claimant has seen: they decide nothing in a later step."""
     claimant._words = array("q", bytes(8 * len(claimant._words)))
+    claimant._found = []
+    claimant._await(-1)
 
 
 def find_one(claimant: Claimant) -> Claim | Miss:

@@ -36,10 +36,8 @@ class Claimant(Table):
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
         super().__init__(window, geometry, member)
         self._taker = taker
-        self._awaited = -1  # a ticket that is not published yet, if it is known
-        self._next = Row(0, 0)  # its row, as its publisher will leave it
-        self._places: tuple[int, ...] = (layout.TAIL,)  # what `quiet` looks at
-        self._found: list[int] = []  # what it has seen of that row
+        self._found: list[int] = []  # what `quiet` has seen of the row that it awaits
+        self._await(-1)
 
     def take(self, limit: int) -> list[Offer] | Miss:
         """Take the tickets of up to `limit` descriptors and read them.
@@ -77,10 +75,11 @@ class Claimant(Table):
         return Row(number, protocol.ready(self.geometry.generation(ticket)))
 
     def _await(self, ticket: int) -> None:
-        """Look for the row of this ticket from now on; of -1 nobody knows it."""
-        self._awaited, self._places = ticket, (layout.TAIL,)
+        """Look for this ticket's row from now on, and not for any if it is -1."""
+        self._awaited = ticket
+        self._next = Row(-1, 0) if ticket < 0 else self._expected(ticket)
+        self._places: tuple[int, ...] = (layout.TAIL,)
         if ticket >= 0:
-            self._next = self._expected(ticket)
             self._places = layout.TAIL, self.geometry.word(self._next.number)
 
     def quiet(self) -> bool:

@@ -100,13 +100,12 @@ class Publisher(Table):
         if not held:
             return None
         ((ticket, (number, reserved)),) = held
-        window, at = self.window, self.geometry.word(number)
-        window.put(self.geometry.descriptor(number), record)
-        window.flush()  # as above
+        self.window.put(self.geometry.descriptor(number), record)
+        self.window.flush()  # as above
         ready = protocol.publish(reserved, attempt)
         end = max(ticket + 1, self._tail)
-        word, tail = window.compare_and_swap_all(
-            [(at, reserved, ready), (layout.TAIL, self._tail, end)]
+        word, tail = self.window.compare_and_swap_all(
+            [(self.geometry.word(number), reserved, ready), (layout.TAIL, self._tail, end)]
         )
         self._push_tail(tail, end)
         if word == reserved:

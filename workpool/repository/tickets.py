@@ -20,11 +20,18 @@ batch gets smaller as the queue runs dry.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol, TypeAlias
 
 from .. import layout, verbs
+
+#: HEAD, TAIL and CLOSED, and what lies between them.
+_WORDS = struct.Struct(
+    f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
+    f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
+)
 
 #: A compare-and-swap: where, of what, to what.
 Swap: TypeAlias = tuple[int, int, int]
@@ -92,7 +99,8 @@ class _Taker:
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
-        head, self._tail, closed = self._window.peek(layout.HEAD, layout.TAIL, layout.CLOSED)
+        head: int
+        head, self._tail, closed = _WORDS.unpack(self._window.read(layout.HEAD, _WORDS.size))
         self._closed = bool(closed)
         return head
 
