@@ -22,7 +22,10 @@ _PR_SET_TIMERSLACK = 29  # prctl(2)
 
 
 def wake_on_time() -> None:
-    """Have this thread, and those that it starts, wake when a sleep is over, and not later."""
+    """Have this thread wake when a sleep is over, and not later.
+
+    Threads and processes that it starts from now on inherit that.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, SLACK_NS)
 
 

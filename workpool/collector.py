@@ -23,7 +23,7 @@ from .published import Published
 from .repository import Publisher, Row, Stream
 from .serializer import CONTRIBUTES, Encoded, Kind, pack_exception
 from .store import Store
-from .tasks import Batch, Finished, Task
+from .tasks import Batch, Finished, Shares, Task
 
 #: A row that takes no longer is a short one, as long as nothing is known of it.
 SHORT_S = 0.2e-3
@@ -75,7 +75,7 @@ class Collector:
         self.finished: deque[Finished] = deque()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
-        self._ended: list[tuple[Task, list[int]]] = []  # tasks that are not counted yet
+        self._ended: list[tuple[Shares, list[int]]] = []  # tasks' times that are not counted yet
         self._rows = self.published.rows
         self._window = window
         self._publisher = publisher
@@ -103,19 +103,21 @@ class Collector:
         return bool(asking)
 
     def retire(self) -> None:
-        """Free the rows that were collected, and count what ended in them.
-
-        Not at once, for somebody waits for their results.
-        """
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
         if self.retired:
             retired, self.retired = self.retired, []
             self._publisher.retire(retired)
+        self.count()
+
+    def count(self) -> None:
+        """Count the tasks that were collected: not at once either."""
         if self._ended:
             ended, self._ended = self._ended, []
-            for task, times_ns in ended:
-                self._store.unuse(task, len(times_ns))
-                if task.code is not None and task.segment is None:
-                    task.code.measured(times_ns)
+            for shares, times_ns in ended:
+                self._store.unuse(shares, len(times_ns))
+                _, code, segment = shares
+                if code is not None and segment is None:
+                    code.measured(times_ns)
 
     def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
@@ -167,7 +169,7 @@ class Collector:
         if kind == _BATCH:
             self._finish(batch, owner, layout.read_items(content), carried=carried)
             return
-        if len(batch.tasks) > 1:  # nothing was run: the same has become of all
+        if len(batch.tasks) > 1:  # the same has become of all, as when nothing could be run
             items = [(kind, elapsed_ns, content)] * len(batch.tasks)
             self._finish(batch, owner, items, carried=carried)
             return
@@ -176,7 +178,7 @@ class Collector:
             return  # cancelled, or recalled
         task.over = True
         self._trace("collected", task)
-        self._ended.append((task, [elapsed_ns]))
+        self._ended.append((task.shares, [elapsed_ns]))
         outcome = task, kind, content
         self.finished.append(Finished(task.context, owner, elapsed_ns, [outcome], carried))
 
@@ -200,7 +202,7 @@ class Collector:
             times_ns.append(elapsed_ns)
             self._trace("collected", task)
         if times_ns:
-            self._ended.append((first, times_ns))
+            self._ended.append((first.shares, times_ns))
         if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
             for task in left:
@@ -246,7 +248,7 @@ class Collector:
         content = _refusal(batch, error)
         for task in lost:
             task.over = True
-            self._store.unuse(task)
+            self._store.unuse(task.shares)
         outcomes = [(task, _EXCEPTION, content) for task in lost]
         self.finished.append(Finished(batch.tasks[0].context, owner, 0, outcomes))
 

@@ -95,9 +95,9 @@ class Driver:
             workers, geometry.rows, publisher, store, backlog, collector, self._trace
         )
         self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
-        self._closed = False
-        self.drained = False
+        self._closed = self.drained = False
         self._advanced_s = 0.0  # when progress was made last
+        self._asked_s = 0.0  # when a row has last asked for something
         self._waiting: set[int] = set()  # threads
 
     @property
@@ -130,12 +130,11 @@ class Driver:
             self.beats += 1
         with self._lock:
             self._store.use(task, code)
-            now = time.monotonic()
-            together = (len(self._backlog.tasks) + 1) % TOGETHER == 0
-            if now - self._advanced_s < TOGETHER_S and not together:
+            now, waiting = time.monotonic(), self._backlog.tasks
+            if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                 self._dispatcher.take(task, now)
             else:
-                self._backlog.tasks.append(task)
+                waiting.append(task)
                 self._advance()
             if type(task.payload) is Packed:
                 self._keep(task, task.payload)
@@ -174,7 +173,7 @@ class Driver:
             task.over = True
             self._backlog.withdraw(task)
             task.payload = b""
-            self._store.unuse(task)
+            self._store.unuse(task.shares)
             self._trace("cancelled", task)
             return True
 
@@ -206,7 +205,7 @@ class Driver:
             if task.batch is None or task.over or not self._published.take_back(task.batch, task):
                 return False
             task.over = True
-            self._store.unuse(task)
+            self._store.unuse(task.shares)
             self._trace("killed", task)
             return True
 
@@ -308,6 +307,8 @@ class Driver:
         asked = bool(self._rows) and self._collector.look_after_rows()
         self._dispatcher.advance(asked)
         self._advanced_s = time.monotonic()
+        if asked:
+            self._asked_s = self._advanced_s
 
     @whole
     def close(self) -> None:
@@ -346,8 +347,9 @@ class Driver:
         rows, row_s = len(self._rows), self._collector.row_s
         if rows and row_s > SHORT_S:
             wait_s = row_s * rows / self._workers / 4
-            if rows <= self._workers:  # who is done waits for us
-                wait_s = max(FIRST_S, min(WAIT_S, row_s / rows / 8))
+            if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
+                late_s = (self._advanced_s - self._asked_s) / 16
+                wait_s = max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s)))
             elif rows <= AHEAD * self._workers:
                 wait_s = min(WAIT_S, row_s / self._workers / 2)
             time.sleep(max(0.0, min(wait_s, LONGEST_S, wait_s if at_most_s is None else at_most_s)))
@@ -358,6 +360,7 @@ class Driver:
     def reserve(self, nbytes: int) -> Extent | None:
         """Return room in the driver's region of the arena, or None."""
         with self._lock:
+            self._collector.count()
             return self._store.region.reserve(nbytes)
 
     @whole
@@ -380,12 +383,14 @@ class Driver:
             if segment.items is not None:
                 self._counters.take_back(segment.items)
                 segment.items = None
+            self._collector.count()
             self._store.drop(segment)
 
     @whole
     def drop(self, context: PoolContext) -> None:
         """Say that no more tasks of this pool will come."""
         with self._lock:
+            self._collector.count()
             self._store.drop(context)
 
     def _trace(self, event: str, task: Task) -> None:

@@ -16,7 +16,7 @@ from . import layout, verbs
 from .arena import Region, write
 from .layout import NO_BLOB, NO_ITEMS, Blob, Descriptor, Extent, Piece
 from .serializer import Code, Encoded
-from .tasks import ISOLATED, Batch, Shared, SharedCode, Task
+from .tasks import ISOLATED, Batch, Shared, SharedCode, Shares, Task
 
 #: Functions whose code stays in the arena.
 CODES = 256
@@ -118,13 +118,13 @@ class Store:
 
     def reuse(self, task: Task) -> None:
         """Count a task among the users again, for one more attempt."""
-        for shared in (task.context, task.code, task.segment):
+        for shared in task.shares:
             if shared is not None:
                 shared.users += 1
 
-    def unuse(self, task: Task, count: int = 1) -> None:
-        """Count `count` tasks like this one no more: they have ended."""
-        for shared in (task.context, task.code, task.segment):
+    def unuse(self, shares: Shares, count: int = 1) -> None:
+        """Count `count` tasks with these shares no more: they have ended."""
+        for shared in shares:
             if shared is not None:
                 shared.users -= count
                 if not shared.kept:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
@@ -167,6 +167,10 @@ class Segment(Shared):
         self.items: Items | None = None  # no counter lent yet
 
 
+#: What a task has in common with others.
+Shares: TypeAlias = tuple[PoolContext, SharedCode | None, Segment | None]
+
+
 class Retry(NamedTuple):
     """When a task that has failed is tried again."""
 
@@ -242,6 +246,11 @@ class Task:
         self.failures = 0  # attempts that count against its retries
         self.crashes = 0  # processes that have ended under it
         self.over = False  # cancelled, or its outcome is fetched
+
+    @property
+    def shares(self) -> Shares:
+        """What it has in common with others."""
+        return self.context, self.code, self.segment
 
     def goes_with(self, other: Task) -> bool:
         """Return whether the two may share a row: they differ in nothing but their arguments."""

@@ -49,7 +49,8 @@ SWEEP_S = 10e-3
 IDLE_SWEEP_S = 200e-3
 SOON_S = 1e-3
 
-#: How often a worker looks whether the driver calls, and how often one that is idle does.
+#: How often a worker looks whether the driver calls, and how often one that has nothing to do, as
+#: far as it does not sleep for longer.
 CONTROL_S = 50e-3
 IDLE_CONTROL_S = 5e-3
 

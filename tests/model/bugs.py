@@ -211,6 +211,14 @@ BUGS = {
         "row 0 is left EVICTED",
         "row 0 is left EVICTED",
     ),
+    "an eviction before a commit ignored": Bug(
+        Claimant,
+        "_change",
+        [("if found == claim.word:", "if True:")],
+        _EVICTED | {"how": "commit"},
+        "contributed twice",
+        "contributed twice",
+    ),
     "an eviction taken for an answer": Bug(
         Claimant,
         "answered",
@@ -253,6 +261,14 @@ BUGS = {
         "no way leads to an end",
         "no way leads to an end",
     ),
+    "a lost publication of several ignored": Bug(
+        Publisher,
+        "publish",
+        [("if word == reserved:", "if True:")],
+        SECOND | {"second": 2, "rows": 3, "hasty": 1},
+        "no way leads to an end",
+        "no way leads to an end",
+    ),
     # A row's records are written only by whom its word names.
     "the descriptor before the reservation": Bug(
         Publisher,
@@ -269,6 +285,22 @@ BUGS = {
         SECOND | {"rows": 1},
         "writes the descriptor .* FREE",
         _PAYLOAD,
+    ),
+    "descriptors before the reservation": Bug(
+        Publisher,
+        "publish",
+        [
+            (
+                "held = self._reserve(len(records))\n",
+                "for (_, row), record in zip(self._free_rows(len(records), self._tail), records):\n"
+                "        self.window.put(self.geometry.descriptor(row.number), record)\n"
+                "    self.window.flush()\n"
+                "    held = self._reserve(len(records))\n",
+            )
+        ],
+        {"tasks": 2, "second": 2, "workers": 1},
+        "writes the descriptor .* FREE",
+        _ANY_PAYLOAD,
     ),
     "generations not compared": Bug(
         Publisher,

@@ -1,18 +1,19 @@
 """One window and its verbs: the only package that calls MPI.
 
-A ``Window`` lies on one rank, its *host*, and has eleven verbs.  Each rank opens one shared access
-epoch (``Lock_all``) when the window is allocated and closes it when the window is freed; in between
-the rules are:
+A ``Window`` lies on one rank, its *host*, and has thirteen verbs.  Each rank opens one shared
+access epoch (``Lock_all``) when the window is allocated and closes it when the window is freed; in
+between the rules are:
 
 * ``load``, ``compare_and_swap``, ``compare_and_swap_all`` and ``fetch_add`` are atomic and complete
   (flushed) when they return, because their caller needs the answer.
 * ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``, or at the
   end of the next ``compare_and_swap_all``; until then the buffers belong to MPI.  Nothing may be
   published before the flush that completes what it points to.
+* ``read`` and ``peek`` are a ``get`` and its flush: of a few bytes, and of some control words.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
-  MPI does not promise that the kinds mix.  A ``get`` that covers control words gives a hint, good
-  for deciding where to compare and swap, never for deciding that it worked.
+  MPI does not promise that the kinds mix.  A ``get`` or ``peek`` of control words gives a hint,
+  good for deciding where to compare and swap, never for deciding that it worked.
 * ``accumulate`` is atomic for each element, together with ``get_numbers`` and with itself if dtype
   and operation are the same; with a ``get`` or a ``put`` at the same time it is not.
 * Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them.

@@ -6,36 +6,30 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from mpi4py import MPI
 
 from ..errors import WindowError
 from ..verbs import NEVER
 from ..whole import whole
-from .ops import DATATYPES, OPS
+from .elements import Elements
 from .ticker import Ticker, enter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more, and over a network
 #: the heart would miss its beats, which wants the lock between two pieces.
 PIECE_NBYTES = 1 << 26
 
-#: Longest piece of one Accumulate or Get_accumulate.  It runs under a lock that all ranks share:
-#: keep it short.
-ACCUMULATE_NBYTES = 1 << 16
-
-#: How often the host of a window enters MPI: some carry out what others ask of it only then.
+#: How often who has the memory of a window enters MPI: some MPIs carry out what others ask of its
+#: host only then.
 ENTER_S = 0.2e-3
 
 #: Most atomics that share one flush.
 BATCH = 256
 
 
-class Window:
+class Window(Elements):
     """One rank's memory, open to the one-sided calls of all.
 
     Allocated by ``Group.allocate``.  Thread-safe.
@@ -130,13 +124,19 @@ class Window:
         -----
         RMA cost: 1 compare_and_swap for each, 1 flush for every ``BATCH``.
         """
-        if len(steps) > BATCH:
-            first = self.compare_and_swap_all(steps[:BATCH])
-            return first + self.compare_and_swap_all(steps[BATCH:])
+        if len(steps) <= BATCH:
+            return self._swap_all(steps)
+        found = []
+        for first in range(0, len(steps), BATCH):
+            found += self._swap_all(steps[first : first + BATCH])
+        return found
+
+    def _swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Carry out at most `BATCH` of them."""
         places, origins, compares = self._places, self._origin, self._compare
         swap, host = self._win.Compare_and_swap, self.host
         with self._lock:
-            i = 0
+            i = disp = 0
             try:
                 for disp, expected, desired in steps:
                     origin, compare, result = self._slots[i]
@@ -182,7 +182,7 @@ class Window:
 
         Notes
         -----
-        RMA cost: 1 get for each, 1 flush; none where the memory is ours, but as ``flush``.
+        RMA cost: 1 get for each, 1 flush; none where we have the memory, but as ``flush``.
         """
         places, words, found = self._places, self._words, []
         with self._lock:
@@ -209,7 +209,7 @@ class Window:
         Notes
         -----
         RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
-        none where the memory is ours.
+        none where we have the memory.
         """
         view = self._checked("put", disp, buffer)
         if self._memory is not None:
@@ -223,7 +223,7 @@ class Window:
         Notes
         -----
         RMA cost: 1 get for every ``PIECE_NBYTES``, with a flush each if that is more than one;
-        none where the memory is ours.
+        none where we have the memory.
         """
         view = self._checked("get", disp, buffer)
         if self._memory is not None:
@@ -237,7 +237,7 @@ class Window:
 
         Notes
         -----
-        RMA cost: 1 get, 1 flush; none where the memory is ours, but as ``flush``.
+        RMA cost: 1 get, 1 flush; none where we have the memory, but as ``flush``.
         """
         if not 0 <= disp <= self.nbytes - nbytes:
             self._outside("read", disp, nbytes)
@@ -250,84 +250,12 @@ class Window:
         return copy
 
     @whole
-    def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
-        """Combine numbers into the window, element by element; complete at the next flush.
-
-        Parameters
-        ----------
-        disp : int
-            Displacement, aligned to the element.
-        values : contiguous array
-            Of booleans, or of integers, real or complex numbers of up to 8 bytes a part.
-        op : str
-            One of ``OPS``.
-
-        Notes
-        -----
-        RMA cost: 1 accumulate for every ``ACCUMULATE_NBYTES``.  Atomic for each element, not for
-        the whole (MPI-4.1, 12.7.1).
-        """
-        self._in_parts(
-            "accumulate",
-            disp,
-            values,
-            lambda part, target: self._win.Accumulate(part, self.host, target, OPS[op]),
-        )
-
-    @whole
-    def get_numbers(self, disp: int, values: NDArray[Any]) -> None:
-        """Fill an array of numbers that others may be accumulating to; complete at the next flush.
-
-        Parameters
-        ----------
-        disp : int
-            Displacement, aligned to the element.
-        values : contiguous array
-            Writable, of the dtype that is accumulated.
-
-        Notes
-        -----
-        RMA cost: 1 get_accumulate for every ``ACCUMULATE_NBYTES``.  Atomic for each element, not
-        for the whole; what a ``get`` finds where an accumulate is under way is undefined (MPI-4.1,
-        12.7.1).
-        """
-
-        def get(part: list[Any], target: int) -> None:
-            # NO_OP reads nothing from the origin: of that, only the datatype counts.
-            array, count, datatype = part
-            origin, place = [array, 0, datatype], (target, count, datatype)
-            self._win.Get_accumulate(origin, part, self.host, place, MPI.NO_OP)
-
-        self._in_parts("get_numbers", disp, values, get)
-
-    def _in_parts(
-        self,
-        verb: str,
-        disp: int,
-        values: NDArray[Any],
-        call: Callable[[list[Any], int], None],
-    ) -> None:
-        if disp % values.itemsize or not 0 <= disp <= self.nbytes - values.nbytes:
-            self._outside(verb, disp, values.nbytes)
-        flat = values.reshape(-1)
-        datatype = DATATYPES[values.dtype.str[1:]]
-        step = max(1, ACCUMULATE_NBYTES // values.itemsize)
-        with self._lock:
-            self._under_way = True
-            try:
-                for i in range(0, flat.size, step):
-                    part = flat[i : i + step]
-                    call([part, part.size, datatype], disp + i * values.itemsize)
-            except MPI.Exception as error:
-                self._failed(verb, disp, error)
-
-    @whole
     def flush(self) -> None:
         """Complete, here and at the host, every call that this rank has made.
 
         Notes
         -----
-        RMA cost: 1 flush; where the memory is ours 1 sync, and a flush now and then.
+        RMA cost: 1 flush; where we have the memory 1 sync, and a flush now and then.
         """
         with self._lock:
             if self._memory is None:
@@ -364,7 +292,7 @@ class Window:
             self._win.Free()
 
     def _sync(self) -> None:
-        """Do as a flush does, where the memory is ours."""
+        """Do as a flush does, where we have the memory."""
         if self._under_way or time.monotonic() > self._enter_s:
             self._flush()
             self._enter_s = time.monotonic() + ENTER_S
