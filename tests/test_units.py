@@ -367,6 +367,39 @@ def test_buffers_are_held_until_the_flush(monkeypatch: pytest.MonkeyPatch) -> No
     assert [reference() for reference in held] == [None, None]
 
 
+def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Win:
+        def Compare_and_swap(
+            self, origin: Any, compare: Any, result: Any, host: int, disp: int
+        ) -> None:
+            under_way.append(disp)
+            result[0][0] = words.get(disp, 0)
+            if words.get(disp, 0) == compare[0][0]:
+                words[disp] = origin[0][0]
+
+        def Flush(self, host: int) -> None:
+            flushed.append(len(under_way))
+            under_way.clear()
+
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import BATCH, Window
+
+    under_way: list[int] = []
+    flushed: list[int] = []
+    words = {8 * i: i for i in range(0, 1000, 2)}
+    window = Window(Win(), 0, 8000, threading.Lock())  # type: ignore[arg-type]
+    steps = [(8 * i, 0, 1000) for i in range(1000)]
+    assert window.compare_and_swap_all(steps) == [0 if i % 2 else i for i in range(1000)]
+    assert words == {8 * i: i if i % 2 == 0 and i else 1000 for i in range(1000)}
+    assert sum(flushed) == 1000
+    assert max(flushed) == BATCH
+    for disp in (-8, 4, 8000):
+        with pytest.raises(WindowError, match="outside"):
+            window.compare_and_swap_all([(0, 1, 2), (disp, 0, 1)])
+        with pytest.raises(WindowError, match="outside"):
+            window.peek(disp)
+
+
 def test_what_the_public_errors_are() -> None:
     for name in workpool.__all__:
         assert getattr(workpool, name).__name__ == name
