@@ -103,14 +103,17 @@ class Collector:
         return bool(asking)
 
     def retire(self) -> None:
-        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        """Free the rows that were collected, and count what ended in them.
+
+        Not at once, for somebody waits for their results.
+        """
         if self.retired:
             retired, self.retired = self.retired, []
             self._publisher.retire(retired)
         self.count()
 
     def count(self) -> None:
-        """Count the tasks that were collected: not at once either."""
+        """Count the tasks that were collected."""
         if self._ended:
             ended, self._ended = self._ended, []
             for shares, times_ns in ended:
