@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import ROOT, job, run
+from launching import ROOT, Ended, job, run
 from surviving import BUSY, HEAD, deaths, end, survive
 
 from workpool import supervisor
@@ -94,16 +94,42 @@ if "{victim}" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RA
     assert "killed by signal 9, before the job had begun" in ended.err
 
 
-def test_by_hand() -> None:
-    """Without a launcher, the workers notice themselves that the driver is dead."""
+DEAF = """
+def lose_stderr_and_sleep():
+    read, write = os.pipe()
+    os.dup2(write, 2)
+    os.close(read)
+    os.close(write)
+    print("deaf", flush=True)
+    time.sleep(60)
+
+with WorkPool() as pool:
+    each(pool, os.getpid)
+    futures = [pool.submit(lose_stderr_and_sleep) for _ in range(3)]
+    futures[0].result()
+"""
+
+
+def by_hand(text: str, until: str, times: int) -> Ended:
+    """Kill the driver of a job that was started without a launcher, and wait for its end."""
     from workpool.mpiexec import command_line, environment, find
 
     program = find()
-    words = [sys.executable, "-m", "workpool", "-c", HEAD + BUSY.format(options="")]
-    command = command_line(program, 4, words, survive=True)
+    command = command_line(
+        program, 4, [sys.executable, "-m", "workpool", "-c", HEAD + text], survive=True
+    )
     variables = {**environment(program.kind, os.environ), supervisor.VARIABLE: "1"}
     with job(command, {**variables, "PYTHONPATH": str(ROOT)}, lasting=True) as started:
-        started.until("busy")
+        started.until(until, times)
         os.kill(started.ranks()[0], signal.SIGKILL)
-        ended = end(started, 10)
-    assert ended.err.count("leaves: the driver has died") == 3
+        return end(started, 10)
+
+
+def test_by_hand() -> None:
+    """Without a launcher, the workers notice themselves that the driver is dead."""
+    ended = by_hand(BUSY.format(options=""), "busy", 1)
+    assert "leaves: the driver has died" in ended.err  # mpiexec may be gone before all have said it
+
+
+def test_by_hand_and_nobody_reads_what_workers_say() -> None:
+    by_hand(DEAF, "deaf", 3)

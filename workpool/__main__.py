@@ -15,7 +15,7 @@ from .program import Program
 from .ranks import may_be_first, size_here
 from .shared_memory import too_little
 from .status import Reporter
-from .streams import flush
+from .streams import flush, say
 
 #: How long the other ranks leave rank 0 to say what is wrong.
 _PATIENCE_S = 3.0
@@ -52,7 +52,7 @@ def main() -> int:
     openmpi.set_variables()
     _import_half()
     if may_be_first() and (text := too_little()):  # Open MPI may do with it
-        print(f"workpool: {text}", file=sys.stderr, flush=True)
+        say(text)
     from . import rma
 
     try:

@@ -15,7 +15,6 @@ The main thread is interrupted only when there is nothing left that an interrupt
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from types import FrameType
 from .backoff import Backoff
 from .driver import WAIT_S, Driver
 from .status import UNFINISHED, grace_s
+from .streams import say
 from .whole import within
 
 #: How long the program may take to end when everything is stored.
@@ -125,12 +125,12 @@ class Drain:
     def _run(self) -> None:
         if not self._asked.get():
             return
-        _say(f"SIGTERM: tasks that run have {self._drain_s:g} s to end, no others are started")
+        say(f"SIGTERM: tasks that run have {self._drain_s:g} s to end, no others are started")
         drivers = self._drivers()
         busy = self.cut = not finish(drivers, self._drain_s)
         for driver in drivers:
             driver.drained = True
-        _say(
+        say(
             ("the time is over, what still runs is lost" if busy else "all of them have ended")
             + f"; status {UNFINISHED}: start the script again to go on"
         )
@@ -178,9 +178,5 @@ def interrupted(drivers: list[Driver]) -> None:
     """
     if not finish(drivers, 0):
         limit_s = INTERRUPTED * grace_s()
-        _say(f"Ctrl-C: tasks that run have {limit_s:g} s to end; once more ends them now")
+        say(f"Ctrl-C: tasks that run have {limit_s:g} s to end; once more ends them now")
         finish(drivers, limit_s)
-
-
-def _say(text: str) -> None:
-    print(f"workpool: {text}", file=sys.stderr, flush=True)

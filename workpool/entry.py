@@ -22,7 +22,7 @@ from .errors import UsageError, WorkerUnreachable
 from .runtime import Runtime
 from .shared_memory import litter_of, remove, too_little
 from .status import exit_status
-from .streams import flush
+from .streams import flush, say
 from .survival import abort, survives
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def current() -> Runtime:
     with _lock:
         if _current is None:
             if text := too_little():  # Open MPI may do with it
-                print(f"workpool: {text}", file=sys.stderr)
+                say(text)
             from . import rma
 
             size = rma.world_size()  # no collective call: the other ranks may be elsewhere
@@ -129,7 +129,7 @@ def launch(
             status = exit_status(end)
         except BaseException as error:
             if isinstance(error, WorkerUnreachable) and step is _close_current:
-                print(f"workpool: {error}: the job ends without it", file=sys.stderr)
+                say(f"{error}: the job ends without it")
                 fail(status)
                 abort(group, status)
             if isinstance(error, KeyboardInterrupt):

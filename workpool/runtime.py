@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from .liveness import Liveness
 from .serializer import CodeCache
 from .service import meet, open_table
 from .status import UNFINISHED, Reporter
-from .streams import flush
+from .streams import flush, say
 from .survival import Sentry, abort, name_of, obituary, vanish
 from .threads import Attendant, ThreadWorker
 from .whole import defer_interrupts
@@ -308,7 +307,7 @@ class Runtime:
         for member in self.liveness.dead():
             lost = [driver.recovery.ran for driver in self.drivers]
             ran = [functions[member] for functions in lost if member in functions]
-            print(f"workpool: {obituary(self.liveness, member, *ran[:1])}", file=sys.stderr)
+            say(obituary(self.liveness, member, *ran[:1]))
 
     def _leave(self) -> None:
         """Send the workers home; nothing is freed, for that is collective."""
@@ -325,8 +324,7 @@ class Runtime:
         self.tell_deaths()
         for member in missing:
             if self.liveness.state(member) == "elsewhere":  # all ranks of its host may have died
-                name = name_of(self.liveness, member)
-                print(f"workpool: {name} does not answer any more", file=sys.stderr)
+                say(f"{name_of(self.liveness, member)} does not answer any more")
 
     def _lost(self) -> str:
         """Return why the job cannot go on; "" if it can."""
@@ -350,7 +348,7 @@ class Runtime:
     def _perish(self, why: str) -> NoReturn:
         """End the job because of a death."""
         flush()
-        print(f"workpool: {why}", file=sys.stderr)
+        say(why)
         self.tell_deaths()
         self._fail(1)
         vanish(1)  # the workers notice

@@ -14,7 +14,7 @@ from .errors import ResourceError
 from .layout import Geometry
 from .liveness import Liveness, this_process
 from .status import launched
-from .streams import leave, report_failure
+from .streams import leave, report_failure, say
 from .survival import STUCK, Sentry, abort, survives, vanish
 
 if TYPE_CHECKING:
@@ -133,5 +133,5 @@ def _serve(group: rma.Group, survive: bool) -> None:
 def _desert(group: rma.Group, why: str, told: bool) -> NoReturn:
     """Leave a job that cannot go on, or that can only go on without us."""
     if not told:
-        print(f"workpool: worker rank {group.rank} leaves: {why}", file=sys.stderr)
+        say(f"worker rank {group.rank} leaves: {why}")
     vanish(1)

@@ -7,7 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-__all__ = ["flush", "leave", "open_streams", "report_failure"]
+__all__ = ["flush", "leave", "open_streams", "report_failure", "say"]
 
 
 def open_streams() -> None:
@@ -35,8 +35,16 @@ def leave() -> None:
             setattr(sys, name, None)
 
 
+def say(text: str) -> None:
+    """Write a line on standard error, if anybody reads it: what comes next must not hang on that.
+
+    Open MPI's mpiexec may be gone before the last ranks are, and with it the end of the pipe.
+    """
+    with suppress(Exception, SystemExit):  # broken, closed, or a task's own
+        if sys.stderr is not None:
+            print(f"workpool: {text}", file=sys.stderr, flush=True)
+
+
 def report_failure(what: str) -> None:
     """Say on standard error that the runtime itself has failed, and how."""
-    print(f"workpool: {what}, the job ends here", file=sys.stderr)
-    traceback.print_exc()
-    sys.stderr.flush()
+    say(f"{what}, the job ends here\n{traceback.format_exc().rstrip()}")
