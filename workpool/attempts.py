@@ -181,7 +181,9 @@ class Attempts:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))
         called: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
-        self._runners.own.contributions.keep()
+        contributions = self._runners.own.contributions
+        if contributions.parts:
+            contributions.keep()
         return called
 
     def _run_range(

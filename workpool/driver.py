@@ -331,8 +331,8 @@ class Driver:
                 if left is not None and left <= 0:
                     return False
                 if self.progress():
-                    backoff.reset()
-                if not ended():
+                    backoff.reset()  # mostly it was what we wait for
+                else:
                     self.pause(backoff, left)
             return True
         finally:

@@ -272,14 +272,14 @@ class _Service:
     ) -> tuple[bool, Claim | Miss]:
         """Put an outcome where the driver finds it, and commit it."""
         contributions = self._contributions
-        carried = b""
-        if contributions and (self._worker.carries or contributions.foreign):
+        contributes, carried = bool(contributions), b""
+        if contributes and (self._worker.carries or contributions.foreign):
             carried = contributions.packed()
             kind |= CONTRIBUTES
         extent, inline, held = self._place(claim, content, carried)
         record = layout.write_outcome(OutcomeRecord(kind, elapsed_ns, extent), inline)
         following: Claim | Miss = _EMPTY
-        if contributions and not carried:
+        if contributes and not carried:
             committed = self._claimant.commit(claim, record)
             if committed:
                 # Only the attempt that won the commit contributes: exactly once (rule 6).
