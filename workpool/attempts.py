@@ -181,9 +181,7 @@ class Attempts:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))
         called: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
-        contributions = self._runners.own.contributions
-        if contributions.parts:
-            contributions.keep()
+        self._runners.own.contributions.keep()
         return called
 
     def _run_range(

@@ -14,7 +14,6 @@ FIRST_S = 50e-6
 #: Longest sleep of a worker that has nothing to do.
 IDLE_S = 80e-3
 
-
 #: By how much the system may prolong a sleep, to wake for several threads at once: else 50 us.
 SLACK_NS = 1000
 

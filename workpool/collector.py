@@ -169,11 +169,11 @@ class Collector:
         if kind & CONTRIBUTES:
             content, carried = layout.read_carried(content)
             kind &= ~CONTRIBUTES
-        if kind == _BATCH:
-            self._finish(batch, owner, layout.read_items(content), carried=carried)
-            return
-        if len(batch.tasks) > 1:  # the same has become of all, as when nothing could be run
-            items = [(kind, elapsed_ns, content)] * len(batch.tasks)
+        if len(batch.tasks) > 1:
+            if kind == _BATCH:
+                items = layout.read_items(content)
+            else:  # the same has become of all
+                items = [(kind, elapsed_ns, content)] * len(batch.tasks)
             self._finish(batch, owner, items, carried=carried)
             return
         (task,) = batch.tasks

@@ -136,7 +136,7 @@ class Driver:
             else:
                 waiting.append(task)
                 self._advance()
-            if type(task.payload) is Packed:
+            if isinstance(task.payload, Packed):
                 self._keep(task, task.payload)
 
     def _keep(self, task: Task, arguments: Packed) -> None:

@@ -9,7 +9,6 @@ that runs is left alone, however long its task takes.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -17,7 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .liveness import Liveness
-from .streams import report_failure
+from .streams import run_or_exit
 
 #: How often members are looked at.
 LOOK_S = 0.1
@@ -145,11 +144,8 @@ class Heart(threading.Thread):
 
     def run(self) -> None:
         """Beat until ``stop``."""
-        try:
-            self._run()
-        except BaseException:  # nobody would ever give back what waits, nor show that we live
-            report_failure("the worker's heart failed")
-            os._exit(1)
+        # Nobody else would ever give back what waits, nor show that we live.
+        run_or_exit(self._run, "the worker's heart")
 
     def _run(self) -> None:
         beaten = time.monotonic()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["flush", "leave", "open_streams", "report_failure", "say"]
+__all__ = ["flush", "leave", "open_streams", "report_failure", "run_or_exit", "say"]
 
 
 def open_streams() -> None:
@@ -48,3 +49,12 @@ def say(text: str) -> None:
 def report_failure(what: str) -> None:
     """Say on standard error that the runtime itself has failed, and how."""
     say(f"{what}, the job ends here\n{traceback.format_exc().rstrip()}")
+
+
+def run_or_exit(run: Callable[[], object], what: str) -> None:
+    """Run a thread of ours; end this process if it fails, for others would wait for ever."""
+    try:
+        run()
+    except BaseException:
+        report_failure(f"{what} failed")
+        os._exit(1)

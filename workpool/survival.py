@@ -22,7 +22,7 @@ from .liveness import Liveness
 from .serializer import task_name
 from .shared_memory import litter_of, remove
 from .status import VARIABLE
-from .streams import flush, report_failure
+from .streams import flush, run_or_exit
 
 if TYPE_CHECKING:
     from . import rma
@@ -91,11 +91,8 @@ class Sentry(threading.Thread):
 
     def run(self) -> None:
         """Look until somebody calls ``stop``."""
-        try:
-            self._run()
-        except BaseException:  # nobody would ever leave a job that cannot go on
-            report_failure("the sentry failed")
-            os._exit(1)
+        # Nobody else would ever leave a job that cannot go on.
+        run_or_exit(self._run, "the sentry")
 
     def _run(self) -> None:
         busy = 0  # so often in a row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import traceback
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from queue import SimpleQueue
 
 from .backoff import Backoff
 from .driver import Driver
-from .streams import report_failure
+from .streams import run_or_exit
 
 #: How often the attendant looks while nobody waits for a result, and at last while somebody does:
 #: each look takes the interpreter lock from whoever makes the progress.
@@ -93,11 +92,8 @@ class Attendant:
             self._thread.join()
 
     def _run(self) -> None:
-        try:
-            self._attend()
-        except BaseException:  # nobody would ever resolve the futures that others wait for
-            report_failure("the driver's attendant failed")
-            os._exit(1)
+        # Nobody else would ever resolve the futures that others wait for.
+        run_or_exit(self._attend, "the driver's attendant")
 
     def _attend(self) -> None:
         wait = Backoff(CLOSE_S, spins=0)
@@ -191,8 +187,5 @@ class ThreadWorker:
         return not self._stopped
 
     def _run(self) -> None:
-        try:
-            self.worker.serve(self._obey)
-        except BaseException:  # nobody will ever answer the driver: end it
-            report_failure("the worker thread failed")
-            os._exit(1)
+        # Nobody else will ever answer the driver.
+        run_or_exit(lambda: self.worker.serve(self._obey), "the worker thread")
