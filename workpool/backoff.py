@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Callable
 
 #: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
 SPINS = 40
@@ -39,25 +40,35 @@ class Backoff:
         Looks before the first sleep.
     growth : float
         By how much each sleep is longer than the one before.
+    sleep : callable
+        ``sleep(seconds)``: returns True if somebody has ended it.
     """
 
-    def __init__(self, longest_s: float, spins: int = SPINS, growth: float = 2) -> None:
+    def __init__(
+        self,
+        longest_s: float,
+        spins: int = SPINS,
+        growth: float = 2,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._longest_s = longest_s
         self._growth = growth
         self._most_spins = spins
         self._spins = 0
         self._sleep_s = FIRST_S
+        self._sleep = sleep
 
     def reset(self) -> None:
         """Look at once again."""
         self._spins = 0
         self._sleep_s = FIRST_S
 
-    def pause(self, at_most_s: float | None = None) -> None:
-        """Let others run for a while that grows from call to call."""
+    def pause(self, at_most_s: float | None = None) -> bool:
+        """Let others run for a while that grows from call to call; return whether we were woken."""
         if self._spins < self._most_spins:
             self._spins += 1
             os.sched_yield()
-            return
-        time.sleep(self._sleep_s if at_most_s is None else max(0.0, min(self._sleep_s, at_most_s)))
+            return False
+        seconds = self._sleep_s if at_most_s is None else max(0.0, min(self._sleep_s, at_most_s))
         self._sleep_s = min(self._growth * self._sleep_s, self._longest_s)
+        return bool(self._sleep(seconds))

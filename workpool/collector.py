@@ -48,6 +48,8 @@ class Collector:
     store : Store
     backlog : Backlog
         Where tasks go that come back without an outcome.
+    heard_s : list of float
+        When each member has ended a task, at the earliest; kept here.
     trace : callable
         ``trace(event, task)``
 
@@ -69,6 +71,7 @@ class Collector:
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
+        heard_s: list[float],
         trace: Callable[[str, Task], None],
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
@@ -81,10 +84,17 @@ class Collector:
         self._publisher = publisher
         self._store = store
         self._backlog = backlog
+        self._heard_s = heard_s
         self._trace = trace
 
-    def look_after_rows(self) -> bool:
-        """Do what rows ask for; return whether any did."""
+    def look_after_rows(self, since_s: float) -> bool:
+        """Do what rows ask for; return whether any did.
+
+        Parameters
+        ----------
+        since_s : float
+            When that was done last: what has ended has done so later.
+        """
         done: list[Row] = []
         words, asking = self._look()
         for number in asking:
@@ -99,7 +109,7 @@ class Collector:
         if self.published.batches:
             self.published.recall_late(words)
         if done:
-            self._collect(done)
+            self._collect(done, since_s)
         return bool(asking)
 
     def retire(self) -> None:
@@ -131,12 +141,13 @@ class Collector:
         words = self._publisher.look()
         return words, [number for number in _ASKING.rows(words) if number in rows]
 
-    def _collect(self, done: list[Row]) -> None:
+    def _collect(self, done: list[Row], since_s: float) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
         records = self._publisher.read_records([number for number, _ in done])
         for row, record in zip(done, records, strict=True):
             batch = self.published.pop(row.number)
+            self._heard_s[layout.owner_of(row.word)] = since_s
             (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)
             if offset == layout.INLINE:
                 self._take_in(batch, row, kind, elapsed_ns, inline[:nbytes])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from .control import Caller, Choice, Order
+from .doorbell import Doorbells
 from .errors import ResourceError, WorkerUnreachable
 from .leases import Gone, Leases
 from .liveness import Liveness
@@ -34,6 +35,7 @@ class Crew:
     ----------
     control : Caller
     liveness : Liveness
+    bells : Doorbells
     until : Until
     hearts : callable, optional
         Returns leases of those who serve a table, and its choice, if there is one; None where the
@@ -44,11 +46,13 @@ class Crew:
         self,
         control: Caller,
         liveness: Liveness,
+        bells: Doorbells,
         until: Until,
         hearts: Callable[[], tuple[Choice, Leases] | None] | None,
     ) -> None:
         self.control = control
         self._liveness = liveness
+        self._bells = bells
         self._until = until
         self._hearts = hearts
 
@@ -67,7 +71,7 @@ class Crew:
         control = self.control
         self.gather(control.obeyed)
         try:
-            self.gather(control.call())
+            self.gather(self.summon())
             dead = self._liveness.dead() if self._hearts is None else ()
             if dead and order.what != "stay":  # which is for each by himself
                 raise ResourceError(
@@ -81,6 +85,12 @@ class Crew:
             if control.calling:  # who has come would wait for ever
                 control.tell(Order("nothing"))
             raise
+
+    def summon(self) -> int:
+        """Ask the workers to come; return what the word of each says when it has."""
+        word = self.control.call()
+        self._bells.ring_all()
+        return word
 
     @collective
     def _obey(self, order: Order, part: Callable[[], None]) -> None:

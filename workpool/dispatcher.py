@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from .backlog import Backlog
 from .collector import SHORT_S, Collector
+from .doorbell import Waker
 from .repository import Publisher
 from .store import Store
 from .tasks import Batch, Task
@@ -23,6 +24,9 @@ TOGETHER = 256
 
 #: Rows for each worker above which publishing may wait.
 AHEAD = 2
+
+#: How often it is asked whether workers must be woken.
+WAKE_S = 1e-3
 
 #: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
 CALM_S = 2e-3
@@ -39,6 +43,7 @@ class Dispatcher:
     store : Store
     backlog : Backlog
     collector : Collector
+    waker : Waker
     trace : callable
         ``trace(event, task)``
 
@@ -56,6 +61,7 @@ class Dispatcher:
         store: Store,
         backlog: Backlog,
         collector: Collector,
+        waker: Waker,
         trace: Callable[[str, Task], None],
     ) -> None:
         self.draining = False
@@ -66,10 +72,13 @@ class Dispatcher:
         self._backlog = backlog
         self._collector = collector
         self._published = collector.published
+        self._waker = waker
         self._trace = trace
         self._full = False  # there was no room for what waits
         self._again_s = 0.0  # when a task may be published again without others
         self._calm_s = 0.0  # until then nothing is published where something was withdrawn
+        self._unheard = False  # something was published, and nobody woken for it
+        self._wake_s = 0.0  # until then nobody is
 
     @property
     def ahead(self) -> bool:
@@ -89,6 +98,7 @@ class Dispatcher:
         if waiting or task.segment is not None or not self._publish_alone(task):
             waiting.append(task)
             self.publish()
+        self._wake(now)
         if self._collector.row_s < SHORT_S:
             end = time.monotonic()
             self._again_s = end + (end - now)
@@ -108,6 +118,15 @@ class Dispatcher:
                 self.publish()
         elif not (asked or self.ahead):
             self._publisher.prepare()
+        if self._unheard:
+            self._wake(time.monotonic())
+
+    def _wake(self, now: float) -> None:
+        """See that nobody sleeps while there are rows for him: not for each row, but soon."""
+        self._unheard = now < self._wake_s
+        if not self._unheard:
+            self._wake_s = now + WAKE_S
+            self._waker.wake(len(self._published.rows), now)
 
     def withdrawn(self) -> None:
         """Say that a row was withdrawn."""
@@ -168,6 +187,7 @@ class Dispatcher:
     def _add(self, batches: list[Batch], records: list[bytes]) -> bool:
         """Put descriptors into rows; return whether there were too few."""
         left: list[Task] = []
+        self._unheard = True
         rows = self._publisher.publish(records, batches[0].tasks[0].attempt)
         for batch, row in zip(batches, rows, strict=True):
             if row is None:

@@ -23,6 +23,7 @@ from .backlog import Backlog
 from .backoff import FIRST_S, Backoff
 from .collector import SHORT_S, Collector
 from .dispatcher import AHEAD, TOGETHER, Dispatcher
+from .doorbell import Doorbells, Waker
 from .layout import Extent, Geometry
 from .leases import Leases
 from .recovery import Recovery
@@ -58,6 +59,8 @@ class Driver:
     geometry : Geometry
     leases : Leases, optional
         Of the workers; without, none is ever taken for gone.
+    bells : Doorbells, optional
+        Of the workers that can be woken.
     tracer : Tracer, optional
 
     Attributes
@@ -75,6 +78,7 @@ class Driver:
         window: verbs.Window,
         geometry: Geometry,
         leases: Leases | None = None,
+        bells: Doorbells | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self.geometry = geometry
@@ -87,12 +91,15 @@ class Driver:
         self._store = store = Store(window, geometry.region(0))
         self._workers = workers = geometry.members - 1
         self._backlog = backlog = Backlog(self._lend)
-        self._collector = collector = Collector(window, publisher, store, backlog, self._trace)
+        waker = Waker(bells, workers)
+        self._collector = collector = Collector(
+            window, publisher, store, backlog, waker.heard_s, self._trace
+        )
         self._published = collector.published
         self._rows = self._published.rows
         self._finished = collector.finished
         self._dispatcher = Dispatcher(
-            workers, geometry.rows, publisher, store, backlog, collector, self._trace
+            workers, geometry.rows, publisher, store, backlog, collector, waker, self._trace
         )
         self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
         self._closed = self.drained = False
@@ -304,7 +311,7 @@ class Driver:
         self._collector.retire()
         self._backlog.wake()
         self.recovery.look()
-        asked = bool(self._rows) and self._collector.look_after_rows()
+        asked = bool(self._rows) and self._collector.look_after_rows(self._advanced_s)
         self._dispatcher.advance(asked)
         self._advanced_s = time.monotonic()
         if asked:

@@ -19,16 +19,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from . import doorbell
 from .accumulator import Accumulators
 from .backoff import Backoff, wake_on_time
 from .control import Caller, Choice, Order
 from .crew import Crew
+from .doorbell import Doorbell, Doorbells
 from .drain import Drain
 from .driver import WAIT_S, Driver
 from .errors import UsageError
 from .layout import FAREWELL, Geometry
 from .leases import Leases
-from .liveness import Liveness
+from .liveness import Liveness, this_process
 from .serializer import CodeCache
 from .service import meet, open_table
 from .status import UNFINISHED, Reporter
@@ -106,11 +108,17 @@ class Runtime:
         if group.size == 1:
             from . import rma
 
-            self._thread = ThreadWorker(rma.processor_name())
+            name = doorbell.name(this_process(), id(self))
+            self._bells = Doorbells({1: name})
+            self._thread = ThreadWorker(rma.processor_name(), Doorbell(name))
             return
         control = Caller(group)
         self.liveness = meet(group)
-        self._crew = Crew(control, self.liveness, self._until, None if survive else self._hearts)
+        members = self.liveness.members
+        near = filter(self.liveness.near, range(1, group.size))
+        self._bells = Doorbells({member: doorbell.name(members[member]) for member in near})
+        hearts = None if survive else self._hearts
+        self._crew = Crew(control, self.liveness, self._bells, self._until, hearts)
         if survive:
             self._sentry = Sentry(
                 self.liveness, group.answers, self._lost, self._perish, self._learn
@@ -181,7 +189,7 @@ class Runtime:
 
     def _open_table(self, number: int, geometry: Geometry, choice: Choice) -> None:
         window = open_table(self.group, geometry, choice)
-        driver = Driver(window, geometry, self._leases(window, geometry, choice))
+        driver = Driver(window, geometry, self._leases(window, geometry, choice), self._bells)
         self._tables[choice] = _Table(number, driver, window)
 
     def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:
@@ -233,12 +241,12 @@ class Runtime:
         with self._lock:
             if self.survive:
                 self._leave()
-                self._ended()
-                return
-            if (thread := self._thread) is not None:
-                self._tell(thread.stop)
-                self._until(lambda: thread.ended)
-            self._call(Order("leave"), self._free)
+            else:
+                if (thread := self._thread) is not None:
+                    self._tell(thread.stop)
+                    self._until(lambda: thread.ended)
+                self._call(Order("leave"), self._free)
+            self._bells.close()
             self._ended()
 
     def _free(self) -> None:
@@ -288,6 +296,7 @@ class Runtime:
         """Have the thread that is our worker do something between two tasks."""
         assert self._thread is not None
         done = self._thread.ask(action)
+        self._bells.ring_all()
         self._until(done.is_set)
 
     def _until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
@@ -316,7 +325,7 @@ class Runtime:
         assert self.liveness is not None
         crew, control = self._crew, self._crew.control
         late = crew.gather(control.obeyed, LEAVE_S)  # stopped, or busy: each is waited for once
-        late = crew.gather(control.call(), LEAVE_S, late)
+        late = crew.gather(crew.summon(), LEAVE_S, late)
         self._sentry.stop()  # who leaves now is not dead
         control.tell(Order("leave"))
         missing = crew.gather(FAREWELL, LEAVE_S, late)

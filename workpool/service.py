@@ -8,8 +8,9 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from . import layout
+from . import doorbell, layout
 from .control import Called, Choice
+from .doorbell import Doorbell
 from .errors import ResourceError
 from .layout import Geometry
 from .liveness import Liveness, this_process
@@ -104,6 +105,7 @@ def _serve(group: rma.Group, survive: bool) -> None:
         return order.what != "leave"
 
     liveness = meet(group)
+    bell = Doorbell(doorbell.name(liveness.members[group.rank]))
     if survive:
 
         def mourn() -> None:
@@ -119,11 +121,12 @@ def _serve(group: rma.Group, survive: bool) -> None:
             2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
         )
         sentry.start()
-        worker.serve(obey)
+        worker.serve(obey, bell.sleep)
         sentry.stop()
         control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
         return
-    worker.serve(obey)
+    worker.serve(obey, bell.sleep)
+    bell.close()
     for window in windows.values():
         window.close()
     control.window.close()

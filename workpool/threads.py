@@ -8,6 +8,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from .backoff import Backoff
+from .doorbell import Doorbell
 from .driver import Driver
 from .streams import run_or_exit
 
@@ -148,12 +149,21 @@ class Attendant:
 
 
 class ThreadWorker:
-    """The worker of a job of one rank: a thread beside the driver's own."""
+    """The worker of a job of one rank: a thread beside the driver's own.
 
-    def __init__(self, host: str) -> None:
+    Parameters
+    ----------
+    host : str
+        The name of our host, for messages.
+    bell : Doorbell
+        That wakes it.
+    """
+
+    def __init__(self, host: str, bell: Doorbell) -> None:
         from .worker import Worker  # which the driver does without where there are other ranks
 
         self.worker = Worker(1, 0, host)
+        self._bell = bell
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
@@ -188,4 +198,8 @@ class ThreadWorker:
 
     def _run(self) -> None:
         # Nobody else will ever answer the driver.
-        run_or_exit(lambda: self.worker.serve(self._obey), "the worker thread")
+        run_or_exit(self._serve, "the worker thread")
+
+    def _serve(self) -> None:
+        self.worker.serve(self._obey, self._bell.sleep)
+        self._bell.close()

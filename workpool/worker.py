@@ -111,19 +111,28 @@ class Worker:
         watched = [service.watch() for service in self._services.values()]  # each of them
         return any(watched)
 
-    def serve(self, control: Callable[[], bool]) -> None:
-        """Run tasks until `control`, which is called between tasks, returns False."""
+    def serve(
+        self, control: Callable[[], bool], sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        """Run tasks until `control` says that it is over.
+
+        Parameters
+        ----------
+        control : callable
+            Called between tasks; returns False in the end.
+        sleep : callable
+            ``sleep(seconds)``, while there is nothing to do: returns True if somebody has ended it.
+        """
         wake_on_time()
         self.runners.own.begin()
         self.heart.start()
         try:
-            self._serve(control)
+            self._serve(control, Backoff(IDLE_S, growth=IDLE_GROWTH, sleep=sleep))
         finally:
             self.heart.stop()
             self.runners.leave()
 
-    def _serve(self, control: Callable[[], bool]) -> None:
-        idle = Backoff(IDLE_S, growth=IDLE_GROWTH)
+    def _serve(self, control: Callable[[], bool], idle: Backoff) -> None:
         asked = 0.0
         while True:
             busy = False
@@ -136,8 +145,9 @@ class Worker:
                     return
             if busy:
                 idle.reset()
-            else:
-                idle.pause()
+            elif idle.pause():  # who has woken us takes us for awake
+                idle.reset()
+                asked = 0.0
 
 
 class _Service:
