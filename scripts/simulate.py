@@ -71,7 +71,7 @@ from simulation.model import (
     simulate,
 )
 
-from workpool.ranges import CHUNK_S
+from workpool.ranges import chunk_s
 from workpool.schedule import Schedule
 
 TASK_TIMES_S = (10e-6, 100e-6, 1e-3, 10e-3, 100e-3, 1.0, 10.0)
@@ -196,9 +196,10 @@ def show_ways(fabric: Fabric, tasks: int) -> None:
     for way in CLAIMS + RANGES:
         found = [simulate(way, workers, task_s, fabric, tasks) for workers, task_s in columns]
         print(f"{way!s:<30}" + "".join(f"{each.efficiency:>8.1%}" for each in found))
+    lasts_s = chunk_s(fabric.latency_s)
     print(
-        f"An adaptive chunk takes {CHUNK_S * 1e3:g} ms, or one task: with shorter tasks "
-        f"{CHUNK_S / fabric.service_s:,.0f} workers saturate the counter."
+        f"An adaptive chunk takes {lasts_s * 1e3:g} ms, or one task: with shorter tasks "
+        f"{lasts_s / fabric.service_s:,.0f} workers saturate the counter."
     )
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from workpool.errors import UsageError
+from workpool.ranges import GROWTH, Pace
 from workpool.schedule import Schedule, chunk, tickets
 
 
@@ -34,6 +35,28 @@ def test_sizes() -> None:
     assert trapezoid[0] == 125
     steps = {one - other for one, other in pairwise(trapezoid[:-1])}
     assert steps <= {8, 9}
+
+
+def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
+    pace = Pace()
+    item_s, quick_s, slow_s = 1e-4, 2e-6, 5e-5
+
+    def chunks(take_s: float) -> int:
+        for _ in range(40):
+            pace.measured("f", 10, 10 * item_s, take_s)
+        return pace.count("f", 10**6, 10**6)
+
+    assert pace.count("f", 10**6, 0) == pace.count("f", 10**6, 5) == 1, "nothing is known of it"
+    assert chunks(quick_s) == 20  # 2 ms
+    assert pace.count("f", 10**6, 2) == 2 * GROWTH
+    assert pace.count("f", 7, 100) == 7
+    assert pace.turn_s("f") == pytest.approx(8e-3)
+    pace.measured("f", 10, 10 * item_s, 1.0)  # somebody else had the core
+    assert pace.count("f", 10**6, 10**6) == 20
+    assert chunks(slow_s) == pytest.approx(200, abs=2)  # 400 times as long
+    assert pace.turn_s("f") == pytest.approx(80e-3, rel=0.02)
+    assert chunks(1.0) == 500  # never longer than 50 ms
+    assert chunks(quick_s) == 20
 
 
 def test_names() -> None:

@@ -7,7 +7,6 @@ while others are computed, and a worker that is lost costs no more than a turn.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -21,15 +20,17 @@ from .runner import Evicted, Pool, Runner
 from .schedule import Schedule, chunk
 from .serializer import Blocks, Frozen, as_bytes, join, pack_value, split, unpack
 
-#: How long a turn lasts at the least and at the most; between them, for so many items.
-TURN_S = 5e-3
-MOST_TURN_S = 25e-3
+#: A turn lasts for so many items, at the most for so long, and at the least for so many chunks.
 TURN_ITEMS = 20
+MOST_TURN_S = 25e-3
+TURN_CHUNKS = 4
 
-#: How long a chunk lasts when the schedule is adaptive, but for the last ones: so long, and so many
-#: times as long as it takes to get it, which over a network may be milliseconds.
+#: How long a chunk lasts when the schedule is adaptive, but for the last ones: so long, or so many
+#: times as long as it takes to get it: that is a few microseconds, some fifty after a task that has
+#: slept, or whose data have taken the caches, and then the rest of what a chunk costs grows alike.
 CHUNK_S = 2e-3
-TAKES = 20
+MOST_CHUNK_S = 50e-3
+TAKES = 400
 
 #: How much larger than the one before a chunk may be: a turn begins with one item, because those
 #: of this range may cost more than the last ones did.  The first turn ever ends there, too: what a
@@ -57,6 +58,11 @@ class Turn(NamedTuple):
     covered: list[tuple[int, int]]  # first items and numbers, where the parts do not say them
 
 
+def chunk_s(take_s: float) -> float:
+    """Return how long a chunk lasts, by the time that it takes to get one."""
+    return max(CHUNK_S, min(MOST_CHUNK_S, TAKES * take_s))
+
+
 class Pace:
     """How long the items of functions take on this worker, and how long it takes to get a chunk."""
 
@@ -65,26 +71,27 @@ class Pace:
 
     def __init__(self) -> None:
         self._mean_s: dict[Hashable, float] = {}
-        self._chunk_s = 0.0
+        self._take_s = 0.0
 
     def turn_s(self, function: Hashable) -> float:
         """Return how long to go on before a report, which costs as much as a very short item."""
         mean_s = self._mean_s.get(function)
         if mean_s is None:
             return 0.0
-        return max(TURN_S, min(MOST_TURN_S, TURN_ITEMS * mean_s), 2 * self._chunk_s)
+        return max(min(MOST_TURN_S, TURN_ITEMS * mean_s), TURN_CHUNKS * chunk_s(self._take_s))
 
     def count(self, function: Hashable, left: int, before: int) -> int:
         """Return how many items to take next: as many as a chunk, or a share of what is left."""
         mean_s = self._mean_s.get(function)
         if mean_s is None or not before:
             return 1
-        return max(1, min(int(max(CHUNK_S, self._chunk_s) / mean_s), left, GROWTH * before))
+        return max(1, min(int(chunk_s(self._take_s) / mean_s), left, GROWTH * before))
 
     def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
         """Take in how long some items took, and to get them."""
-        # The quickest lately: now and then somebody else has the core.
-        self._chunk_s = min(TAKES * take_s, 1.5 * self._chunk_s or math.inf)
+        usual_s = self._take_s or take_s
+        # Now and then somebody else has the core.
+        self._take_s = usual_s + 0.2 * (min(take_s, 2 * usual_s) - usual_s)
         latest_s = max(elapsed_s, 1e-9) / items
         mean_s = self._mean_s.get(function, latest_s)
         if len(self._mean_s) >= self.MOST:

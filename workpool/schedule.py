@@ -11,8 +11,9 @@ shared counter of the chunks that have been handed out is all that workers need 
                 L. E. Flynn, Comm. ACM 35(8), 1992)
     trapezoid   linearly from N / 2P down to one item (T. H. Tzen and L. M. Ni, IEEE Trans. Parallel
                 and Distributed Systems 4(1), 1993)
-    adaptive    as many items as take two milliseconds by the worker's own measure, fewer towards
-                the end (after the weighted and adaptive factoring of I. Banicescu and V. Velusamy)
+    adaptive    as many items as take two milliseconds by the worker's own measure, or more where a
+                chunk is dear to get, fewer towards the end (after the weighted and adaptive
+                factoring of I. Banicescu and V. Velusamy)
 
 R is what is left of N items, P the number of workers.  That each worker computes its chunk, instead
 of being told, is the distributed chunk calculation of A. Eleliemy and F. M. Ciorba (2021).

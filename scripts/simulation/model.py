@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workpool.ranges import CHUNK_S, GROWTH, TAKES, Pace
+from workpool.ranges import GROWTH, Pace, chunk_s
 from workpool.schedule import Schedule, chunk, tickets
 
 Floats = NDArray[np.float64]
@@ -119,7 +119,7 @@ class AdaptiveWorkers(Workers):
 
     def __init__(self, number: int, times_s: Floats, take_s: float) -> None:
         super().__init__(number, times_s)
-        self._chunk_s = max(CHUNK_S, TAKES * take_s)
+        self._chunk_s = chunk_s(take_s)
         self._mean_s = np.full(number, math.inf)  # nothing is known: one item
         self._left = np.full(number, self.total)
         self._before = np.zeros(number, np.int64)
