@@ -52,7 +52,7 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     assert pace.count("f", 7, 100) == 7
     assert pace.turn_s("f") == pytest.approx(8e-3)
     pace.measured("f", 10, 10 * item_s, 1.0)  # somebody else had the core
-    assert pace.count("f", 10**6, 10**6) == 20
+    assert pace.count("f", 10**6, 10**6) <= 25
     assert chunks(slow_s) == pytest.approx(200, abs=2)  # 400 times as long
     assert pace.turn_s("f") == pytest.approx(80e-3, rel=0.02)
     assert chunks(1.0) == 500  # never longer than 50 ms

@@ -64,34 +64,35 @@ def chunk_s(take_s: float) -> float:
 
 
 class Pace:
-    """How long the items of functions take on this worker, and how long it takes to get a chunk."""
+    """How long the items of functions take on this worker, and how long chunks shall last."""
 
     #: Functions remembered.
     MOST = 1024
 
     def __init__(self) -> None:
         self._mean_s: dict[Hashable, float] = {}
-        self._take_s = 0.0
+        self._chunk_s = 0.0
 
     def turn_s(self, function: Hashable) -> float:
         """Return how long to go on before a report, which costs as much as a very short item."""
         mean_s = self._mean_s.get(function)
         if mean_s is None:
             return 0.0
-        return max(min(MOST_TURN_S, TURN_ITEMS * mean_s), TURN_CHUNKS * chunk_s(self._take_s))
+        return max(min(MOST_TURN_S, TURN_ITEMS * mean_s), TURN_CHUNKS * self._chunk_s)
 
     def count(self, function: Hashable, left: int, before: int) -> int:
         """Return how many items to take next: as many as a chunk, or a share of what is left."""
         mean_s = self._mean_s.get(function)
         if mean_s is None or not before:
             return 1
-        return max(1, min(int(chunk_s(self._take_s) / mean_s), left, GROWTH * before))
+        return max(1, min(int(self._chunk_s / mean_s), left, GROWTH * before))
 
     def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
-        """Take in how long some items took, and to get them."""
-        usual_s = self._take_s or take_s
+        """Take in how long some items took, and how long it took to get them."""
+        wanted_s = chunk_s(take_s)
+        usual_s = self._chunk_s or wanted_s
         # Now and then somebody else has the core.
-        self._take_s = usual_s + 0.2 * (min(take_s, 2 * usual_s) - usual_s)
+        self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
         latest_s = max(elapsed_s, 1e-9) / items
         mean_s = self._mean_s.get(function, latest_s)
         if len(self._mean_s) >= self.MOST:
