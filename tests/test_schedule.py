@@ -55,7 +55,7 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     assert pace.count("f", 10**6, 10**6) <= 25
     assert chunks(slow_s) == pytest.approx(200, abs=2)  # 400 times as long
     assert pace.turn_s("f") == pytest.approx(80e-3, rel=0.02)
-    assert chunks(1.0) == 500  # never longer than 50 ms
+    assert chunks(1.0) in (499, 500)  # never longer than 50 ms
     assert chunks(quick_s) == 20
 
 

@@ -155,7 +155,7 @@ class Range:
 
         Notes
         -----
-        RMA cost: for each chunk 1 fetch_add, 1 get and 1 flush.
+        RMA cost: for each chunk 1 fetch_add, 1 more towards the end, 1 get and 1 flush.
         """
         nbytes = 0
         end = time.perf_counter()
@@ -178,14 +178,27 @@ class Range:
         """Take the next chunk; empty if none is left."""
         count = 1
         if self._schedule is Schedule.ADAPTIVE:
-            share = self._left // (2 * self._terms.workers) if self._terms.last else self._left
-            count = self._count = self._pace.count(self._function, share, self._count)
+            count = self._count = self._wanted()
         taken = take_items(self._window, self._geometry, self._items, count)
         self.exhausted = taken.stop == self._items.total
         self._left = self._items.total - taken.stop
         if taken and self._schedule is not Schedule.ADAPTIVE:
             taken = chunk(self._schedule, self._terms.total, self._terms.workers, taken.start)
         return range(self._terms.first + taken.start, self._terms.first + taken.stop)
+
+    def _wanted(self) -> int:
+        """Return how many items to take by the worker's own measure."""
+        if not self._terms.last:
+            return self._pace.count(self._function, self._left, self._count)
+        workers = self._terms.workers
+        wanted = self._pace.count(self._function, self._left // (2 * workers), self._count)
+        if wanted > 1 and self._left < 4 * workers * wanted:
+            # Others have taken as much while our last chunk ran: a share of what was left then may
+            # be all that is left now.
+            left = take_items(self._window, self._geometry, self._items, 0).start
+            self._left = self._items.total - left
+            wanted = self._pace.count(self._function, self._left // (2 * workers), self._count)
+        return wanted
 
     def _run_chunk(self, taken: range) -> None:
         function = self._sent
