@@ -105,15 +105,19 @@ def write(
     -----
     RMA cost: 1 put for each segment that the stretch touches, 1 flush.
     """
-    end = len(encoded) if nbytes is None else position + nbytes
-    start = 0
     segments = encoded.segments() if isinstance(encoded, Packed) else [encoded]
-    for segment in segments:
-        view = memoryview(segment).cast("B")
-        first, last = max(position, start), min(end, start + view.nbytes)
-        if first < last:
-            window.put(offset + first - position, view[first - start : last - start])
-        start += view.nbytes
+    if nbytes is None:
+        for segment in segments:
+            window.put(offset, segment)
+            offset += len(segment)
+    else:
+        end, start = position + nbytes, 0
+        for segment in segments:
+            first, last = max(position, start), min(end, start + len(segment))
+            if first < last:
+                part = memoryview(segment)[first - start : last - start]
+                window.put(offset + first - position, part)
+            start += len(segment)
     window.flush()  # the buffers belong to MPI until now; and whoever is told must see them
 
 

@@ -92,7 +92,7 @@ class Packed:
         return f"<Packed nbytes={self.nbytes} frames={len(self._frames)}>"
 
     def segments(self) -> list[bytes | memoryview]:
-        """Return the encoding in pieces, in order: head, pickle, then padding and frame in turn.
+        """Return the encoding in pieces, in order: head and pickle, then padding and frame in turn.
 
         Notes
         -----
@@ -100,6 +100,9 @@ class Packed:
         """
         pieces: list[bytes | memoryview] = [self._head, self._pickled]
         end = len(self._head) + len(self._pickled)
+        if len(self._pickled) < OUT_OF_BAND_NBYTES:  # as one piece, up to the first frame
+            pieces = [b"".join((self._head, self._pickled, bytes(self._offsets[0] - end)))]
+            end = self._offsets[0]
         for offset, frame in zip(self._offsets, self._frames, strict=True):
             if offset > end:
                 pieces.append(bytes(offset - end))
