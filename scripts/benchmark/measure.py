@@ -165,6 +165,19 @@ def latency(pool: Pool, request: Request) -> dict[str, float]:
     return {"median": statistics.median(times), "p99": statistics.quantiles(times, n=100)[98]}
 
 
+def pause(pool: Pool, request: Request) -> dict[str, float]:
+    """Return the time from submit to result of a task that comes after a second of nothing."""
+    assert pool.submit is not None
+    pool.result(pool.submit(nothing))
+    times = []
+    for _ in range(5):
+        time.sleep(1)
+        begun = time.perf_counter()
+        pool.result(pool.submit(nothing))
+        times.append((time.perf_counter() - begun) * 1e3)
+    return {"median": statistics.median(times)}
+
+
 def mapped(pool: Pool, request: Request) -> dict[str, float]:
     """Return the items per second of maps over a range and over a list."""
     count = request.count(ITEMS)
@@ -366,6 +379,7 @@ def used_s(process: int) -> float:
 MEASURES = {
     "submit": submit,
     "latency": latency,
+    "pause": pause,
     "map": mapped,
     "generator": generator,
     "uneven": uneven_tasks,

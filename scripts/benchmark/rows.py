@@ -64,6 +64,13 @@ ROWS = {
             workers=1,
         ),
         Row(
+            "pause",
+            "one task after a second of nothing, submit to result",
+            (Figure("median", "ms median", False),),
+            EXECUTORS,
+            workers=2,
+        ),
+        Row(
             "map",
             "a no-op over range(1_000_000), and over a list of as many floats;\n"
             "no chunk size for workpool, the best of 1, 10, 100, 1000 and 10,000 for others",
