@@ -12,6 +12,9 @@ SPINS = 40
 
 FIRST_S = 50e-6
 
+#: Longest sleep of who waits for another: the driver for a result, a task for the driver.
+WAIT_S = 1e-3
+
 #: Longest sleep of a worker that has nothing to do.
 IDLE_S = 80e-3
 

@@ -11,19 +11,23 @@ import time
 from collections.abc import Callable
 
 from .backlog import Backlog
+from .backoff import FIRST_S, WAIT_S
 from .collector import SHORT_S, Collector
 from .doorbell import Waker
 from .repository import Publisher
 from .store import Store
 from .tasks import Batch, Task
 
-__all__ = ["AHEAD", "TOGETHER", "Dispatcher"]
+__all__ = ["TOGETHER", "Dispatcher"]
 
 #: Most rows that are published by one step, and most tasks that wait for each other.
 TOGETHER = 256
 
 #: Rows for each worker above which publishing may wait.
 AHEAD = 2
+
+#: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
+LONGEST_S = 5e-3
 
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
@@ -127,6 +131,25 @@ class Dispatcher:
         if not self._unheard:
             self._wake_s = now + WAKE_S
             self._waker.wake(len(self._published.rows), now)
+
+    def rest_s(self, late_s: float) -> float | None:
+        """Return for how long nobody needs us; None where a result is soon to come.
+
+        While the workers have enough to do, that is until they have done a part of it.
+
+        Parameters
+        ----------
+        late_s : float
+            How long no row has asked for anything.
+        """
+        rows, row_s = len(self._published.rows), self._collector.row_s
+        if not rows or row_s <= SHORT_S:
+            return None
+        if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
+            return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
+        if rows <= AHEAD * self._workers:
+            return min(WAIT_S, row_s / self._workers / 2)
+        return min(LONGEST_S, row_s * rows / self._workers / 4)
 
     def withdrawn(self) -> None:
         """Say that a row was withdrawn."""

@@ -22,8 +22,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import FrameType
 
-from .backoff import Backoff
-from .driver import WAIT_S, Driver
+from .backoff import WAIT_S, Backoff
+from .driver import Driver
 from .status import UNFINISHED, grace_s
 from .streams import say
 from .whole import within

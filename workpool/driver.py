@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 from . import verbs
 from .backlog import Backlog
-from .backoff import FIRST_S, Backoff
-from .collector import SHORT_S, Collector
-from .dispatcher import AHEAD, TOGETHER, Dispatcher
+from .backoff import WAIT_S, Backoff
+from .collector import Collector
+from .dispatcher import TOGETHER, Dispatcher
 from .doorbell import Doorbells, Waker
 from .layout import Extent, Geometry
 from .leases import Leases
@@ -33,12 +33,6 @@ from .store import Store
 from .tasks import PoolContext, Segment, Task
 from .tracing import Tracer
 from .whole import whole
-
-#: Longest sleep of a thread that waits for a result.
-WAIT_S = 1e-3
-
-#: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
-LONGEST_S = 5e-3
 
 #: Rows whose futures are resolved before the thread that does it looks after its own.
 RESOLVED = 64
@@ -346,22 +340,12 @@ class Driver:
             self._waiting.discard(me)
 
     def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
-        """Leave the core to others until there may be something to do.
-
-        While the workers have enough to do, nobody needs us before they have done a part of it;
-        where a result is soon to come, it is looked for at once.
-        """
-        rows, row_s = len(self._rows), self._collector.row_s
-        if rows and row_s > SHORT_S:
-            wait_s = row_s * rows / self._workers / 4
-            if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
-                late_s = (self._advanced_s - self._asked_s) / 16
-                wait_s = max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s)))
-            elif rows <= AHEAD * self._workers:
-                wait_s = min(WAIT_S, row_s / self._workers / 2)
-            time.sleep(max(0.0, min(wait_s, LONGEST_S, wait_s if at_most_s is None else at_most_s)))
-        else:
+        """Leave the core to others until there may be something to do."""
+        rest_s = self._dispatcher.rest_s(self._advanced_s - self._asked_s)
+        if rest_s is None:
             backoff.pause(at_most_s)
+        else:
+            time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
 
     @whole
     def reserve(self, nbytes: int) -> Extent | None:

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 
 from . import layout, verbs
 from .arena import Region, empty, write
-from .backoff import Backoff
+from .backoff import WAIT_S, Backoff
 from .errors import ProtocolError
 from .layout import NOTHING, Blob, Extent, Piece
 from .protocol import Step
 from .repository import Claim, Claimant, Miss, Stream
 from .runner import Evicted
 from .serializer import Encoded
-
-#: Longest sleep while a task waits for the driver.
-WAIT_S = 1e-3
 
 
 class Exchange:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from . import doorbell
 from .accumulator import Accumulators
-from .backoff import Backoff, wake_on_time
+from .backoff import WAIT_S, Backoff, wake_on_time
 from .control import Caller, Choice, Order
 from .crew import Crew
 from .doorbell import Doorbell, Doorbells
 from .drain import Drain
-from .driver import WAIT_S, Driver
+from .driver import Driver
 from .errors import UsageError
 from .layout import FAREWELL, Geometry
 from .leases import Leases

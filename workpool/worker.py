@@ -24,8 +24,8 @@ from collections.abc import Callable
 from . import layout, verbs
 from .arena import write
 from .attempts import Attempts, Runners
-from .backoff import IDLE_S, Backoff, wake_on_time
-from .exchange import WAIT_S, Exchange
+from .backoff import IDLE_S, WAIT_S, Backoff, wake_on_time
+from .exchange import Exchange
 from .items import Outcomes
 from .layout import NOTHING, Descriptor, Extent, Geometry, OutcomeRecord
 from .leases import Heart
