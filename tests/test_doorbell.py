@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from harness import run_ranks
 
-from workpool.doorbell import AWAKE_S, Doorbell, Doorbells, Waker, name
+from workpool.doorbell import AWAKE_S, Doorbell, Doorbells, name
 from workpool.liveness import this_process
 
 NAME = name(this_process())
 LONG_S = 30.0  # of a sleep that is to be ended
-
-
-@pytest.fixture
-def bells() -> Iterator[Doorbells]:
-    bells = Doorbells({1: NAME})
-    yield bells
-    bells.close()
 
 
 def seconds_asleep(bell: Doorbell, seconds: float) -> float:
@@ -30,79 +23,117 @@ def seconds_asleep(bell: Doorbell, seconds: float) -> float:
     return time.monotonic() - begun
 
 
-def test_a_ring_ends_a_sleep(bells: Doorbells) -> None:
-    bell = Doorbell(NAME)
+def test_a_ring_ends_a_sleep() -> None:
+    bell, bells = Doorbell(NAME), Doorbells({1: NAME})
+    assert not bells.ring(1), "it has never slept"
     bell.sleep(1e-3)  # from then on it hears
     timer = threading.Timer(0.05, bells.ring, [1])
     timer.start()
     assert seconds_asleep(bell, LONG_S) < LONG_S / 2
     timer.join()
     for _ in range(1000):  # more than anybody will ever hear
-        bells.ring_all()
+        assert bells.ring(1)
     assert seconds_asleep(bell, LONG_S) < LONG_S / 2, "rung while it did not sleep"
     assert seconds_asleep(bell, 0.05) >= 0.05, "all those rings were for one sleep"
     bell.close()
-    assert seconds_asleep(bell, 0.05) >= 0.05
-    bells.ring(1)
+    assert not bells.ring(1)
     again = Doorbell(NAME)
     again.sleep(1e-3)
-    bells.ring(1)
+    bells.ring_all()
     assert seconds_asleep(again, LONG_S) < LONG_S / 2, "the name is free for the next job"
     again.close()
 
 
-def test_a_bell_that_cannot_be_heard_harms_nobody(bells: Doorbells) -> None:
-    bells.ring(1)  # nobody is there
+def test_who_does_not_hear_does_not_keep_others_from_hearing() -> None:
+    bells = Doorbells({member: name(this_process(), member) for member in range(100)})
+    busy = [Doorbell(name(this_process(), member)) for member in range(99)]
+    for bell in busy:
+        bell.sleep(1e-3)
+    for _ in range(20):
+        bells.ring_all()  # they are busy, and hear nothing
+    idle = Doorbell(name(this_process(), 99))
+    idle.sleep(1e-3)
+    bells.ring(99)
+    assert seconds_asleep(idle, LONG_S) < LONG_S / 2
+    for bell in (*busy, idle):
+        bell.close()
+
+
+def test_a_bell_whose_name_is_taken_is_none() -> None:
     first, second = Doorbell(NAME), Doorbell(NAME)
     first.sleep(1e-3)
-    assert seconds_asleep(second, 0.02) >= 0.02, "its name is taken"
+    assert seconds_asleep(second, 0.02) >= 0.02
     second.close()
-    assert first._socket is not None
-    descriptor = first._socket.fileno()
-    os.close(descriptor)  # as a task may do
-    reader, writer = os.pipe()
-    try:
+    first.close()
+
+
+@pytest.mark.parametrize("other", ["nothing", "pipe", "socket"])
+def test_a_task_closes_the_bell(other: str) -> None:
+    bell, bells = Doorbell(NAME), Doorbells({1: NAME})
+    bell.sleep(1e-3)
+    assert bell._socket is not None
+    descriptor = bell._socket.fileno()
+    os.close(descriptor)  # as a task may do that closes all there are
+    ours, theirs = socket.socketpair() if other == "socket" else (None, None)
+    reader, writer = os.pipe() if other == "pipe" else (-1, -1)
+    if ours is not None and theirs is not None:
+        os.dup2(ours.fileno(), descriptor)
+        theirs.send(b"somebody else's")
+    elif other == "pipe":
         os.dup2(reader, descriptor)
         os.write(writer, b"somebody else's")
-        for _ in range(3):
-            bells.ring(1)
-            assert seconds_asleep(first, 0.02) < LONG_S
-        assert seconds_asleep(first, 0.02) >= 0.02
-        first.close()
+    assert seconds_asleep(bell, 0.02) >= 0.02  # and hears again
+    bells.ring(1)
+    assert seconds_asleep(bell, LONG_S) < LONG_S / 2
+    bell.close()
+    if other != "nothing":
         assert os.read(descriptor, 100) == b"somebody else's"
-    finally:
-        for used in {reader, writer, descriptor}:
-            os.close(used)
+        for used in {reader, writer, descriptor} - {-1}:
+            if ours is None or used != ours.fileno():
+                os.close(used)
+    if ours is not None and theirs is not None:
+        ours.close()
+        theirs.close()
+
+
+class Rung(Doorbells):
+    """Notes who is rung for; some do not hear."""
+
+    def __init__(self, *members: int) -> None:
+        super().__init__(dict.fromkeys(members, NAME))
+        self.rung: list[int] = []
+        self.deaf: set[int] = set()
+
+    def ring(self, member: int) -> bool:
+        self.rung.append(member)
+        return member not in self.deaf
 
 
 def test_as_many_are_woken_as_there_are_rows() -> None:
-    class Bells(Doorbells):
-        def __init__(self) -> None:
-            self.members = 1, 2, 4, 5  # 3 is on another host, 5 does not serve the table
-            self.rung: list[int] = []
-
-        def ring(self, member: int) -> None:
-            self.rung.append(member)
-
-    bells = Bells()
-    waker = Waker(bells, 4)
+    bells = Rung(1, 2, 4, 5)  # 3 is on another host, 5 does not serve the table
     now = time.monotonic() + AWAKE_S / 2
-    waker.wake(9, now)
-    assert bells.rung == [], "all of them were there a moment ago"
+
+    def woken(*rows: int) -> list[int]:
+        bells.rung.clear()
+        bells.tables = {number: range(count) for number, count in enumerate(rows)}
+        bells.wake(4, now)
+        return bells.rung
+
+    assert woken(9) == [], "all of them were there a moment ago"
     now += 2 * AWAKE_S
-    waker.wake(1, now)
-    assert bells.rung == [1]
-    waker.wake(1, now)
-    assert bells.rung == [1], "one is awake by now"
-    waker.wake(3, now)
-    assert bells.rung == [1, 2, 4]
+    assert woken(0) == []
+    assert woken(1) == [1]
+    assert woken(1) == [], "one is awake by now"
+    assert woken(3) == [2, 4]
     now += 2 * AWAKE_S
-    waker.heard_s[2] = now
-    waker.wake(2, now)
-    assert bells.rung == [1, 2, 4, 1]
-    waker.wake(0, now + 2 * AWAKE_S)
-    assert bells.rung == [1, 2, 4, 1]
-    Waker(None, 4).wake(9, now)
+    bells.heard_s[2] = now
+    assert woken(2) == [1]
+    now += 2 * AWAKE_S
+    assert woken(1, 1) == [1, 2], "what runs in another table may keep one of them busy"
+    now += 2 * AWAKE_S
+    bells.deaf = {1}
+    assert woken(1) == [1, 2], "one that is dead wakes nobody"
+    Doorbells().wake(4, now)
 
 
 @pytest.mark.mpi

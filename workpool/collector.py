@@ -48,7 +48,7 @@ class Collector:
     store : Store
     backlog : Backlog
         Where tasks go that come back without an outcome.
-    heard_s : list of float
+    heard_s : dict of int to float
         When each member has ended a task, at the earliest; kept here.
     trace : callable
         ``trace(event, task)``
@@ -71,7 +71,7 @@ class Collector:
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
-        heard_s: list[float],
+        heard_s: dict[int, float],
         trace: Callable[[str, Task], None],
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from .backlog import Backlog
 from .backoff import FIRST_S, WAIT_S
 from .collector import SHORT_S, Collector
-from .doorbell import Waker
+from .doorbell import Doorbells
 from .repository import Publisher
 from .store import Store
 from .tasks import Batch, Task
@@ -47,7 +47,7 @@ class Dispatcher:
     store : Store
     backlog : Backlog
     collector : Collector
-    waker : Waker
+    bells : Doorbells
     trace : callable
         ``trace(event, task)``
 
@@ -65,7 +65,7 @@ class Dispatcher:
         store: Store,
         backlog: Backlog,
         collector: Collector,
-        waker: Waker,
+        bells: Doorbells,
         trace: Callable[[str, Task], None],
     ) -> None:
         self.draining = False
@@ -76,7 +76,7 @@ class Dispatcher:
         self._backlog = backlog
         self._collector = collector
         self._published = collector.published
-        self._waker = waker
+        self._bells = bells
         self._trace = trace
         self._full = False  # there was no room for what waits
         self._again_s = 0.0  # when a task may be published again without others
@@ -130,7 +130,7 @@ class Dispatcher:
         self._unheard = now < self._wake_s
         if not self._unheard:
             self._wake_s = now + WAKE_S
-            self._waker.wake(len(self._published.rows), now)
+            self._bells.wake(self._workers, now)
 
     def rest_s(self, late_s: float) -> float | None:
         """Return for how long nobody needs us; None where a result is soon to come.

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sized
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .lazy import socket
@@ -24,10 +23,10 @@ from .liveness import Process
 if TYPE_CHECKING:
     from socket import socket as Socket
 
-__all__ = ["Doorbell", "Doorbells", "Waker", "name"]
+__all__ = ["Doorbell", "Doorbells", "name"]
 
 #: Shorter sleeps are nobody's to end.
-SHORT_S = 1e-3
+LEAST_S = 1e-3
 
 #: Who has ended a task so lately makes no longer ones.
 AWAKE_S = 20e-3
@@ -43,9 +42,7 @@ def _address(name: str) -> bytes:
 
 
 def _datagrams() -> Socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.setblocking(False)
-    return made
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
 class Doorbell:
@@ -58,104 +55,117 @@ class Doorbell:
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._address = _address(name)
         self._socket: Socket | None = None
-        self._heard: select.poll | None = None
 
     def sleep(self, seconds: float) -> bool:
         """Sleep for so long, or until somebody rings; return whether somebody has."""
-        if seconds < SHORT_S:
-            time.sleep(seconds)
-            return False
-        if self._heard is None:
-            self._heard = select.poll()
-            with suppress(OSError):  # without descriptors, say, nobody can wake us
-                self._socket = _datagrams()
-                self._socket.bind(_address(self._name))
-                self._heard.register(self._socket, select.POLLIN)
-        if self._heard.poll(1e3 * seconds) and self._socket is not None:
+        if seconds >= LEAST_S:
             try:
-                while True:
-                    self._socket.recv(1)
-            except BlockingIOError:  # those were all
+                bell = self._listen()
+                if not select.select([bell], [], [], seconds)[0]:
+                    return False
+                with suppress(BlockingIOError):  # those were all
+                    while True:
+                        bell.recv(1, socket.MSG_DONTWAIT)
                 return True
-            except OSError:  # a task has closed what was not its own
-                self._socket.detach()
-                self._socket, self._heard = None, select.poll()
+            except (OSError, ValueError):
+                pass  # no descriptors are left, or a child that a task has forked keeps the name
+        time.sleep(seconds)
         return False
 
+    def _listen(self) -> Socket:
+        """Return the bell, made when it is first wanted, and anew where a task has closed it."""
+        if self._socket is not None and not self._is_ours(self._socket):
+            self._socket.detach()
+            self._socket = None
+        if self._socket is None:
+            bell = _datagrams()
+            try:
+                bell.bind(self._address)
+            except OSError:
+                bell.close()
+                raise
+            self._socket = bell
+        return self._socket
+
+    def _is_ours(self, bell: Socket) -> bool:
+        """Return whether its descriptor has not become somebody else's."""
+        try:
+            return bool(bell.getsockname() == self._address)
+        except OSError:
+            return False
+
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Let the name go."""
         if self._socket is not None:
-            self._socket.close()
-            self._socket, self._heard = None, select.poll()
+            if self._is_ours(self._socket):
+                self._socket.close()
+            else:
+                self._socket.detach()
+            self._socket = None
 
 
 class Doorbells:
-    """Those of the workers that can be woken.
+    """Those of the workers of a job that can be woken, and who of them may sleep.
 
     Parameters
     ----------
-    names : mapping of int to str
+    names : mapping of int to str, optional
         By member.
-    """
-
-    def __init__(self, names: Mapping[int, str]) -> None:
-        self._addresses = {member: _address(name) for member, name in names.items()}
-        self.members: Sequence[int] = tuple(self._addresses)
-
-    @cached_property
-    def _socket(self) -> Socket:
-        return _datagrams()
-
-    def ring(self, member: int) -> None:
-        """Wake a worker, if it sleeps."""
-        with suppress(OSError):  # it is gone, or deaf; or the last rings have not been heard yet
-            self._socket.sendto(b"!", self._addresses[member])
-
-    def ring_all(self) -> None:
-        """Wake all that sleep."""
-        for member in self.members:
-            self.ring(member)
-
-    def close(self) -> None:
-        """Ring for nobody any more."""
-        self._socket.close()
-
-
-class Waker:
-    """Wakes as many workers of a table as there is work for.  Not thread-safe.
-
-    Parameters
-    ----------
-    bells : Doorbells, optional
-    workers : int
-        Members that serve the table: 1 and so on.
 
     Attributes
     ----------
-    heard_s : list of float
+    heard_s : dict of int to float
         When each member has ended its last task, at the earliest, by the monotonic clock.
+    tables : dict of object to collection
+        The rows of each table that is open, by whose it is.
     """
 
-    def __init__(self, bells: Doorbells | None, workers: int) -> None:
-        self._bells = bells
-        self._members = [m for m in bells.members if m <= workers] if bells is not None else []
-        self.heard_s = [time.monotonic()] * (workers + 1)
+    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+        self._addresses = {m: _address(name) for m, name in (names or {}).items()}
+        self.heard_s = dict.fromkeys(self._addresses, time.monotonic())
+        self.tables: dict[object, Sized] = {}
 
-    def wake(self, rows: int, now: float) -> None:
-        """Wake those who may sleep, if those who do not are fewer than the rows of the table.
+    def wake(self, workers: int, now: float) -> None:
+        """Wake those who may sleep, if those who do not are fewer than there are rows in all.
 
         Who runs a long task counts as one that may sleep, for its row counts as well.
 
+        Parameters
+        ----------
+        workers : int
+            Members beyond are not wanted.
+        now : float
+
         Notes
         -----
-        Cost: 1 us, and some 5 us for each that is rung for.
+        Cost: 0.1 us for each worker, and some 5 us for each that is rung for.
         """
-        heard_s, long_ago = self.heard_s, now - AWAKE_S
-        asleep = [member for member in self._members if heard_s[member] < long_ago]
-        awake = len(self._members) - len(asleep)
-        for member in asleep[: max(0, rows - awake)]:
-            heard_s[member] = now
-            assert self._bells is not None
-            self._bells.ring(member)
+        long_ago = now - AWAKE_S
+        near = [member for member in self._addresses if member <= workers]
+        asleep = [member for member in near if self.heard_s[member] < long_ago]
+        wanted = sum(map(len, self.tables.values())) - (len(near) - len(asleep))
+        for member in asleep:
+            if wanted <= 0:
+                break
+            if self.ring(member):
+                self.heard_s[member] = now
+                wanted -= 1
+
+    def ring(self, member: int) -> bool:
+        """Wake a worker, if it sleeps; return whether it hears us."""
+        try:
+            # One for each ring: what is not heard yet would fill the one for all.
+            with _datagrams() as sender:
+                sender.sendto(b"!", socket.MSG_DONTWAIT, self._addresses[member])
+        except BlockingIOError:  # it has not heard the last ones yet
+            return True
+        except OSError:  # it is gone, or has never slept
+            return False
+        return True
+
+    def ring_all(self) -> None:
+        """Wake all that sleep."""
+        for member in self._addresses:
+            self.ring(member)

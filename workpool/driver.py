@@ -23,7 +23,7 @@ from .backlog import Backlog
 from .backoff import WAIT_S, Backoff
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
-from .doorbell import Doorbells, Waker
+from .doorbell import Doorbells
 from .layout import Extent, Geometry
 from .leases import Leases
 from .recovery import Recovery
@@ -85,15 +85,16 @@ class Driver:
         self._store = store = Store(window, geometry.region(0))
         self._workers = workers = geometry.members - 1
         self._backlog = backlog = Backlog(self._lend)
-        waker = Waker(bells, workers)
+        self._bells = bells = bells or Doorbells()
         self._collector = collector = Collector(
-            window, publisher, store, backlog, waker.heard_s, self._trace
+            window, publisher, store, backlog, bells.heard_s, self._trace
         )
         self._published = collector.published
         self._rows = self._published.rows
+        bells.tables[self] = self._rows
         self._finished = collector.finished
         self._dispatcher = Dispatcher(
-            workers, geometry.rows, publisher, store, backlog, collector, waker, self._trace
+            workers, geometry.rows, publisher, store, backlog, collector, bells, self._trace
         )
         self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
         self._closed = self.drained = False
@@ -317,6 +318,7 @@ class Driver:
         with self._lock:
             self._collector.retire()
             self._closed = True
+            self._bells.tables.pop(self, None)
 
     # --- waiting and room ---------------------------------------------------------------------
 

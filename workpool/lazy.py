@@ -2,7 +2,7 @@
 
 What a rank imports before its first task, every rank of a job does, and often several on one core.
 NumPy takes longer than everything else together, and many programs have nothing to do with arrays;
-the others are for what most jobs do without.
+the others many jobs do without, or can wait for.
 """
 
 from __future__ import annotations

@@ -246,7 +246,6 @@ class Runtime:
                     self._tell(thread.stop)
                     self._until(lambda: thread.ended)
                 self._call(Order("leave"), self._free)
-            self._bells.close()
             self._ended()
 
     def _free(self) -> None:

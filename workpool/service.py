@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -106,6 +107,7 @@ def _serve(group: rma.Group, survive: bool) -> None:
 
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))
+    sleep = bell.sleep if liveness.near(0) else time.sleep
     if survive:
 
         def mourn() -> None:
@@ -121,11 +123,11 @@ def _serve(group: rma.Group, survive: bool) -> None:
             2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
         )
         sentry.start()
-        worker.serve(obey, bell.sleep)
+        worker.serve(obey, sleep)
         sentry.stop()
         control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
         return
-    worker.serve(obey, bell.sleep)
+    worker.serve(obey, sleep)
     bell.close()
     for window in windows.values():
         window.close()

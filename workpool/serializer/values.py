@@ -98,11 +98,13 @@ class Packed:
         -----
         Cost: 0.5 us for each frame; no frame is copied.
         """
-        pieces: list[bytes | memoryview] = [self._head, self._pickled]
+        pieces: list[bytes | memoryview]
         end = len(self._head) + len(self._pickled)
         if len(self._pickled) < OUT_OF_BAND_NBYTES:  # as one piece, up to the first frame
             pieces = [b"".join((self._head, self._pickled, bytes(self._offsets[0] - end)))]
             end = self._offsets[0]
+        else:
+            pieces = [self._head, self._pickled]
         for offset, frame in zip(self._offsets, self._frames, strict=True):
             if offset > end:
                 pieces.append(bytes(offset - end))
