@@ -135,6 +135,10 @@ class Collector:
     def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
         rows = self._rows
+        if len(rows) == 1:  # for which somebody may wait
+            (row,) = rows
+            words = self._publisher.look_at(row)
+            return words, [row] if layout.state_of(words[row]) >= _WANTED else []
         if len(rows) <= FEW:
             words = self._publisher.look(range(min(rows), max(rows) + 1))
             return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]

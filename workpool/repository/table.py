@@ -64,13 +64,16 @@ class Table:
         if rows is None:
             self.window.get(self.geometry.word(0), words)
             self.window.flush()  # the words are here only after it
-        elif len(rows) == 1:
-            (words[rows.start],) = self.window.peek(self.geometry.word(rows.start))
         else:
             part = memoryview(words)[rows.start : rows.stop]
             self.window.get(self.geometry.word(rows.start), part)
             self.window.flush()
         return words
+
+    def look_at(self, index: int) -> array[int]:
+        """Return the words of all rows, that of one seen anew.  RMA cost: 1 get, 1 flush."""
+        (self._words[index],) = self.window.peek(self.geometry.word(index))
+        return self._words
 
     def load(self, index: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""

@@ -124,24 +124,20 @@ class Window(Elements):
         -----
         RMA cost: 1 compare_and_swap for each, 1 flush for every ``BATCH``.
         """
-        if len(steps) <= BATCH:
-            return self._swap_all(steps)
-        found = []
-        for first in range(0, len(steps), BATCH):
-            found += self._swap_all(steps[first : first + BATCH])
-        return found
-
-    def _swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Carry out at most `BATCH` of them."""
+        if len(steps) > BATCH:
+            found = []
+            for first in range(0, len(steps), BATCH):
+                found += self.compare_and_swap_all(steps[first : first + BATCH])
+            return found
         places, origins, compares = self._places, self._origin, self._compare
         swap, host = self._win.Compare_and_swap, self.host
         with self._lock:
             i = disp = 0
             try:
                 for disp, expected, desired in steps:
-                    origin, compare, result = self._slots[i]
                     if disp not in places:
                         self._outside("compare_and_swap_all", disp, 8)
+                    origin, compare, result = self._slots[i]
                     origins[i] = desired
                     compares[i] = expected
                     swap(origin, compare, result, host, disp)
