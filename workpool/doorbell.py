@@ -77,8 +77,7 @@ class Doorbell:
     def _listen(self) -> Socket:
         """Return the bell, made when it is first wanted, and anew where a task has closed it."""
         if self._socket is not None and not self._is_ours(self._socket):
-            self._socket.detach()
-            self._socket = None
+            self.close()
         if self._socket is None:
             bell = _datagrams()
             try:
