@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workpool import mpiexec, openmpi, ranks, shared_memory
+from workpool import mpiexec, ranks, shared_memory
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
 from workpool.supervisor import RANK_VARIABLES
@@ -204,14 +204,24 @@ def test_environment() -> None:
     assert ("OMPI_ALLOW_RUN_AS_ROOT" in made) == (os.geteuid() == 0)
 
 
-def test_a_rank_started_by_hand_sets_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = openmpi.variables()
-    monkeypatch.setattr(os, "environ", {"OMPI_MCA_btl": "tcp,self"})
-    openmpi.set_variables()
-    assert os.environ == {**wanted, "OMPI_MCA_btl": "tcp,self"}
-    monkeypatch.setattr(os, "environ", {})
-    openmpi.set_variables()
-    assert os.environ.items() <= mpiexec.environment(Kind.OPENMPI, {}).items()
+@pytest.mark.parametrize("adapter", [False, True])
+def test_mpi_is_loaded_without_what_nobody_needs(
+    monkeypatch: pytest.MonkeyPatch, adapter: bool
+) -> None:
+    from workpool.rma.mpi import loading
+
+    btl, osc, watch = "OMPI_MCA_btl", "OMPI_MCA_osc", "UCX_MEM_MMAP_HOOK_MODE"
+    monkeypatch.setattr(os.path, "isdir", lambda path: adapter)
+    monkeypatch.setattr(os, "environ", {btl: "tcp,self"})
+    with loading():
+        assert os.environ[btl] == "tcp,self"  # the user's
+        assert (os.environ.get(watch) == "none") is not adapter
+        assert (os.environ.get(osc) == "^ucx") is not adapter
+    assert watch not in os.environ  # what a task starts may run elsewhere
+    monkeypatch.setattr(os, "environ", {watch: "reloc"})
+    with loading():
+        assert os.environ[watch] == "reloc"
+    assert os.environ[watch] == "reloc"
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:

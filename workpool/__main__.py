@@ -9,7 +9,7 @@ import sys
 import time
 from typing import NoReturn, TextIO
 
-from . import openmpi, program, survival
+from . import program, survival
 from .errors import UsageError
 from .program import Program
 from .ranks import may_be_first, size_here
@@ -49,7 +49,6 @@ def main() -> int:
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
-    openmpi.set_variables()
     _import_half()
     if may_be_first() and (text := too_little()):  # Open MPI may do with it
         say(text)

@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from . import openmpi, supervisor
+from . import supervisor
 from .errors import ResourceError
 from .shared_memory import too_little
 
@@ -305,5 +305,4 @@ def environment(kind: Kind, given: Mapping[str, str], place: str = "") -> dict[s
         wanted["HOME"] = os.path.expanduser("~")  # does not start without one
         if os.geteuid() == 0:
             wanted["OMPI_ALLOW_RUN_AS_ROOT"] = wanted["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-        wanted.update(openmpi.variables())
     return {**wanted, **given}

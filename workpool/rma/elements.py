@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mpi4py import MPI
-
 from ..whole import whole
+from .mpi import MPI
 from .ops import DATATYPES, OPS
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import time
 from array import array
 from typing import Any
 
-from mpi4py import MPI
-
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..ranks import size_here
 from ..shared_memory import SHM, free, litter_of, remove
+from .mpi import MPI
 from .own import OwnWindow
 from .patient import PatientWindow
 from .ticker import Ticker

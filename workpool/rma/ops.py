@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mpi4py import MPI
-
 from ..errors import UsageError
+from .mpi import MPI
 
 #: Reduction operations by the names of the standard.
 OPS: dict[str, MPI.Op] = {

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from mpi4py import MPI
+from .mpi import MPI
 
 
 def enter() -> None:

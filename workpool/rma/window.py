@@ -9,12 +9,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from mpi4py import MPI
-
 from ..errors import WindowError
 from ..verbs import NEVER
 from ..whole import whole
 from .elements import Elements
+from .mpi import MPI
 from .ticker import Ticker, enter
 
 #: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more, and over a network

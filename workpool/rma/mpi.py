@@ -1,0 +1,50 @@
+"""MPI, loaded with the variables of the environment that spare its start what nobody needs.
+
+What a user has set stands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["MPI", "loading"]
+
+#: UCX, which comes with MPICH and with Open MPI, watches every mmap and munmap of the process, lest
+#: memory that a network's adapter knows changes unseen.  To begin with that takes 40 ms.
+_WATCH = "UCX_MEM_MMAP_HOOK_MODE"
+
+_WITHOUT_ADAPTER = {
+    "OMPI_MCA_osc": "^ucx",  # complains at the start of Open MPI
+    "OMPI_MCA_btl": "^ofi",  # looks for an adapter for 1 s
+    _WATCH: "none",
+}
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Tell the MPI that is loaded now what to do otherwise than it would.
+
+    Other MPIs do not know these variables, nor mind.
+    """
+    wanted = {
+        # Open MPI 4 would take its one-sided component for networks on one host too, and breaks off
+        # in it (4.1.4); without this mechanism it takes the one for shared memory.  Version 5 has
+        # no such mechanism.
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    }
+    if not os.path.isdir("/sys/class/infiniband"):
+        wanted.update(_WITHOUT_ADAPTER)
+    spared = _WATCH in wanted.keys() - os.environ.keys()
+    for name, value in wanted.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        if spared:  # it was read; what this process starts may run where there is an adapter
+            del os.environ[_WATCH]
+
+
+with loading():
+    from mpi4py import MPI
