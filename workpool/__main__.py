@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
+gc.disable()  # until everything is imported: what that makes is there to stay
+
 import functools
 import os
 import signal
@@ -58,6 +62,8 @@ def main() -> int:
         group = rma.Group(mortal=survival.survives())
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
+    gc.freeze()
+    gc.enable()
     if group.rank > 0:
         from . import service
 
