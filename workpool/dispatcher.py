@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from .backlog import Backlog
+from .backlog import BATCH_NBYTES, Backlog
 from .backoff import FIRST_S, WAIT_S
 from .collector import SHORT_S, Collector
 from .doorbell import Doorbells
 from .repository import Publisher
+from .serializer import Packed
 from .store import Store
 from .tasks import Batch, Task
 
@@ -96,7 +97,9 @@ class Dispatcher:
         goes with the next one, or with whoever makes progress.
         """
         waiting = self._backlog.tasks
-        if self._full or now < self._again_s or self.ahead:
+        # What is large shares its row with no other, and is copied if it has to wait.
+        large = isinstance(task.payload, Packed) and 2 * len(task.payload) > BATCH_NBYTES
+        if self._full or (not large and (now < self._again_s or self.ahead)):
             waiting.append(task)
             return
         if waiting or task.segment is not None or not self._publish_alone(task):
