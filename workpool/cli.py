@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from . import journal_report, launcher, mpiexec, program
+from . import launcher, mpiexec, program
 from .errors import ResourceError, UsageError
 from .status import GRACE_S
 
@@ -49,6 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if unknown:
             raise UsageError(f"unknown option {unknown[0]} (see workpool {given.task} --help)")
         if given.task == "journal":
+            from . import journal_report  # a job starts sooner without it
+
             journal_report.show(given.file)
             return 0
         ranks, command = _job(given, rest)
