@@ -37,6 +37,22 @@ def test_sizes() -> None:
     assert steps <= {8, 9}
 
 
+def test_a_share_of_the_last_items_is_one_of_those_that_are_left_now() -> None:
+    pace, looks = Pace(), list[int]()
+
+    def look() -> int:
+        looks.append(40)
+        return 40
+
+    assert pace.share("new", 1000, 2, 0, look) == 1
+    pace.measured("f", 100, 100e-6, 1e-6)
+    chunk = pace.share("f", 10**9, 2, 10**9, look)
+    assert chunk > 1000
+    assert not looks  # there is enough for everybody
+    assert pace.share("f", 1000, 2, chunk, look) == 40 // (2 * 2)
+    assert looks
+
+
 def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     pace = Pace()
     item_s, quick_s, slow_s = 1e-4, 2e-6, 5e-5

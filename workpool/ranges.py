@@ -8,7 +8,7 @@ while others are computed, and a worker that is lost costs no more than a turn.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from . import layout, verbs
@@ -86,6 +86,30 @@ class Pace:
         if mean_s is None or not before:
             return 1
         return max(1, min(int(self._chunk_s / mean_s), left, GROWTH * before))
+
+    def share(
+        self, function: Hashable, seen: int, workers: int, before: int, look: Callable[[], int]
+    ) -> int:
+        """Return how many items to take next of the last ones, which all workers share.
+
+        Others have taken as much while our last chunk ran: a share of the items that were seen to
+        be left then may be all that are left.
+
+        Parameters
+        ----------
+        function : hashable
+        seen : int
+            How many items were left.
+        workers : int
+        before : int
+            How many were taken last.
+        look : callable
+            Returns how many are left now.
+        """
+        wanted = self.count(function, seen // (2 * workers), before)
+        if wanted > 1 and seen < 4 * workers * wanted:
+            wanted = self.count(function, look() // (2 * workers), before)
+        return wanted
 
     def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
         """Take in how long some items took, and how long it took to get them."""
@@ -190,15 +214,13 @@ class Range:
         """Return how many items to take by the worker's own measure."""
         if not self._terms.last:
             return self._pace.count(self._function, self._left, self._count)
-        workers = self._terms.workers
-        wanted = self._pace.count(self._function, self._left // (2 * workers), self._count)
-        if wanted > 1 and self._left < 4 * workers * wanted:
-            # Others have taken as much while our last chunk ran: a share of what was left then may
-            # be all that is left now.
-            left = take_items(self._window, self._geometry, self._items, 0).start
-            self._left = self._items.total - left
-            wanted = self._pace.count(self._function, self._left // (2 * workers), self._count)
-        return wanted
+        workers, look = self._terms.workers, self._look
+        return self._pace.share(self._function, self._left, workers, self._count, look)
+
+    def _look(self) -> int:
+        """Return how many items nobody has taken.  RMA cost: 1 fetch_add."""
+        start = take_items(self._window, self._geometry, self._items, 0).start
+        return self._items.total - start
 
     def _run_chunk(self, taken: range) -> None:
         function = self._sent

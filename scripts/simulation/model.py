@@ -115,7 +115,10 @@ class Workers:
 
 
 class AdaptiveWorkers(Workers):
-    """Claimants that take as many items as ``workpool.ranges.Pace`` says."""
+    """Claimants that take as many items as ``workpool.ranges.Pace`` says.
+
+    They do not look anew before they take a share of the last items, as the runtime's workers do.
+    """
 
     def __init__(self, number: int, times_s: Floats, take_s: float) -> None:
         super().__init__(number, times_s)
