@@ -159,7 +159,8 @@ def test_each_task_of_a_batch_succeeds_or_fails_by_itself() -> None:
     run_ranks(3, script)
 
 
-def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted() -> None:
+@pytest.mark.parametrize("numbers", [1000, 10_000])  # out of band; as many as share no row
+def test_arguments_are_taken_as_they_are_when_submitted(numbers: int) -> None:
     script = (
         """
         import numpy as np
@@ -169,10 +170,10 @@ def test_arguments_of_a_batch_are_taken_as_they_are_when_submitted() -> None:
             return array[0], array[-1]
         """
         + LEARN
-        + """
-        with WorkPool() as pool:
+        + f"""
+        with WorkPool(arena_nbytes=8 << 20) as pool:  # room for some of them
             learn(pool, ends, [0, 1])
-            array = np.zeros(1000)  # goes out of band
+            array = np.zeros({numbers})
             futures = []
             for n in range(300):
                 array[:] = n
