@@ -94,10 +94,10 @@ class Dispatcher:
         """Take a task that was just submitted; publish it, and what waits, if that is worth it now.
 
         Where rows are short, half of the time at most goes into this: what is submitted until then
-        goes with the next one, or with whoever makes progress.
+        goes with the next one, or with whoever makes progress.  What is large does not wait: it
+        shares its row with no other, and would have to be copied.
         """
         waiting = self._backlog.tasks
-        # What is large shares its row with no other, and is copied if it has to wait.
         large = isinstance(task.payload, Packed) and 2 * len(task.payload) > BATCH_NBYTES
         if self._full or (not large and (now < self._again_s or self.ahead)):
             waiting.append(task)

@@ -214,8 +214,9 @@ class Range:
         """Return how many items to take by the worker's own measure."""
         if not self._terms.last:
             return self._pace.count(self._function, self._left, self._count)
-        workers, look = self._terms.workers, self._look
-        return self._pace.share(self._function, self._left, workers, self._count, look)
+        return self._pace.share(
+            self._function, self._left, self._terms.workers, self._count, self._look
+        )
 
     def _look(self) -> int:
         """Return how many items nobody has taken.  RMA cost: 1 fetch_add."""
