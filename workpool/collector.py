@@ -23,7 +23,7 @@ from .published import Published
 from .repository import Publisher, Row, Stream
 from .serializer import CONTRIBUTES, Encoded, Kind, pack_exception
 from .store import Store
-from .tasks import Batch, Finished, Shares, Task
+from .tasks import Batch, Finished, SharedCode, Task
 
 #: A row that takes no longer is a short one, as long as nothing is known of it.
 SHORT_S = 0.2e-3
@@ -78,7 +78,7 @@ class Collector:
         self.finished: deque[Finished] = deque()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
-        self._ended: list[tuple[Shares, list[int]]] = []  # tasks' times that are not counted yet
+        self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
         self._rows = self.published.rows
         self._window = window
         self._publisher = publisher
@@ -113,24 +113,23 @@ class Collector:
         return bool(asking)
 
     def retire(self) -> None:
-        """Free the rows that were collected, and count what ended in them.
-
-        Not at once, for somebody waits for their results.
-        """
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
         if self.retired:
             retired, self.retired = self.retired, []
             self._publisher.retire(retired)
-        self.count()
+        self.measure()
 
-    def count(self) -> None:
-        """Count the tasks that were collected."""
-        if self._ended:
-            ended, self._ended = self._ended, []
-            for shares, times_ns in ended:
-                self._store.unuse(shares, len(times_ns))
-                _, code, segment = shares
-                if code is not None and segment is None:
-                    code.measured(times_ns)
+    def measure(self) -> None:
+        """Take in how long the tasks took that were collected."""
+        if self._times_ns:
+            measured, self._times_ns = self._times_ns, []
+            for code, times_ns in measured:
+                code.measured(times_ns)
+
+    def _timed(self, task: Task, times_ns: list[int]) -> None:
+        """Note how long some tasks took that are like this one."""
+        if task.code is not None and task.segment is None:
+            self._times_ns.append((task.code, times_ns))
 
     def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
@@ -196,7 +195,7 @@ class Collector:
             return  # cancelled, or recalled
         task.over = True
         self._trace("collected", task)
-        self._ended.append((task.shares, [elapsed_ns]))
+        self._timed(task, [elapsed_ns])
         outcome = task, kind, content
         self.finished.append(Finished(task.context, owner, elapsed_ns, [outcome], carried))
 
@@ -220,7 +219,7 @@ class Collector:
             times_ns.append(elapsed_ns)
             self._trace("collected", task)
         if times_ns:
-            self._ended.append((first.shares, times_ns))
+            self._timed(first, times_ns)
         if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
             for task in left:
@@ -266,7 +265,6 @@ class Collector:
         content = _refusal(batch, error)
         for task in lost:
             task.over = True
-            self._store.unuse(task.shares)
         outcomes = [(task, _EXCEPTION, content) for task in lost]
         self.finished.append(Finished(batch.tasks[0].context, owner, 0, outcomes))
 

@@ -120,7 +120,7 @@ class Dispatcher:
         """
         self._full &= not asked
         if self._backlog.tasks:
-            self._collector.count()  # how long tasks take decides how many share a row
+            self._collector.measure()  # how long tasks take decides how many share a row
             if time.monotonic() > self._calm_s:
                 self.publish()
         elif not (asked or self.ahead):

@@ -109,7 +109,7 @@ class Driver:
 
     @property
     def outstanding(self) -> int:
-        """About how many tasks are not over; 0 only if there are none."""
+        """About how many tasks are not over; 0 if none, or while the last are being fetched."""
         return self._backlog.outstanding + len(self._rows) + len(self._finished)
 
     # --- prepare ------------------------------------------------------------------------------
@@ -131,7 +131,8 @@ class Driver:
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1
         with self._lock:
-            self._store.use(task, code)
+            if code is not None:
+                task.code = self._store.code(code)
             now, waiting = time.monotonic(), self._backlog.tasks
             if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                 self._dispatcher.take(task, now)
@@ -175,7 +176,6 @@ class Driver:
             task.over = True
             self._backlog.withdraw(task)
             task.payload = b""
-            self._store.unuse(task.shares)
             self._trace("cancelled", task)
             return True
 
@@ -207,7 +207,6 @@ class Driver:
             if task.batch is None or task.over or not self._published.take_back(task.batch, task):
                 return False
             task.over = True
-            self._store.unuse(task.shares)
             self._trace("killed", task)
             return True
 
@@ -218,7 +217,6 @@ class Driver:
             task.batch = None
             task.over = False
             task.attempt += 1
-            self._store.reuse(task)
             self._trace("retried", task)
             if delay_s > 0:
                 self._backlog.put_off(task, delay_s)
@@ -353,7 +351,6 @@ class Driver:
     def reserve(self, nbytes: int) -> Extent | None:
         """Return room in the driver's region of the arena, or None."""
         with self._lock:
-            self._collector.count()
             return self._store.region.reserve(nbytes)
 
     @whole
@@ -376,14 +373,12 @@ class Driver:
             if segment.items is not None:
                 self._counters.take_back(segment.items)
                 segment.items = None
-            self._collector.count()
             self._store.drop(segment)
 
     @whole
     def drop(self, context: PoolContext) -> None:
         """Say that no more tasks of this pool will come."""
         with self._lock:
-            self._collector.count()
             self._store.drop(context)
 
     def _trace(self, event: str, task: Task) -> None:

@@ -84,7 +84,6 @@ class Recovery:
             lost = self._published.take_back(batch)
             for task in lost:
                 task.over = True
-                self._store.unuse(task.shares)
                 self._trace("reclaimed", task)
             self.evicted[member] += bool(lost)
             if lost:
@@ -103,5 +102,4 @@ class Recovery:
         for task in waiting:
             task.over = True
             self._backlog.withdraw(task)
-            self._store.unuse(task.shares)
             self._finished.append(Finished(task.context, 0, 0, [(task, int(Kind.LOST), loss)]))

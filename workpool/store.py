@@ -1,7 +1,7 @@
 """What the driver keeps in its part of the arena: payloads, code, contexts, and one buffer.
 
     payloads   of the tasks in the table, each as long as its row
-    shared     code and contexts, as long as a task may need them, at most a quarter of the room
+    shared     code and contexts, as long as tasks may need them, at most a quarter of the room
     buffer     the piece that is on its way to a worker, for all that finds no room
 
 A descriptor says where a worker finds what it needs of them.  Nothing fails for want of room: what
@@ -16,7 +16,7 @@ from . import layout, verbs
 from .arena import Region, write
 from .layout import NO_BLOB, NO_ITEMS, Blob, Descriptor, Extent, Piece
 from .serializer import Code, Encoded
-from .tasks import ISOLATED, Batch, Shared, SharedCode, Shares, Task
+from .tasks import ISOLATED, Batch, Shared, SharedCode
 
 #: Functions whose code stays in the arena.
 CODES = 256
@@ -61,6 +61,9 @@ class Store:
         kind = task.kind | ISOLATED if task.context.isolated else task.kind
         code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
         context = task.context.placed or self._blob(task.context)
+        batch.shared = tuple(filter(None, (task.context, task.code, task.segment)))
+        for shared in batch.shared:
+            shared.users += 1
         return layout.write_descriptor(
             Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
             inline,
@@ -90,7 +93,12 @@ class Store:
         return place
 
     def remove(self, batch: Batch) -> None:
-        """Give back the room of a payload whose row is done."""
+        """Give back what a batch held whose row is done, or that has got none."""
+        for shared in batch.shared:
+            shared.users -= 1
+            if not shared.kept:
+                self._forget(shared)
+        batch.shared = ()
         if batch.extent is not None:
             self.region.release(batch.extent)
             self._payloads -= 1
@@ -100,35 +108,16 @@ class Store:
 
     # --- code and contexts --------------------------------------------------------------------
 
-    def use(self, task: Task, code: Code | None) -> None:
-        """Count a task among the users of what it shares with others."""
-        task.context.users += 1
-        if task.segment is not None:
-            task.segment.users += 1
-        if code is not None:
-            shared = self._codes.get(code.code_id)
-            if shared is None:
-                shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
-                if len(self._codes) > CODES:
-                    self.drop(self._codes.popitem(last=False)[1])
-            else:
-                self._codes.move_to_end(code.code_id)
-            shared.users += 1
-            task.code = shared
-
-    def reuse(self, task: Task) -> None:
-        """Count a task among the users again, for one more attempt."""
-        for shared in task.shares:
-            if shared is not None:
-                shared.users += 1
-
-    def unuse(self, shares: Shares, count: int = 1) -> None:
-        """Count `count` tasks with these shares no more: they have ended."""
-        for shared in shares:
-            if shared is not None:
-                shared.users -= count
-                if not shared.kept:
-                    self._forget(shared)
+    def code(self, code: Code) -> SharedCode:
+        """Return a function as its tasks share it in this table."""
+        shared = self._codes.get(code.code_id)
+        if shared is None:
+            shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
+            if len(self._codes) > CODES:
+                self.drop(self._codes.popitem(last=False)[1])
+        else:
+            self._codes.move_to_end(code.code_id)
+        return shared
 
     def _blob(self, shared: Shared) -> Blob:
         """Put shared bytes where workers can get them, once; what has no room yet is streamed.
@@ -148,7 +137,7 @@ class Store:
         return shared.placed
 
     def drop(self, shared: Shared) -> None:
-        """Say that no more tasks will use these bytes."""
+        """Say that no more tasks will need these bytes."""
         shared.kept = False
         self._forget(shared)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
@@ -81,8 +81,8 @@ class Shared:
         self.blob_id = blob_id
         self.content = content
         self.placed: Blob | None = None  # where workers find it, once it is in the window
-        self.users = 0  # tasks in the driver or in the table
-        self.kept = True  # more users may come
+        self.users = 0  # rows
+        self.kept = True  # more tasks may need them
 
 
 class SharedCode(Shared):
@@ -167,10 +167,6 @@ class Segment(Shared):
         self.items: Items | None = None  # no counter lent yet
 
 
-#: What a task has in common with others.
-Shares: TypeAlias = tuple[PoolContext, SharedCode | None, Segment | None]
-
-
 class Retry(NamedTuple):
     """When a task that has failed is tried again."""
 
@@ -247,11 +243,6 @@ class Task:
         self.crashes = 0  # processes that have ended under it
         self.over = False  # cancelled, or its outcome is fetched
 
-    @property
-    def shares(self) -> Shares:
-        """What it has in common with others."""
-        return self.context, self.code, self.segment
-
     def goes_with(self, other: Task) -> bool:
         """Return whether the two may share a row: they differ in nothing but their arguments."""
         return (
@@ -274,12 +265,13 @@ class Batch:
         The task's own, or all of them joined.
     """
 
-    __slots__ = ("claimed_s", "extent", "incoming", "payload", "row", "tasks")
+    __slots__ = ("claimed_s", "extent", "incoming", "payload", "row", "shared", "tasks")
 
     def __init__(self, tasks: list[Task], payload: Encoded) -> None:
         self.tasks = tasks
         self.payload = payload
         self.extent: Extent | None = None  # of the payload, once there is room
+        self.shared: tuple[Shared, ...] = ()  # what its descriptor names, as well as others'
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
