@@ -393,6 +393,33 @@ def test_large_arrays_cross(run_script):
     """)
 
 
+def test_fields_without_defaults_are_known_as_such(run_script):
+    run_script("""
+        import dataclasses
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            tags: list = dataclasses.field(default_factory=list)
+
+        def required():
+            missing = dataclasses.MISSING
+            fields = dataclasses.fields(Point)
+            return [f.name for f in fields if f.default is missing is f.default_factory]
+
+        def below():
+            @dataclasses.dataclass
+            class Space(Point): z: int = 0
+            try:
+                Space()
+            except TypeError as error:
+                return str(error)
+
+        assert run(required) == ["x"]
+        assert "'x'" in run(below)
+    """)
+
+
 def test_classes_with_slots(run_script):
     run_script("""
         import abc, dataclasses, typing

@@ -7,11 +7,14 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
   `functools.singledispatch`, or a method of that kind, weak references.
+* **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
+  default be known as such.
 """
 
 from __future__ import annotations
 
 import copyreg
+import dataclasses
 import functools
 import sys
 import typing
@@ -178,7 +181,9 @@ def _reduce_type_alias(obj: Any) -> tuple[Any, ...]:
     return _make_type_alias, (obj.__name__, obj.__value__, obj.__type_params__)
 
 
-_REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...]]]] = {
+_REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
+    type(dataclasses.MISSING): lambda mark: "MISSING",
+    type(dataclasses.KW_ONLY): lambda mark: "KW_ONLY",
     type(functools.lru_cache(repr)): _reduce_lru_cache,
     functools.cached_property: _reduce_cached_property,
     functools.singledispatchmethod: _reduce_generic_method,
