@@ -514,7 +514,7 @@ def test_options_that_cannot_be() -> None:
         """
         for options in (
             dict(timeout_s=-1), dict(retries=-1), dict(retry_delay_s=-1),
-            dict(max_tasks_per_child=0),
+            dict(max_tasks_per_child=0), dict(retry_delay_s=float("inf")),
             dict(memory_limit_nbytes=0), dict(retry_on="ValueError"), dict(timeout_s=float("nan")),
         ):
             try:
@@ -523,6 +523,12 @@ def test_options_that_cannot_be() -> None:
                 assert next(iter(options)) in str(refused)
             else:
                 raise AssertionError(options)
+        try:
+            pool.with_options(timeout=3)
+        except TypeError as refused:
+            assert "'timeout'" in str(refused) and "timeout_s" in str(refused)
+        else:
+            raise AssertionError("timeout")
         view = pool.with_options(retries=1).with_options(isolate=True)
         assert view.num_workers == 1
         try:

@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from .driver import Driver
+from .errors import UsageError
 from .tasks import Task
 from .whole import whole
 
@@ -108,6 +109,9 @@ class PoolFuture(Future[T]):
     def _unwatch(self) -> None:
         self._pool.watched -= self._watched
         self._watched = False
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a future cannot be sent to a task: wait for it, and pass its result()")
 
     def done(self) -> bool:
         """Return whether the task has ended or was cancelled."""

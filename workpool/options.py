@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,9 @@ class TaskOptions(NamedTuple):
 
     def changed(self, **options: Any) -> TaskOptions:
         """Return the same options but for these; raises what ``View.with_options`` raises."""
+        for name in options:
+            if name not in self._fields:
+                raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
         changed = TaskOptions(**{**self._asdict(), **options})
         changed._check()
         return changed
@@ -39,9 +43,9 @@ class TaskOptions(NamedTuple):
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
         if self.max_tasks_per_child is not None and self.max_tasks_per_child < 1:
             raise UsageError(f"max_tasks_per_child={self.max_tasks_per_child}: at least one")
-        if self.retries < 0 or self.retry_delay_s < 0:
+        if self.retries < 0 or not 0 <= self.retry_delay_s < math.inf:
             raise UsageError(
-                f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0"
+                f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
             )
         for kind in self._retry_on:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
@@ -87,7 +91,9 @@ def choose(
 ) -> Choice:
     """Return the table that options and environment ask for."""
 
-    workers = job.workers if max_workers is None else min(max_workers, job.workers)
+    workers = job.workers
+    if max_workers is not None:
+        workers = min(workers, _checked("max_workers", max_workers, int))
     claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
     if claim not in ("pointer", "counter"):
         raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
@@ -116,7 +122,7 @@ def choose(
 def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:
     """Return an option as given, from the environment, or by default."""
     if given is not None:
-        return kind(given)
+        return _checked(name, given, kind)
     text = os.environ.get(f"WORKPOOL_{name.upper()}")
     if not text:
         return default
@@ -124,3 +130,11 @@ def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) ->
         return kind(text)
     except ValueError:
         raise UsageError(f"WORKPOOL_{name.upper()}={text!r} is not a number") from None
+
+
+def _checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
+    """Return a number as the kind that it must be, which changes none."""
+    number = kind(given)
+    if number != given:
+        raise UsageError(f"{name}={given!r}: give {'a whole' if kind is int else 'a'} number")
+    return number

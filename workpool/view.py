@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from .accumulator import Accumulator
 from .core import Core, WorkerStats
@@ -43,6 +43,12 @@ class View(Executor):
         self._options = options
         self._retry = options.retry
         self._tasks = core.context(options.limits)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "a pool cannot be sent to a task, for tasks submit none: return what is to be done, "
+            "and submit it from the driver"
+        )
 
     def with_options(self, **options: Any) -> View:
         """Return a view of the same pool whose tasks are run otherwise.

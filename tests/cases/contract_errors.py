@@ -145,6 +145,14 @@ def serialization_fails(pool, *call):
 
 
 @only("workpool", SHARED)
+def case_pools_and_futures_stay_with_the_driver(pool):
+    for argument in (pool, pool.submit(same, 1)):
+        error = pool.submit(same, argument).exception(timeout=PATIENCE_S)
+        assert "cannot be sent to a task" in str(error), error
+    alive(pool)
+
+
+@only("workpool", SHARED)
 def case_argument_that_cannot_be_pickled(pool):
     serialization_fails(pool, same, threading.Lock())
     serialization_fails(pool, same, Unpicklable())

@@ -308,10 +308,14 @@ def case_wrong_options_are_refused(make):
         {"arena_nbytes": -1},
         {"max_pending": 0},
         {"max_workers": 0},
+        {"max_workers": 1.5},
+        {"rows": 8.5},
     ):
         with raises(UsageError) as caught:
             make(**options)
         assert str(caught[0])
+    with make(max_workers=1.0) as pool:  # nothing of what was refused has reached the workers
+        assert pool.submit(same, 1).result(PATIENCE_S) == 1
 
 
 @only("workpool", "ThreadPoolExecutor has no stats")
