@@ -110,9 +110,11 @@ class Attendant:
             busy = [driver for driver in drivers if driver.outstanding]
             if not busy:
                 self._work.clear()
-                if any(driver.outstanding for driver in drivers) or not self._actions.empty():
+                late = any(driver.outstanding for driver in self._drivers())  # a table may be new
+                if late or not self._actions.empty():
                     self._work.set()  # just now
                 continue
+            self._work.set()  # else we have cleared it while the last outcomes were being fetched
             # Each by itself: whoever waits for one table makes no progress in another, whose tasks
             # may be what the workers are waiting with.
             attended = all(driver.attended for driver in busy)
