@@ -286,7 +286,9 @@ def test_status_with_mpi(text: str, status: int) -> None:
 @pytest.mark.mpi
 def test_driver_that_leaves_the_hard_way_is_no_success() -> None:
     with run("-w", "2", "-c", "import os; os._exit(0)") as started:
-        assert started.wait().status != 0
+        ended = started.wait()
+    assert ended.status != 0
+    assert "--survive" in ended.err  # the same where it was a task that did it
 
 
 @pytest.mark.mpi

@@ -95,7 +95,7 @@ def run(
     ranks : int
         Number of processes: one driver, the rest workers.
     mpiexec : str, optional
-        Default: the one that `find_mpiexec` finds.
+        Default: the one that `mpiexec.find` finds.
     mpi_args : sequence of str
         More options for mpiexec.
     grace_s : float
@@ -290,7 +290,7 @@ class _Job:
         hosts = [f"{host} (ranks {self.watch.elsewhere[host]})" for host in sorted(lost)]
         named = f", {' or '.join(hosts)}" if hosts else ""
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
-        died = status > 0 or not self.local  # Open MPI's ends with 0 when a host has died
+        died = status >= 0 or not self.local
         died = died and self.watch.driver is not None and not (self.survive and self.local)
         bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
         _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
