@@ -148,7 +148,7 @@ def _run() -> NoReturn:
         sys.exit(status)
     try:
         status = main()
-    except BaseException as error:  # told by _give_up if there is a launcher: then it has ended us
+    except BaseException as error:  # already told to a launcher, which then has ended us
         sys.excepthook(type(error), error, error.__traceback__)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     survival.depart(status)

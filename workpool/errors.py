@@ -11,7 +11,7 @@
 ``TaskTimeout``, ``TaskKilled``, ``WorkerCrashed``
     The task was ended before it came to an outcome, with the process that ran it.
 ``BrokenPool``
-    The pool can run nothing more: its initializer failed.
+    The pool can run nothing more: its initializer failed, or all of its workers have died.
 ``WindowError``, ``LayoutError``, ``ProtocolError``
     The outside broke (MPI), or this package did; never the caller's mistake.
 
@@ -106,7 +106,7 @@ class WorkerCrashed(WorkPoolError):
 
 
 class BrokenPool(WorkPoolError, BrokenExecutor):
-    """The pool's initializer failed, so none of its tasks can run."""
+    """None of the pool's tasks can run: its initializer failed, or all workers have died."""
 
 
 class WindowError(WorkPoolError, RuntimeError):

@@ -207,7 +207,9 @@ class ItemRun:
         with self._lock:
             if self._over or not layout.is_stride(self._claim.word) or not self._calls.retract():
                 return
-            self._pending.clear()  # first: what we count below has ended, or is the one that runs
+            # First: what we count below has ended, or is the next.  That may not have begun: then
+            # the driver finds no outcome of it at the row's end, and has it run elsewhere.
+            self._pending.clear()
             done = len(self.outcomes.entries)
             if done == len(self._payloads):
                 return  # the worker is about to leave, with what it has

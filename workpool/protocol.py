@@ -3,15 +3,14 @@
 No MPI, no clock, no I/O: ``repository`` carries these steps out, each by one compare-and-swap of
 the word that the caller holds against the word that a function here returns::
 
-                      cancel
-              +-------------------+
-              v                   |
-     FREE -> RESERVED -> READY -> CLAIMED ----------------> DONE -> FREE
-              publisher           |  ^ |                     ^      (retire)
-              writes              v  | +--> COMMITTED -------+
-                          WANTED, OFFERED    (contributes)
-                                  |
-                                  +--> EVICTED -> FREE
+    FREE -> RESERVED -> READY -> CLAIMED -> DONE -> FREE    the way of most tasks
+            RESERVED -> EVICTED -> FREE                     its publisher is gone
+                        READY -> FREE                       cancelled
+                                 CLAIMED -> COMMITTED -> DONE       it contributes to accumulators
+                                 CLAIMED -> WANTED -> CLAIMED       the next piece of its payload
+                                 CLAIMED -> OFFERED -> CLAIMED      the next piece of its outcome
+                                 CLAIMED -> EVICTED -> FREE         its owner is gone; also from
+                                                                    WANTED and OFFERED
 
 The rules that hold in every reachable table:
 

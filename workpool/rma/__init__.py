@@ -1,6 +1,6 @@
 """One window and its verbs: the only package that calls MPI.
 
-A ``Window`` lies on one rank, its *host*, and has thirteen verbs.  Each rank opens one shared
+A ``Window`` lies on one rank, its *host*, and has a dozen verbs.  Each rank opens one shared
 access epoch (``Lock_all``) when the window is allocated and closes it when the window is freed; in
 between the rules are:
 
