@@ -137,7 +137,7 @@ class Core:
             if len(self._contexts) > CONTEXTS:  # not the one without limits: ranks know it for good
                 late = self._contexts.pop(next(filter(None, self._contexts)))
         if late is not None:
-            self.driver.drop(late)  # its tasks keep it as long as there are some
+            self.driver.drop(late)  # its rows keep it; tasks that wait have it put there again
         return found
 
     # --- tasks --------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class TaskOptions(NamedTuple):
         for name in options:
             if name not in self._fields:
                 raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
-        changed = TaskOptions(**{**self._asdict(), **options})
+        changed = self._replace(**options)
         changed._check()
         return changed
 
