@@ -175,3 +175,33 @@ def test_nobody_sleeps_while_there_is_work(ranks: int) -> None:
     result = run_ranks(ranks, script, spmd=ranks > 1, timeout=100)
     assert "took True" in result.stdout
     assert time.monotonic() - begun < 40, "and all go home at once"
+
+
+@pytest.mark.mpi
+def test_a_driver_that_stalls_does_not_take_sleepers_for_awake() -> None:
+    script = """
+        import time
+        import workpool
+        from workpool import worker
+        from workpool.dispatcher import Dispatcher
+
+        worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
+        advance = Dispatcher.advance
+
+        def stalling(self, asked):
+            if self._published.rows:  # just looked at: what they hold ends meanwhile
+                time.sleep(0.1)
+            advance(self, asked)
+
+        def main(pool):
+            with pool:
+                assert pool.submit(abs, -1).result() == 1
+                Dispatcher.advance = stalling
+                begun = time.monotonic()
+                for _ in range(5):
+                    assert pool.submit(abs, -1).result() == 1
+                print("took", time.monotonic() - begun < 20, flush=True)
+
+        workpool.run(main)
+    """
+    assert "took True" in run_ranks(1, script, timeout=100).stdout

@@ -93,7 +93,7 @@ class Collector:
         Parameters
         ----------
         since_s : float
-            When that was done last: what has ended has done so later.
+            Before that was done last: what has ended has done so later.
         """
         done: list[Row] = []
         words, asking = self._look()

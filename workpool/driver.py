@@ -98,6 +98,7 @@ class Driver:
         )
         self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
         self._closed = self.drained = False
+        self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something
         self._waiting: set[int] = set()  # threads
@@ -304,7 +305,8 @@ class Driver:
         self._collector.retire()
         self._backlog.wake()
         self.recovery.look()
-        asked = bool(self._rows) and self._collector.look_after_rows(self._advanced_s)
+        since_s, self._looked_s = self._looked_s, time.monotonic()
+        asked = bool(self._rows) and self._collector.look_after_rows(since_s)
         self._dispatcher.advance(asked)
         self._advanced_s = time.monotonic()
         if asked:
