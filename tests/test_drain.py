@@ -1,4 +1,4 @@
-"""SIGTERM with a journal: what runs is stored, nothing else is started, and the status tells."""
+"""SIGTERM: nothing more is started, what runs may end and with a journal is stored; the status."""
 
 from __future__ import annotations
 
@@ -108,11 +108,40 @@ def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
 
 
-def test_without_a_journal_sigterm_is_as_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["submit", "map"])
+@pytest.mark.parametrize("task_s", [1.0, 60.0])
+def test_without_a_journal_nothing_more_is_started(tmp_path: Path, task_s: float, how: str) -> None:
     (tmp_path / "driver.py").write_text(DRAIN.replace('journal="run.db", ', ""))
-    with run("-w", "2", "driver.py", "60", "20", "submit", cwd=tmp_path) as started:
+    with run("-w", "2", "driver.py", str(task_s), "20", how, cwd=tmp_path) as started:
         started.until("begun")
         started.signal(signal.SIGTERM)
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
     assert "finally" in ended.out
+    assert 1 <= ended.out.count("begun") <= 3, "two at once, and one of them may just have ended"
+    assert "SIGTERM: tasks that run have 3 s to end" in ended.err
+
+
+def test_who_waits_for_what_is_not_started_is_told_at_sigterm(tmp_path: Path) -> None:
+    program = """\
+import threading, time
+from workpool import WorkPool
+
+def watch():
+    try:
+        futures[-1].result()
+    except BaseException as error:
+        print("told", type(error).__name__, flush=True)
+
+pool = WorkPool()
+futures = [pool.submit(time.sleep, 0.5) for _ in range(100)]
+threading.Thread(target=watch).start()
+print("ready", flush=True)
+"""
+    (tmp_path / "driver.py").write_text(program)
+    with run("-w", "2", "driver.py", cwd=tmp_path) as started:
+        started.until("ready")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == 128 + signal.SIGTERM, ended
+    assert "told CancelledError" in ended.out

@@ -165,3 +165,33 @@ def test_options_of_any_number_cost_no_memory(tmp_path: Path) -> None:
             open(gate, "w").close()
     """
     run_ranks(2, script, str(tmp_path / "gate"), str(tmp_path / "place"))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_pool_that_a_thread_is_opening_when_the_program_ends(ranks: int) -> None:
+    script = """
+        import threading
+        import time
+        import workpool
+
+        def open_one():
+            try:
+                other = workpool.WorkPool(rows=64)
+                print("opened")
+                print("found", other.submit(abs, -3).result())
+            except (workpool.UsageError, RuntimeError) as error:
+                print("too late:", error)
+
+        pool = workpool.WorkPool()
+        pool.submit(abs, -1).result()
+        for _ in range(pool.num_workers):
+            pool.submit(time.sleep, 0.3)  # until then no table can be opened
+        thread = threading.Thread(target=open_one, daemon=True)
+        thread.start()
+        time.sleep(0.05)
+        # The end of the program joins the pools, the one that is being opened included.
+    """
+    result = run_ranks(ranks, script, spmd=ranks == 1)
+    assert "opened" in result.stdout
+    assert "Error" not in result.stderr
+    assert result.status == 0

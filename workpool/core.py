@@ -87,21 +87,21 @@ class Core:
         self._shut = False
         self._accumulators: list[tuple[Spec, Extent]] = []
         self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
-        job.pools.append(self)
         try:
-            self._table = job.table(choice)
-            self.driver: Driver = self._table.driver
-            self._resolver = Resolver(
-                self.driver,
-                job.accumulators,
-                ledgers,
-                self.lock,
-                self._number,
-                self.ended,
-                job.attend,
-            )
+            with job.lock:
+                self._table = job.table(choice)
+                self.driver: Driver = self._table.driver
+                self._resolver = Resolver(
+                    self.driver,
+                    job.accumulators,
+                    ledgers,
+                    self.lock,
+                    self._number,
+                    self.ended,
+                    job.attend,
+                )
+                job.pools.append(self)
         except BaseException:
-            job.pools.remove(self)
             ledgers.close()
             raise
 

@@ -37,13 +37,27 @@ AGAIN_S = 20e-3
 #: Where whatever is raised is taken for the fault of the user's objects.
 _CATCHES = "workpool.serializer"
 
-#: What part of the launcher's grace tasks have to end in after Ctrl-C.
+#: What part of the launcher's grace tasks have to end in after a signal.
 INTERRUPTED = 0.6
+
+
+class Terminated(SystemExit):
+    """A signal asks the program to leave.
+
+    Attributes
+    ----------
+    signal : str
+        Its name.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signal = signal.Signals(signum).name
 
 
 def leave(signum: int, frame: FrameType | None) -> None:
     """Leave in order: what the program has in ``finally`` is run, and MPI remarks nothing."""
-    raise SystemExit(128 + signum)
+    raise Terminated(signum)
 
 
 class Drain:
@@ -168,15 +182,22 @@ def finish(drivers: list[Driver], limit_s: float) -> bool:
     return not busy
 
 
-def interrupted(drivers: list[Driver]) -> None:
-    """Leave what runs a while to end, after a Ctrl-C that nobody has caught; the next one ends it.
+def interrupted(drivers: list[Driver], what: str) -> bool:
+    """Leave what runs a while to end, after a signal; return whether all of it has ended.
+
+    Parameters
+    ----------
+    drivers : list of Driver
+    what : str
+        The signal's name.
 
     Raises
     ------
-    KeyboardInterrupt
-        That next one.
+    KeyboardInterrupt or SystemExit
+        When the next one comes.
     """
-    if not finish(drivers, 0):
-        limit_s = INTERRUPTED * grace_s()
-        say(f"Ctrl-C: tasks that run have {limit_s:g} s to end; once more ends them now")
-        finish(drivers, limit_s)
+    if finish(drivers, 0):
+        return True
+    limit_s = INTERRUPTED * grace_s()
+    say(f"{what}: tasks that run have {limit_s:g} s to end; once more ends them now")
+    return finish(drivers, limit_s)

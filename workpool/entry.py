@@ -17,13 +17,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .drain import interrupted
+from .drain import Terminated, interrupted
 from .errors import UsageError, WorkerUnreachable
 from .runtime import Runtime
 from .shared_memory import litter_of, remove, too_little
 from .status import exit_status
 from .streams import flush, say
-from .survival import abort, survives
+from .survival import survives
 
 if TYPE_CHECKING:
     from . import rma
@@ -57,6 +57,7 @@ def current() -> Runtime:
                     "workpool.run(main) on every rank; a task cannot make a pool"
                 )
             _current = Runtime(rma.Group())
+            rma.at_finalize(_finalizing)
             atexit.register(_close_current)
         elif _current.serves:
             raise UsageError(
@@ -75,6 +76,17 @@ def _close_current() -> None:
             remove(litter_of(os.getpid()))
 
 
+def _finalizing() -> None:
+    """End the job before MPI does, for that waits for the workers."""
+    if _current is None or _forked():
+        return
+    if _current.serves or _current.survive:
+        where = "a task" if _current.serves else "a job that outlives its workers"
+        say(f"MPI.Finalize() in {where} would never return: leave it out; the job ends here")
+        _current.fail(1)
+    _close_current()
+
+
 def _forked() -> bool:
     """Return whether the program has forked this process: MPI and the job are its parent's."""
     return os.getpid() != _home
@@ -87,12 +99,16 @@ def driving() -> bool:
 
 def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     """Run `program` as the driver of a job; return its value after everything has ended."""
+    from . import rma
+
     global _current
-    outer, _current = _current, Runtime(group)
+    outer, runtime = _current, Runtime(group)
+    _current = runtime
+    rma.at_finalize(_finalizing)
     try:
         return program()
     finally:
-        runtime, _current = _current, outer
+        _current = outer
         runtime.close()
 
 
@@ -118,30 +134,32 @@ def launch(
     An exception that the program does not catch ends the whole job with status 1 and its traceback.
     A worker that is not heard of at the end changes nothing but that: the job ends without it.
     """
+    from . import rma
+
     global _current
     status = 0
     _current = Runtime(group, survives(), fail)
+    rma.at_finalize(_finalizing)
     step: Callable[[], object] = program
     while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
         try:
             step()
         except SystemExit as end:
             status = exit_status(end)
+            if isinstance(end, Terminated):
+                _give_up(end.signal, status)
         except BaseException as error:
             if isinstance(error, WorkerUnreachable) and step is _close_current:
                 say(f"{error}: the job ends without it")
-                fail(status)
-                abort(group, status)
+                _current.fail(status)
             if isinstance(error, KeyboardInterrupt):
-                _finish_running()
+                _finish_running("Ctrl-C")
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # from the program's first frame
             sys.excepthook(type(error), error, error.__traceback__)
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
-            if not _forked():
-                _current.tell_deaths()
-                fail(status)
-                abort(group, status)
+            if _current is not None and not _forked():  # None: the program has finalized MPI
+                _current.fail(status)
         if _forked():
             flush()
             os._exit(status)
@@ -149,8 +167,20 @@ def launch(
     return status
 
 
-def _finish_running() -> None:
-    """Leave the tasks that run a while to end, after Ctrl-C; a second one ends the wait."""
-    if _current is not None:
-        with suppress(KeyboardInterrupt, SystemExit):  # Ctrl-C again, or SIGTERM
-            interrupted(_current.drivers)
+def _finish_running(what: str) -> bool:
+    """Leave the tasks that run a while to end, after a signal; a second one ends the wait.
+
+    Return whether all of them have ended.
+    """
+    with suppress(KeyboardInterrupt, SystemExit):
+        return _current is None or _forked() or interrupted(_current.drivers, what)
+    return False
+
+
+def _give_up(what: str, status: int) -> None:
+    """Cancel what has not begun, after a signal; end the job if what runs does not end."""
+    finished = _finish_running(what)
+    if _current is not None and not _forked():
+        if not finished:
+            _current.fail(status)
+        _current.cancel()

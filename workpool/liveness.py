@@ -24,6 +24,7 @@ class Process(NamedTuple):
     space: str  # of process ids: containers of one host have their own
     pid: int
     started: int  # clock ticks after the boot
+    rank: int = 0  # by which the program knows it
 
 
 class Liveness:

@@ -98,9 +98,10 @@ def choose(
     if claim not in ("pointer", "counter"):
         raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
     rows = _number("rows", rows, ROWS, int)
-    repository = _number("repository", repository, 0, int)
+    repository = _number("repository", repository, job.group.outer(0), int)
     if not 0 <= repository < job.group.size:
         raise UsageError(f"repository={repository}: this job has ranks 0 to {job.group.size - 1}")
+    repository = job.group.inner(repository)
     lease_s = _number("lease_s", lease_s, LEASE_S, float)
     if not lease_s >= LEAST_LEASE_S:
         raise UsageError(

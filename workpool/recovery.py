@@ -66,7 +66,7 @@ class Recovery:
         owners = self._published.owners()
         for member, gone in leases.gone(owners).items():
             process = leases.peers.members[member]
-            loss = Loss(gone.value, None, 0, "", process.pid, member, process.host)
+            loss = Loss(gone.value, None, 0, "", process.pid, process.rank, process.host)
             self._take_back_from(member, owners[member], gone, loss)
         workers = range(1, self._workers + 1)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]

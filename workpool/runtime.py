@@ -75,6 +75,8 @@ class Runtime:
     ----------
     liveness : Liveness or None
         Who is dead.
+    lock : RLock
+        Held while a table is opened or closed, and while a pool is made: the job does not end then.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Runtime:
         self.accumulators = Accumulators()
         self.numbers = itertools.count(1)  # of tasks, contexts, pools: unique in the job
         self.pools: list[Any] = []  # open ones, in the order in which they were made
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._tables: dict[Choice, _Table] = {}
         self._attendant = Attendant(
             lambda: self.drivers, lambda: any(pool.watched for pool in tuple(self.pools))
@@ -131,8 +133,8 @@ class Runtime:
         return max(1, self.group.size - 1)
 
     def rank_of(self, member: int) -> int:
-        """Return the MPI rank of a member."""
-        return 0 if self.group.size == 1 else member
+        """Return the rank of a member, as the program knows it."""
+        return 0 if self.group.size == 1 else self.group.outer(member)
 
     @property
     def drivers(self) -> list[Driver]:
@@ -166,7 +168,7 @@ class Runtime:
 
     def table(self, choice: Choice) -> _Table:
         """Return the table of this choice, opened if it is new.  Waits for busy workers."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise UsageError("the job is ending: no pool can be made any more")
             if choice not in self._tables:
@@ -199,10 +201,10 @@ class Runtime:
 
     def journal_opened(self, drain_s: float) -> None:
         """Prepare for SIGTERM, on every rank.  Waits for busy workers, the first time."""
-        with self._lock:
+        with self.lock:
             if self._drain is None:
                 self._call(Order("stay"))
-                self._drain = Drain(lambda: self.drivers, self._announce, self._end)
+                self._drain = Drain(lambda: self.drivers, self._announce, self.fail)
             self._drain.open(drain_s)
 
     def journal_closed(self) -> None:
@@ -214,31 +216,32 @@ class Runtime:
         if self.reporter is not None:
             self.reporter.patience(drain_s)
 
-    def _end(self, status: int) -> None:
-        """End every process of the job at once, by the launcher if there is one."""
-        if self.reporter is not None and self.reporter.heard:
-            self.reporter.failed(status)
-        if self.group.size > 1:
-            self.tell_deaths()
-            abort(self.group, status)
-        vanish(status)
-
     def _ended(self) -> None:
         if self._drain is not None:
             self._drain.ended()
 
+    def cancel(self) -> None:
+        """Give up what no worker has started: nobody shall wait for it."""
+        for driver in self.drivers:
+            driver.drained = True
+        for pool in tuple(self.pools):
+            pool.shutdown(wait=False, cancel_futures=True)
+
     def close(self) -> None:
         """Join the pools that are still open, send the workers home, free every window."""
-        while self.pools:  # a callback may make one more
-            self.pools[0].shutdown()
-        if self._drain is not None and self._drain.cut:
-            self._end(UNFINISHED)  # a task still runs, and nobody knows for how long
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+        while True:
+            while self.pools:  # a callback may make one more
+                self.pools[0].shutdown()
+            if self._drain is not None and self._drain.cut:
+                self.fail(UNFINISHED)  # a task still runs, and nobody knows for how long
+            with self.lock:
+                if self._closed:
+                    return
+                if not self.pools:  # a thread may have made one until now
+                    self._closed = True
+                    break
         self._attendant.stop()  # without the lock: a callback may be waiting for it
-        with self._lock:
+        with self.lock:
             if self.survive:
                 self._leave()
             else:
@@ -307,6 +310,14 @@ class Runtime:
                 wait.pause()
 
     # --- the dead -----------------------------------------------------------------------------
+
+    def fail(self, status: int) -> NoReturn:
+        """End every process of the job at once, by the launcher if there is one."""
+        self.tell_deaths()
+        self._fail(status)
+        if self.group.size > 1:
+            abort(self.group, status)
+        vanish(status)
 
     def tell_deaths(self) -> None:
         """Tell on standard error who has died, a line each."""

@@ -27,7 +27,7 @@ __all__ = ["launch", "meet", "open_table", "serve"]
 
 def meet(group: rma.Group) -> Liveness:
     """Tell each other who we are.  Collective."""
-    here = this_process()
+    here = this_process()._replace(rank=group.outer(group.rank))
     return Liveness(group.gather(here), here)
 
 
@@ -65,10 +65,14 @@ def serve(group: rma.Group, survive: bool = False) -> None:
     -----
     A failure of the worker's own loop ends the whole job with status 1 and its traceback.
     """
+    from . import rma
+
+    rma.at_finalize(lambda: _finalized(group))
     try:
         _serve(group, survive)
+        rma.at_finalize(None)
     except BaseException:
-        report_failure(f"worker rank {group.rank} failed")
+        report_failure(f"worker rank {group.outer(group.rank)} failed")
         abort(group, 1)
 
 
@@ -76,7 +80,8 @@ def _serve(group: rma.Group, survive: bool) -> None:
     from . import rma
     from .worker import Worker  # which the driver's rank does without
 
-    worker = Worker(group.rank, group.rank, rma.processor_name(), carries=survive)
+    rank = group.outer(group.rank)
+    worker = Worker(group.rank, rank, rma.processor_name(), carries=survive)
     control = Called(group)
     windows: dict[int, rma.Window] = {}
 
@@ -135,8 +140,14 @@ def _serve(group: rma.Group, survive: bool) -> None:
     group.close()
 
 
+def _finalized(group: rma.Group) -> NoReturn:
+    where = f"a task (worker rank {group.outer(group.rank)})"
+    say(f"MPI.Finalize() in {where} would never return: leave it out; the job ends here")
+    abort(group, 1)
+
+
 def _desert(group: rma.Group, why: str, told: bool) -> NoReturn:
     """Leave a job that cannot go on, or that can only go on without us."""
     if not told:
-        say(f"worker rank {group.rank} leaves: {why}")
+        say(f"worker rank {group.outer(group.rank)} leaves: {why}")
     vanish(1)

@@ -179,4 +179,4 @@ def name_of(liveness: Liveness, member: int) -> str:
     """Return how a member is named in messages."""
     process = liveness.members[member]
     what = "worker" if member else "the driver,"
-    return f"{what} rank {member} on {process.host} (process {process.pid})"
+    return f"{what} rank {process.rank} on {process.host} (process {process.pid})"

@@ -28,6 +28,7 @@ References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MP
 
 from __future__ import annotations
 
+from .ending import at_finalize
 from .group import (
     Group,
     info,
@@ -42,6 +43,7 @@ __all__ = [
     "OPS",
     "Group",
     "Window",
+    "at_finalize",
     "info",
     "is_op",
     "library_version",

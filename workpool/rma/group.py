@@ -22,6 +22,13 @@ from .window import Window
 PROBE_S = 0.1
 PROBES = 4
 
+_LEVELS = {
+    MPI.THREAD_SINGLE: "single",
+    MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized",
+    MPI.THREAD_MULTIPLE: "multiple",
+}
+
 #: Held during every call into MPI: mpi4py may have been asked for less than MPI_THREAD_MULTIPLE.
 _IN_MPI = threading.Lock()
 
@@ -47,6 +54,7 @@ class Group:
     def __init__(
         self, comm: MPI.Intracomm | None = None, root: int = 0, mortal: bool = False
     ) -> None:
+        _check()
         if comm is None:
             comm = MPI.COMM_WORLD
             if comm.Get_size() == 1 and size_here() > 1:
@@ -61,6 +69,7 @@ class Group:
         if not 0 <= root < comm.Get_size():
             raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
         rank = comm.Get_rank()
+        self._root = root
         self._lock = _IN_MPI
         self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
         self.rank = self._comm.Get_rank()
@@ -75,6 +84,14 @@ class Group:
             self._kind = OwnWindow
         self._windows: list[Window] = []  # that were opened, some of them closed since
         self._most_free = 0  # bytes of shared memory, as far as was seen
+
+    def outer(self, rank: int) -> int:
+        """Return which rank of the caller's communicator one of the group is."""
+        return self._root if rank == 0 else rank - (rank <= self._root)
+
+    def inner(self, rank: int) -> int:
+        """Return which rank of the group one of the caller's communicator is."""
+        return 0 if rank == self._root else rank + (rank < self._root)
 
     def agree(self, mine: bool) -> bool:
         """Return whether every rank says yes.  Collective."""
@@ -122,7 +139,8 @@ class Group:
         enough = self.size == 1 or room is None or mine <= room
         if not self.agree(enough):
             raise ResourceError(
-                f"a window of {nbytes:,} bytes does not fit into {SHM} of rank {host}'s host"
+                f"a window of {nbytes:,} bytes does not fit into {SHM} of rank "
+                f"{self.outer(host)}'s host"
                 + (f", which has {room:,} bytes left" if not enough or self.one_host else "")
                 + ": lower arena_nbytes= (WORKPOOL_ARENA_NBYTES), remove left-over files there, or "
                 "enlarge it (docker run --shm-size=1g)"
@@ -226,8 +244,29 @@ def library_version() -> str:
 
 
 def world_size() -> int:
-    """Return the number of ranks of ``MPI.COMM_WORLD``."""
+    """Return the number of ranks of ``MPI.COMM_WORLD``.
+
+    Raises
+    ------
+    UsageError
+        If MPI is not such that ranks can share windows.
+    """
+    _check()
     return MPI.COMM_WORLD.Get_size()
+
+
+def _check() -> None:
+    """See that MPI runs, and lets several threads call it, one at a time."""
+    if MPI.Is_finalized():
+        raise UsageError("MPI is finalized: no pool can be made any more")
+    if not MPI.Is_initialized():
+        raise UsageError("MPI is not initialized: call MPI.Init_thread() before you make a pool")
+    if (level := MPI.Query_thread()) < MPI.THREAD_SERIALIZED:
+        raise UsageError(
+            f"MPI was initialized with thread level {_LEVELS[level]}, and a pool calls it from "
+            'several threads, one at a time: leave mpi4py.rc.thread_level at "multiple", or set it '
+            'to "serialized"'
+        )
 
 
 def processor_name() -> str:
@@ -237,12 +276,6 @@ def processor_name() -> str:
 
 def info(group: Group, window: Window) -> dict[str, str]:
     """Return what a person asks first about an MPI and a window in it."""
-    levels = {
-        MPI.THREAD_SINGLE: "single",
-        MPI.THREAD_FUNNELED: "funneled",
-        MPI.THREAD_SERIALIZED: "serialized",
-        MPI.THREAD_MULTIPLE: "multiple",
-    }
     flavors = {
         MPI.WIN_FLAVOR_CREATE: "create",
         MPI.WIN_FLAVOR_ALLOCATE: "allocate",
@@ -254,7 +287,7 @@ def info(group: Group, window: Window) -> dict[str, str]:
     return {
         "MPI library": library_version(),
         "MPI standard": ".".join(map(str, MPI.Get_version())),
-        "thread level": levels[MPI.Query_thread()],
+        "thread level": _LEVELS[MPI.Query_thread()],
         "ranks": f"{group.size} on {'one host' if group.one_host else 'several hosts'}",
         "window flavour": flavors[window._win.flavor],
         "memory model": models[window._win.model],
