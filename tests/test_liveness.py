@@ -78,13 +78,12 @@ def test_who_cannot_look_takes_nobody_for_dead() -> None:
     assert seen == []
 
 
-def test_deaths_are_news_once_and_to_leave_is_not_to_die() -> None:
+def test_to_leave_is_not_to_die() -> None:
     here = this_process()
     gone = here._replace(started=-1)
     liveness = Liveness([here, gone, here, gone, gone], here)
     liveness.excuse([4])
-    assert liveness.news() == [1, 3]
-    assert liveness.news() == []
+    assert liveness.dead() == [1, 3]
     liveness.excuse([3])  # its good-bye was seen after its end
     assert liveness.dead() == [1]
 
@@ -100,8 +99,10 @@ def test_a_look_is_cheap() -> None:
 
 def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = this_process()
-    liveness = Liveness([here, Process("node7", "", 1234, 1), here._replace(pid=1234)], here)
-    assert obituary(liveness, 1) == "worker rank 1 on node7 (process 1234) died"
+    liveness = Liveness(
+        [here, Process("node7", "", 1234, 1, rank=5), here._replace(pid=1234)], here
+    )
+    assert obituary(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
     monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
     monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)

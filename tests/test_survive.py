@@ -40,7 +40,7 @@ def test_an_idle_worker_dies(signum: int) -> None:
 with WorkPool() as pool:
     strike(pool, {signum}, 2)
     until_dead(2)
-    assert entry.current().liveness.news() == [2]
+    assert entry.current().liveness.dead() == [2]
     print(sum(pool.map(abs, range(50_000))))
     assert each(pool, os.getpid, 2).keys() == {{1, 3}}
     files()

@@ -25,58 +25,24 @@ sent with a task says nothing, since it may lie in a closure or a global.  But a
 as long as one of its own tasks is not over, so an ``Accumulate`` of such a task always finds it;
 and the driver, which takes the room back, can look and add in one step.
 
-References: MPI-4.1 sections 6.9.2 (which operations go with which types) and 12.7.1 (atomicity).
+Reference: MPI-4.1 section 12.7.1 (atomicity).
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import verbs
 from .contributions import Group, Spec, combine, current
 from .errors import UsageError
 from .lazy import np
+from .reduction import OPERATIONS
 from .whole import whole
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
-
-_INTEGERS = "iu"
-_FLOATS = "f"
-_COMPLEX = "c"
-_BOOLEAN = "b"
-
-
-class _Operation(NamedTuple):
-    """A reduction operation: for which kinds of dtype, and from what it starts."""
-
-    kinds: str
-    identity: Any
-
-
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
-def _highest(dtype: np.dtype[Any]) -> Any:
-    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
-
-
-_NUMBERS = _INTEGERS + _FLOATS + _COMPLEX
-_OPERATIONS = {
-    "sum": _Operation(_NUMBERS, lambda dtype: 0),
-    "prod": _Operation(_NUMBERS, lambda dtype: 1),
-    "min": _Operation(_INTEGERS + _FLOATS, _highest),
-    "max": _Operation(_INTEGERS + _FLOATS, _lowest),
-    "band": _Operation(_INTEGERS, lambda dtype: np.invert(np.zeros((), dtype))),
-    "bor": _Operation(_INTEGERS, lambda dtype: 0),
-    "bxor": _Operation(_INTEGERS, lambda dtype: 0),
-    "land": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 1),
-    "lor": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 0),
-    "lxor": _Operation(_INTEGERS + _BOOLEAN, lambda dtype: 0),
-}
 
 _DTYPES = "int8 to int64, uint8 to uint64, float32, float64, complex64, complex128 and bool"
 
@@ -90,7 +56,7 @@ def check(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
         If MPI has no such operation on such numbers, or the shape is none.
     """
     kind = np.dtype(dtype)
-    operation = _OPERATIONS[op]
+    operation = OPERATIONS[op]
     if not kind.isnative or kind.char not in "bBhHiIlLqQfdFD?":
         raise UsageError(f"dtype={kind}: an accumulator holds {_DTYPES}, in native byte order")
     if kind.kind not in operation.kinds:
@@ -177,7 +143,7 @@ class Accumulator:
             array = converted
         if self.op in ("min", "max") and dtype.kind == "f":
             # To MPI's comparison a number that stands there is no better than NaN.
-            array[np.isnan(array)] = _OPERATIONS[self.op].identity(dtype)
+            array[np.isnan(array)] = OPERATIONS[self.op].identity(dtype)
         contributions = current.get()
         if contributions is not None:
             contributions.add(self._spec, array)
@@ -204,7 +170,7 @@ class Accumulator:
 
     def start(self) -> None:
         """Set the numbers to the operation's identity; the driver does, before any task can add."""
-        identity = _OPERATIONS[self._spec.op].identity(self.dtype)
+        identity = OPERATIONS[self._spec.op].identity(self.dtype)
         numbers = np.full(self.shape, identity, self.dtype)
         if self._window is None:
             self._numbers = numbers

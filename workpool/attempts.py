@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Generic
 
 from . import layout, verbs
 from .errors import ProtocolError, WindowError
@@ -14,7 +14,7 @@ from .leases import Heart
 from .loss import unstarted
 from .ranges import Pace, Range
 from .repository import Claim, Claimant, Stream
-from .runner import Evicted, Pool, Runner
+from .runner import AnyRunner, E, Evicted, Pool, Runner
 from .serializer import Blocks, Encoded, Kind, split
 from .tasks import ISOLATED, RANGE
 
@@ -42,8 +42,8 @@ class Runners:
         self.latest: Blocks | None = None
         self._isolated: IsolatedRunner | None = None
 
-    def isolated(self) -> IsolatedRunner:
-        """Return what has tasks run by a child process.
+    def isolated(self, holds: Callable[[], bool]) -> IsolatedRunner:
+        """Return what has tasks run by a child process, as long as `holds` says they are ours.
 
         Raises
         ------
@@ -54,6 +54,7 @@ class Runners:
             from .isolation import IsolatedRunner
 
             self._isolated = IsolatedRunner(self.own)
+        self._isolated.holds = holds
         return self._isolated
 
     def leave(self) -> None:
@@ -62,34 +63,29 @@ class Runners:
             self._isolated.leave()
 
 
-class _Calls:
+class _Calls(Generic[E]):
     """How the tasks of one row are run: a runner, and what it must know of them."""
 
     __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
 
-    def __init__(self, runner: Any, pool: Any, kind: int, code_id: int) -> None:
-        self.short_ns: int = runner.short_ns
+    def __init__(self, runner: AnyRunner[E], pool: E, kind: int, code_id: int) -> None:
+        self.short_ns = runner.short_ns
         self._runner = runner
         self._pool = pool
         self._kind = kind
         self._code_id = code_id
 
     def call(self, payload: Any) -> tuple[Kind, Encoded]:
-        what: tuple[Kind, Encoded] = self._runner.call(
-            self._pool, self._kind, self._code_id, payload
-        )
-        return what
+        return self._runner.call(self._pool, self._kind, self._code_id, payload)
 
     def failure(self, error: BaseException) -> bytes:
-        failure: bytes = self._runner.failure(error, "of unknown name")
-        return failure
+        return self._runner.failure(error, "of unknown name")
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 
     def retract(self) -> bool:
-        retracted: bool = self._runner.retract()
-        return retracted
+        return self._runner.retract()
 
 
 class Attempts:
@@ -124,9 +120,8 @@ class Attempts:
         self._pace = Pace()
         self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
-        self._spent = (
-            False  # a turn of it has found no more items; there may be others on their way
-        )
+        #: A turn of it has found no more items; there may be others on their way.
+        self._spent = False
         self._items: ItemRun | None = None  # the tasks that run now, if they are several
         self._watched: ItemRun | None = None  # when the heart looked last
 
@@ -149,17 +144,17 @@ class Attempts:
         """
         if self._spent and descriptor.items != self._blocks[0]:
             self._blocks, self._spent = (NO_ITEMS, None), False
-        runner: Any = self._runners.own  # or the other one, each with pools of its own
+        runner: AnyRunner[Any] = self._runners.own  # or the other one, each with pools of its own
         isolated = bool(descriptor.kind & ISOLATED)
         kind, code = descriptor.kind & ~ISOLATED, descriptor.code
         if kind != RANGE:
             self._runners.latest = None
         if isolated:
             try:
-                runner = self._runners.isolated()
+                runner = self._runners.isolated(lambda: self._holds(claim))
             except (ImportError, OSError, MemoryError) as error:
-                return Kind.LOST, unstarted(error, runner.rank, runner.host)
-            runner.holds = lambda: self._holds(claim)
+                own = self._runners.own
+                return Kind.LOST, unstarted(error, own.rank, own.host)
         try:
             pool = runner.enter(
                 descriptor.context.blob_id,
@@ -180,7 +175,7 @@ class Attempts:
         if descriptor.tasks > 1:
             calls = _Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_items(claim, calls, split(payload))
-        called: tuple[Kind, Encoded] = runner.call(pool, kind, code.blob_id, payload)
+        called = runner.call(pool, kind, code.blob_id, payload)
         self._runners.own.contributions.keep()
         return called
 
@@ -222,7 +217,7 @@ class Attempts:
         """Return whether an attempt is still ours, for who runs it in a child process."""
         return self._claimant.holds(claim) if self._items is None else self._items.holds()
 
-    def _run_items(self, claim: Claim, calls: _Calls, payloads: list[bytes]) -> Outcomes:
+    def _run_items(self, claim: Claim, calls: _Calls[Any], payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING

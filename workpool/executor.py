@@ -102,7 +102,7 @@ class WorkPool(View):
             content = as_bytes(packed)
         except Exception as error:
             raise SerializationError(
-                f"cannot pickle the initializer or its arguments: {error}"
+                f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
             ) from error
         choice = choose(job, max_workers, claim, rows, arena_nbytes, repository, lease_s)
         ledgers = Ledgers(

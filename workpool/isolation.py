@@ -30,9 +30,9 @@ from . import channel, child, runner
 from .errors import SerializationError
 from .loss import Loss, Why, unstarted
 from .process import ChildProcess
+from .recent import Recent
 from .runner import Evicted
 from .serializer import Encoded, Kind, join, split
-from .serializer.recent import Recent
 from .tasks import Context, Limits
 
 #: Functions whose code is kept for the next child, and their bytes.
@@ -77,7 +77,7 @@ class Unstarted(Exception):
 
 
 class IsolatedRunner:
-    """Has the functions of tasks called by a child process.
+    """Has the functions of tasks called by a child process; see ``runner.AnyRunner``.
 
     Parameters
     ----------
@@ -88,11 +88,9 @@ class IsolatedRunner:
     ----------
     holds : callable
         Asked while a task runs: whether the attempt is still ours.
-    short_ns : int
-        As for ``Runner``; here it contains what the messages take.
     """
 
-    short_ns = 300_000
+    short_ns = 300_000  # with what the messages take
 
     def __init__(self, own: runner.Runner) -> None:
         self.contributions = own.contributions
@@ -125,7 +123,7 @@ class IsolatedRunner:
     def call(
         self, pool: IsolatedPool, kind: int, code_id: int, payload: Any
     ) -> tuple[Kind, Encoded]:
-        """Have one task run, and return what became of it; see ``Runner.call``.
+        """Have one task run, and return what became of it.
 
         Raises
         ------

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from .errors import ResourceError, UsageError
 from .journal_file import connect, failed, lock
 from .lazy import hashlib, np, sqlite3
-from .serializer import FINGERPRINT_NBYTES, Recent
+from .recent import Recent
+from .serializer import FINGERPRINT_NBYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

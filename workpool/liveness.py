@@ -44,7 +44,6 @@ class Liveness:
         self._lock = threading.Lock()
         self._left: set[int] = set()  # who have said good-bye
         self._dead: dict[int, None] = {}  # in the order in which it was noticed
-        self._told = 0  # of them
 
     def state(self, member: int) -> State:
         """Return what a member is doing.
@@ -92,13 +91,6 @@ class Liveness:
             if member not in self._left:
                 self.state(member)
         return list(self._dead)
-
-    def news(self) -> list[int]:
-        """Return those that have died since the last call."""
-        dead = self.dead()
-        with self._lock:
-            told, self._told = self._told, max(self._told, len(dead))
-        return dead[told:]
 
     def excuse(self, members: Sequence[int]) -> None:
         """Note who has said good-bye: to leave is not to die."""

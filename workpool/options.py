@@ -135,7 +135,10 @@ def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) ->
 
 def _checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
     """Return a number as the kind that it must be, which changes none."""
-    number = kind(given)
-    if number != given:
+    try:
+        number = kind(given)
+    except (OverflowError, ValueError):  # infinite, or none at all
+        number = None
+    if number is None or number != given:
         raise UsageError(f"{name}={given!r}: give {'a whole' if kind is int else 'a'} number")
     return number

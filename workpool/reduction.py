@@ -1,7 +1,6 @@
-"""Operations that fold the results of ``reduce``, on numbers, arrays, and whatever has operators.
+"""MPI's reduction operations, by the names of the standard: on whatever, on arrays, on numbers.
 
-They are Python functions of two values, because results need not be numbers in the window: a
-worker folds what it computes, and only one value for each of its turns travels.
+Reference: MPI-4.1 section 6.9.2 (which operations go with which types).
 """
 
 from __future__ import annotations
@@ -13,7 +12,23 @@ from typing import Any, NamedTuple
 
 from .lazy import np
 
+__all__ = ["OPERATIONS", "Binary", "Operation", "Reduction"]
+
 Binary = Callable[[Any, Any], Any]
+
+_INTEGERS = "iu"
+_REAL = _INTEGERS + "f"
+_NUMBERS = _REAL + "c"
+_LOGICAL = _INTEGERS + "b"
+
+
+class Operation(NamedTuple):
+    """A reduction operation."""
+
+    function: Binary  #: of two values, which may be anything that has operators
+    ufunc: str  #: what it is called in NumPy
+    kinds: str  #: of dtypes that MPI defines it for
+    identity: Callable[[np.dtype[Any]], Any]  #: from what it starts
 
 
 def _smaller(one: Any, other: Any) -> Any:
@@ -40,18 +55,37 @@ def _one(one: Any, other: Any) -> Any:
     return np.logical_xor(one, other)
 
 
-#: By the names of the standard, see ``rma.OPS``.
-OPERATIONS: dict[str, Binary] = {
-    "sum": operator.add,
-    "prod": operator.mul,
-    "min": _smaller,
-    "max": _larger,
-    "band": operator.and_,
-    "bor": operator.or_,
-    "bxor": operator.xor,
-    "land": _both,
-    "lor": _either,
-    "lxor": _one,
+def _zero(dtype: np.dtype[Any]) -> Any:
+    return 0
+
+
+def _unity(dtype: np.dtype[Any]) -> Any:
+    return 1
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype[Any]) -> Any:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def _all_bits(dtype: np.dtype[Any]) -> Any:
+    return np.invert(np.zeros((), dtype))
+
+
+OPERATIONS = {
+    "sum": Operation(operator.add, "add", _NUMBERS, _zero),
+    "prod": Operation(operator.mul, "multiply", _NUMBERS, _unity),
+    "min": Operation(_smaller, "minimum", _REAL, _highest),
+    "max": Operation(_larger, "maximum", _REAL, _lowest),
+    "band": Operation(operator.and_, "bitwise_and", _INTEGERS, _all_bits),
+    "bor": Operation(operator.or_, "bitwise_or", _INTEGERS, _zero),
+    "bxor": Operation(operator.xor, "bitwise_xor", _INTEGERS, _zero),
+    "land": Operation(_both, "logical_and", _LOGICAL, _unity),
+    "lor": Operation(_either, "logical_or", _LOGICAL, _zero),
+    "lxor": Operation(_one, "logical_xor", _LOGICAL, _zero),
 }
 
 

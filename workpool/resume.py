@@ -27,7 +27,8 @@ from .errors import ResourceError
 from .journal import MOST_NBYTES, Entry, Journal, Keys, Places, Record, write_keys
 from .lazy import np
 from .ranges import read_turn
-from .serializer import Code, Kind, Recent, from_earlier_run, task_name, unpack_outcome
+from .recent import Recent
+from .serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
 from .tasks import Finished
 
 #: Lists of results that are kept as they were restored.

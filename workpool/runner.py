@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import contributions
 from .contributions import Contributions
 from .errors import ProtocolError, SerializationError, WindowError
+from .recent import Recent
 from .serializer import (
     ATOMS,
     CallableCache,
@@ -29,7 +30,6 @@ from .serializer import (
     unpack_call,
     use,
 )
-from .serializer.recent import Recent
 from .tasks import CHUNK, Context, Setup
 
 #: Pools that are remembered: a job may open any number of them, one after another.  Where more than
@@ -52,15 +52,32 @@ class Pool(NamedTuple):
     prepared: Prepared  # by its initializer
 
 
-class Runner:
-    """Calls the functions of tasks.
+class Entered(Protocol):
+    """What a runner keeps for the tasks of one pool."""
 
-    Parameters
-    ----------
-    rank : int
-        Our MPI rank, for messages.
-    host : str
-        The name of our host, for messages.
+    @property
+    def failure(self) -> bytes | None:
+        """What the pool's initializer raised."""
+
+    @property
+    def callables(self) -> Codes:
+        """The code of functions that tasks need."""
+
+
+class Codes(Protocol):
+    """Functions by the number of their code."""
+
+    def __contains__(self, code_id: object, /) -> bool: ...
+
+    def add(self, code_id: int, data: Any, /) -> None:
+        """Keep one."""
+
+
+E = TypeVar("E", bound=Entered)
+
+
+class AnyRunner(Protocol[E]):
+    """Whoever has the functions of tasks called: ``Runner``, or a child process behind its back.
 
     Attributes
     ----------
@@ -68,6 +85,46 @@ class Runner:
         What tasks have added to accumulators.
     short_ns : int
         Of several tasks, those that take longer are started one by one.
+    """
+
+    contributions: Contributions
+    short_ns: int
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> E:
+        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
+
+    def call(self, pool: E, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+        """Run one task and return what became of it; what it has added is for the caller to keep.
+
+        Parameters
+        ----------
+        pool : Entered
+        kind : TaskKind
+        code_id : int
+            Of its function, which the pool has; 0 if the payload contains it.
+        payload : buffer
+            The encoded call.
+        """
+
+    def send_ahead(self, pool: E, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+        """Say what `call` will be asked for next, in this order."""
+
+    def retract(self) -> bool:
+        """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
+
+    def failure(self, error: BaseException, task: object) -> bytes:
+        """Encode what was raised."""
+
+
+class Runner:
+    """Calls the functions of tasks itself; see ``AnyRunner``.
+
+    Parameters
+    ----------
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
     """
 
     short_ns = 50_000
@@ -125,17 +182,7 @@ class Runner:
         return pool
 
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
-        """Run one task and return what became of it; what it has added is for the caller to keep.
-
-        Parameters
-        ----------
-        pool : Pool
-        kind : TaskKind
-        code_id : int
-            Of its function, which the pool has; 0 if the payload contains it.
-        payload : buffer
-            The encoded call.
-        """
+        """Run one task."""
         name: object = "of unknown name"
         try:
             function = pool.callables.get(code_id) if code_id else None

@@ -80,7 +80,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._line: socket.socket | None = None
+        self._line: int | None = None  # open until the very end: its end is that of the process
         self._ending: Ending | None = None
         atexit.register(self._tell)
 
@@ -102,7 +102,7 @@ class Reporter:
         except OSError:
             line.close()  # on another host, or a job started by a driver's program
             return
-        self._line = line
+        self._line = line.detach()
         flush()
         for own, theirs in enumerate(fds):
             os.dup2(theirs, own)
@@ -144,7 +144,7 @@ class Reporter:
     def _say(self, line: str) -> None:
         if self._line is not None:
             with contextlib.suppress(OSError):  # the launcher was killed
-                self._line.sendall(f"{line}\n".encode())
+                os.write(self._line, f"{line}\n".encode())
 
 
 class Watch:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .lazy import np
+from .reduction import OPERATIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,23 +18,10 @@ if TYPE_CHECKING:
 #: What ``load`` compares with: no control word is negative.
 NEVER = -1
 
-_UFUNCS = {
-    "sum": "add",
-    "prod": "multiply",
-    "min": "minimum",
-    "max": "maximum",
-    "band": "bitwise_and",
-    "bor": "bitwise_or",
-    "bxor": "bitwise_xor",
-    "land": "logical_and",
-    "lor": "logical_or",
-    "lxor": "logical_xor",
-}
-
 
 def ufunc(op: str) -> Any:
     """Return what ``accumulate`` does to arrays in memory, by its name in the standard."""
-    return getattr(np, _UFUNCS[op])
+    return getattr(np, OPERATIONS[op].ufunc)
 
 
 class Window(Protocol):
@@ -52,4 +40,3 @@ class Window(Protocol):
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None: ...
     def get_numbers(self, disp: int, values: NDArray[Any]) -> None: ...
     def flush(self) -> None: ...
-    def progress(self) -> None: ...

@@ -183,6 +183,8 @@ class View(Executor):
         ValueError
             If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
         """
+        if chunksize is not None and not hasattr(chunksize, "__index__"):
+            raise TypeError("chunksize must be an integer or None")
         if chunksize is not None and chunksize < 1:
             raise UsageError(f"chunksize={chunksize}: a task has at least one item")
         wanted = Schedule.named(schedule)
@@ -270,7 +272,10 @@ class View(Executor):
             )
         deadline = None if timeout is None else time.monotonic() + timeout
         wanted = Schedule.named(schedule)
-        operation = op if callable(op) and not rma.is_op(op) else OPERATIONS[rma.op_name(op)]
+        if callable(op) and not rma.is_op(op):
+            operation = op
+        else:
+            operation = OPERATIONS[rma.op_name(op)].function
         self._core.check_open()
         source = Source(iterables, None)
         mapping = self._mapping(fn, wanted, source, operation)

@@ -292,7 +292,7 @@ class _Service:
         if contributes and not carried:
             committed = self._claimant.commit(claim, record)
             if committed:
-                # Only the attempt that won the commit contributes: exactly once (rule 6).
+                # Only the attempt that won the commit contributes: exactly once.
                 contributions.make(self._window)
                 self._claimant.advance(claim, Step.COMPLETE)
         else:

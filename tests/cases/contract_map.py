@@ -73,6 +73,8 @@ def case_map_refuses_a_chunksize_below_one_at_the_call(pool):
     for chunksize in (0, -1):
         with raises(ValueError):
             pool.map(same, [1], chunksize=chunksize)
+    with raises(TypeError):
+        pool.map(same, [1], chunksize=1.5)
 
 
 def case_map_reads_its_iterables_at_the_call(pool):

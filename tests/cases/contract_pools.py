@@ -310,6 +310,7 @@ def case_wrong_options_are_refused(make):
         {"max_workers": 0},
         {"max_workers": 1.5},
         {"rows": 8.5},
+        {"rows": float("inf")},
     ):
         with raises(UsageError) as caught:
             make(**options)

@@ -149,7 +149,7 @@ BUGS = {
         "_change",
         [
             (
-                "# Against the word that we hold (rule 4), never",
+                "# Against the word that we hold, never",
                 "fresh = self.load(claim.number) #",
             ),
             ("(claim.number), claim.word, word", "(claim.number), fresh, word"),

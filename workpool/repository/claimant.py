@@ -227,7 +227,7 @@ class Claimant(Table):
         # Rule 1: whoever sees DONE must see the outcome, and the extent that it names.
         self.window.flush()
         done, following = protocol.advance(claim.word, _COMPLETE), _EMPTY
-        # Against the word that we hold (rule 4): if the attempt was taken back, it differs.
+        # Against the word that we hold: if the attempt was taken back, it differs.
         step = self.geometry.word(claim.number), claim.word, done
         if then is None:
             found = self.window.compare_and_swap(*step)
@@ -369,7 +369,7 @@ class Claimant(Table):
         """Take a step from the word that the claim holds, as long as it `keeps` the row."""
         while True:
             word = step(claim.word)
-            # Against the word that we hold (rule 4), never against a fresh load.
+            # Against the word that we hold, never against a fresh load.
             found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
             if found == claim.word:
                 claim.word = word

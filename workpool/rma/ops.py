@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from ..errors import UsageError
+from ..reduction import OPERATIONS
 from .mpi import MPI
 
 #: Reduction operations by the names of the standard.
-OPS: dict[str, MPI.Op] = {
-    "sum": MPI.SUM,
-    "prod": MPI.PROD,
-    "min": MPI.MIN,
-    "max": MPI.MAX,
-    "band": MPI.BAND,
-    "bor": MPI.BOR,
-    "bxor": MPI.BXOR,
-    "land": MPI.LAND,
-    "lor": MPI.LOR,
-    "lxor": MPI.LXOR,
-}
+OPS: dict[str, MPI.Op] = {name: getattr(MPI, name.upper()) for name in OPERATIONS}
 
 #: MPI's datatypes by NumPy's kind and size.  Left to itself, mpi4py takes those of C, and in Open
 #: MPI 4.1.4 a minimum of ``MPI_UNSIGNED_LONG`` is one of signed numbers.

@@ -14,7 +14,7 @@ from ..verbs import NEVER
 from ..whole import whole
 from .elements import Elements
 from .mpi import MPI
-from .ticker import Ticker, enter
+from .ticker import Ticker
 
 #: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more, and over a network
 #: the heart would miss its beats, which wants the lock between two pieces.
@@ -257,16 +257,6 @@ class Window(Elements):
                 self._flush()
             else:
                 self._sync()
-
-    @whole
-    def progress(self) -> None:
-        """Let MPI move what other ranks have asked of this one.
-
-        Needed on the host of a window when ranks on other hosts use it: their calls advance only
-        while the host is inside MPI.
-        """
-        with self._lock:
-            enter()
 
     @property
     def closed(self) -> bool:

@@ -43,7 +43,6 @@ from .outcomes import (
     unpack_outcome,
 )
 from .prepared import Prepared, collect_globals, prepared_by, use
-from .recent import Recent
 from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, pack, split, unpack
 
 __all__ = [
@@ -60,7 +59,6 @@ __all__ = [
     "Kind",
     "Packed",
     "Prepared",
-    "Recent",
     "as_bytes",
     "call_fingerprint",
     "collect_globals",

@@ -29,8 +29,8 @@ from types import FunctionType
 from typing import Any, Final, cast
 
 from ..errors import SerializationError
+from ..recent import Recent
 from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
-from .recent import Recent
 from .snapshot import Snapshot
 
 __all__ = ["CallableCache", "Code", "CodeCache", "load_callable"]

@@ -203,9 +203,6 @@ class MemoryWindow:
             view[:] = content
         self._wanted.clear()
 
-    def progress(self) -> None:
-        """Nothing: plain memory needs nobody's help."""
-
     def close(self) -> None:
         """Nothing: plain memory is collected."""
 
