@@ -115,7 +115,7 @@ def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dead", [False, True])
 def test_a_sentry_ends_a_call_that_does_not_end_after_a_death(dead: bool) -> None:
     here = this_process()
-    liveness = Liveness([here, here._replace(started=here.started - dead)], here)
+    liveness = Liveness([here, here._replace(started=here.started - dead, rank=1)], here)
     said: list[str] = []
     looks = iter(range(3 * STUCK))
 

@@ -30,7 +30,7 @@ from .recovery import Recovery
 from .repository import Counters, Publisher, take_items
 from .serializer import Code, Packed
 from .store import Store
-from .tasks import PoolContext, Segment, Task
+from .tasks import Finished, PoolContext, Segment, Task
 from .tracing import Tracer
 from .whole import whole
 
@@ -282,10 +282,6 @@ class Driver:
     def _resolve(self) -> int:
         """Resolve some futures, without the lock; an interrupt leaves the others to the next."""
         count = 0
-        waiting = [finished for finished in tuple(self._finished) if not finished.written]
-        if waiting:
-            for context in {finished.context for finished in waiting}:
-                context.commit([finished for finished in waiting if finished.context is context])
         while self._finished and count < RESOLVED:
             try:
                 finished = self._finished.popleft()
@@ -293,11 +289,19 @@ class Driver:
                 break
             count += 1
             try:
+                if not finished.written:
+                    self._commit(finished)
                 finished.context.resolve(finished)
             except BaseException:
                 self._finished.appendleft(finished)
                 raise
         return count
+
+    def _commit(self, finished: Finished) -> None:
+        """Have written down what must be before anybody sees it, of all that have ended at once."""
+        context = finished.context
+        others = [other for other in tuple(self._finished) if other.context is context]
+        context.commit([finished, *(other for other in others if not other.written)])
 
     def _advance(self) -> None:
         if self._closed:

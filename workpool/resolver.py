@@ -110,8 +110,6 @@ class Resolver:
     @whole
     def resolve(self, finished: Finished) -> None:
         """Give futures their outcomes; another thread may help."""
-        if not finished.written:
-            self.commit((finished,))
         with self._lock:
             tally = self.tally.setdefault(finished.owner, [0, 0])
             tally[0] += finished.uncounted

@@ -154,13 +154,13 @@ class Runner:
         pool = self._pools.get(number)
         if pool is not None:
             self._pools.move_to_end(number)
-            self._be_in(pool)
+            if pool is not self._pool:
+                self._be_in(pool)
         return pool
 
     def _be_in(self, pool: Pool) -> None:
-        if pool is not self._pool:
-            self._pool = pool
-            use(pool.prepared)
+        self._pool = pool
+        use(pool.prepared)
 
     def prepare(self, number: int, pool_id: int, content: bytes | bytearray) -> Pool:
         """Do what a pool wants done before its first task."""

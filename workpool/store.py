@@ -61,9 +61,6 @@ class Store:
         kind = task.kind | ISOLATED if task.context.isolated else task.kind
         code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
         context = task.context.placed or self._blob(task.context)
-        batch.shared = tuple(filter(None, (task.context, task.code, task.segment)))
-        for shared in batch.shared:
-            shared.users += 1
         return layout.write_descriptor(
             Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
             inline,
@@ -92,12 +89,21 @@ class Store:
             return Extent(layout.STREAMED, nbytes)
         return place
 
+    def hold(self, batch: Batch) -> None:
+        """Keep what a batch shares with others, from when it is published until it is removed."""
+        task = batch.tasks[0]
+        batch.shared = task.context, task.code, task.segment
+        for shared in batch.shared:
+            if shared is not None:
+                shared.users += 1
+
     def remove(self, batch: Batch) -> None:
         """Give back what a batch held whose row is done, or that has got none."""
         for shared in batch.shared:
-            shared.users -= 1
-            if not shared.kept:
-                self._forget(shared)
+            if shared is not None:
+                shared.users -= 1
+                if not shared.kept:
+                    self._forget(shared)
         batch.shared = ()
         if batch.extent is not None:
             self.region.release(batch.extent)
