@@ -78,7 +78,6 @@ class Collector:
         self.finished: deque[Finished] = deque()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
-        self._over: list[Batch] = []  # of those rows
         self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
         self._rows = self.published.rows
         self._window = window
@@ -114,15 +113,9 @@ class Collector:
         return bool(asking)
 
     def retire(self) -> None:
-        """Free the rows that were collected, and what they held.
-
-        Not at once, for somebody waits for their results.
-        """
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
         if self.retired:
             retired, self.retired = self.retired, []
-            batches, self._over = self._over, []
-            for batch in batches:
-                self._store.remove(batch)
             self._publisher.retire(retired)
         self.measure()
 
@@ -184,7 +177,7 @@ class Collector:
         self, batch: Batch, row: Row, kind: int, elapsed_ns: int, content: memoryview
     ) -> None:
         """Take in what a worker says of a row."""
-        self._over.append(batch)
+        self._store.remove(batch)
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
         owner, carried = layout.owner_of(row.word), _NOTHING
         if kind & CONTRIBUTES:

@@ -92,18 +92,16 @@ class Store:
     def hold(self, batch: Batch) -> None:
         """Keep what a batch shares with others, from when it is published until it is removed."""
         task = batch.tasks[0]
-        batch.shared = task.context, task.code, task.segment
+        batch.shared = tuple(filter(None, (task.context, task.code, task.segment)))
         for shared in batch.shared:
-            if shared is not None:
-                shared.users += 1
+            shared.users += 1
 
     def remove(self, batch: Batch) -> None:
         """Give back what a batch held whose row is done, or that has got none."""
         for shared in batch.shared:
-            if shared is not None:
-                shared.users -= 1
-                if not shared.kept:
-                    self._forget(shared)
+            shared.users -= 1
+            if not shared.kept:
+                self._forget(shared)
         batch.shared = ()
         if batch.extent is not None:
             self.region.release(batch.extent)

@@ -197,7 +197,7 @@ class Worker:
         record = record.ljust(OUTCOME_NBYTES, b"\0")
         following: Claim | Miss = Miss.EMPTY
         if self.how == "commit":
-            # Rule 6: only who has won the commit contributes, and what it contributes is there
+            # Only who has won the commit contributes, and what it contributes is there
             # before the row is DONE.
             if self.claimant.commit(claim, record):
                 window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")

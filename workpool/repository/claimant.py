@@ -224,7 +224,7 @@ class Claimant(Table):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush.
         """
         self.window.put(self.geometry.outcome(claim.number), record)
-        # Rule 1: whoever sees DONE must see the outcome, and the extent that it names.
+        # Whoever sees DONE must see the outcome, and the extent that it names.
         self.window.flush()
         done, following = protocol.advance(claim.word, _COMPLETE), _EMPTY
         # Against the word that we hold: if the attempt was taken back, it differs.
@@ -327,7 +327,7 @@ class Claimant(Table):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap.
         """
         self.window.put(disp, outcomes)
-        # Rule 1: who sees the next item started may read the outcomes of those before it.
+        # Who sees the next item started may read the outcomes of those before it.
         self.window.flush()
         if layout.is_recalled(claim.word):
             return False

@@ -67,7 +67,7 @@ class Publisher(Table):
         for run in runs([row.number for _, row in held]):
             buffers.append(b"".join(records[run.start : run.stop]))
             self.window.put(geometry.descriptor(held[run.start][1].number), buffers[-1])
-        # Rule 1: a worker that sees READY must also see the descriptor and what it points to.
+        # A worker that sees READY must also see the descriptor and what it points to.
         self.window.flush()
         steps = [
             (geometry.word(number), word, protocol.publish(word, attempt))
