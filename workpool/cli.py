@@ -101,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=_seconds,
         default=GRACE_S,
-        help="how long the program may take to end at SIGTERM; tasks that run have 60 %% of it "
-        "after Ctrl-C (default: %(default)g)",
+        help="how long the program may take to end after a signal; tasks that run have 60 %% of "
+        "that (default: %(default)g)",
     )
     parser = _Parser(
         prog="workpool",

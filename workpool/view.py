@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from .accumulator import Accumulator
 from .core import Core, WorkerStats
 from .errors import FAILURES, SerializationError, TaskKilled, UsageError
 from .future import PoolFuture
-from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, few, forgetting
+from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
 from .options import TaskOptions
 from .reduction import OPERATIONS, Binary
 from .resume import Ledger
@@ -183,6 +181,33 @@ class View(Executor):
         ValueError
             If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
         """
+        return self._map(fn, iterables, False, timeout, chunksize, buffersize, schedule, journal)
+
+    def starmap(
+        self,
+        fn: Callable[..., T],
+        iterable: Iterable[Iterable[Any]],
+        *,
+        timeout: float | None = None,
+        chunksize: int | None = None,
+        buffersize: int | None = None,
+        schedule: str = "adaptive",
+        journal: str | os.PathLike[str] | None = None,
+    ) -> Iterator[T]:
+        """Yield ``fn(*item)`` of each item, in order; otherwise as `map`."""
+        return self._map(fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal)
+
+    def _map(
+        self,
+        fn: Callable[..., T],
+        iterables: tuple[Iterable[Any], ...],
+        star: bool,
+        timeout: float | None,
+        chunksize: int | None,
+        buffersize: int | None,
+        schedule: str,
+        journal: str | os.PathLike[str] | None,
+    ) -> Iterator[T]:
         if chunksize is not None and not hasattr(chunksize, "__index__"):
             raise TypeError("chunksize must be an integer or None")
         if chunksize is not None and chunksize < 1:
@@ -197,30 +222,26 @@ class View(Executor):
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
-        apart = chunksize is not None or small or not self._plain
-        if not apart and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
-            apart = self._core.submits_at_once(fn)
-        if apart:
-            items: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
+        alone = chunksize is not None or small or not self._plain
+        if not alone and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
+            alone = self._core.submits_at_once(fn)
+        if alone:
+            items = arguments(iterables, star)
             chunksize = chunksize or 1
         else:
-            source = Source(iterables, buffersize)
+            source = Source(iterables, star, buffersize)
             mapping = self._mapping(fn, wanted, source, ledger=ledger)
             rest = source.feed(mapping)
             if rest is None:
                 results = mapping.results(lambda: source.feed(mapping), deadline)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
-        chunks = iter(lambda: tuple(islice(items, chunksize)), ())
-        ahead = None if buffersize is None else -(-buffersize // chunksize)
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
             return self._core.send(fn, args, {}, self._tasks, self._retry, ledger, kind)
 
-        futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
-        more = chunks if ahead is not None else iter(())
-        return self._results(futures, map(submit, more), chunksize == 1, deadline)
+        return apart.results(self._core, submit, items, chunksize, buffersize, deadline)
 
     def reduce(
         self,
@@ -277,7 +298,7 @@ class View(Executor):
         else:
             operation = OPERATIONS[rma.op_name(op)].function
         self._core.check_open()
-        source = Source(iterables, None)
+        source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()
         try:
@@ -301,31 +322,6 @@ class View(Executor):
         several = source.several
         cutter = Cutter(core.number, core.workers, fn, code, schedule, several, operation, ledger)
         return Mapping(core, cutter)
-
-    def _results(
-        self,
-        futures: deque[Future[Any]],
-        more: Iterator[Future[Any]],
-        single: bool,
-        deadline: float | None,
-    ) -> Iterator[Any]:
-        def first() -> Any:
-            left = None if deadline is None else deadline - time.monotonic()
-            result = futures[0].result(left)
-            futures.popleft()  # not before: whatever is left there is cancelled
-            futures.extend(islice(more, 1))
-            return result
-
-        try:
-            while futures:
-                if single:
-                    yield first()  # in no variable of ours: it may be large, and needed no more
-                else:
-                    yield from forgetting(first())
-        finally:
-            # The last one first: else each makes room for another, which then is published.
-            for future in reversed(futures):
-                self._core.apart(future.cancel)
 
     # --- the pool behind it -------------------------------------------------------------------
 

@@ -56,6 +56,24 @@ def case_map_with_several_iterables_of_uneven_length(pool):
     assert list(pool.map(lambda a, b, c: a + b + c, "abc", "defg", "hi")) == ["adh", "bei"]
 
 
+@only("workpool", "ThreadPoolExecutor has no starmap")
+def case_starmap(pool):
+    pairs = [(2, 5), [3, 6], "45"]
+    ways = ({}, {"chunksize": 1}, {"chunksize": 2}, {"buffersize": 2}, {"schedule": "static"})
+    for options in ways:
+        found = pool.starmap(lambda a, b: int(a) ** int(b), iter(pairs), **options)
+        assert list(found) == [32, 729, 1024], options
+        many = pool.starmap(divmod, zip(range(3000), itertools.repeat(7)), **options)
+        assert list(many) == [divmod(n, 7) for n in range(3000)], options
+    assert list(pool.starmap(dict, [(), ()])) == [{}, {}]
+    assert list(pool.starmap(pow, [])) == []
+    assert list(pool.with_options(retries=1).starmap(pow, [(2, 3)])) == [8]
+    with raises(TypeError):
+        pool.starmap(pow, [(1, 2), 3])
+    with raises(TypeError):
+        list(pool.starmap(pow, [(1, 2), (1, 2, 3, 4)]))
+
+
 def case_map_over_nothing(pool):
     assert list(pool.map(same, [])) == []
     assert list(pool.map(pow, [1], [])) == []

@@ -8,13 +8,23 @@ items cost a few hundred rows, results come back in the middle of the work, and 
 restores them one chunk at a time.
 
 ``Source`` gives the items to a ``Mapping``, which is one call of ``map``; a ``Seat`` stands for the
-future of a turn.
+future of a turn.  Where items, or chunks of a given size, are tasks of their own, it is ``apart``.
 """
 
 from __future__ import annotations
 
-from .call import Mapping, Seat, forgetting
+from . import apart
+from .call import Mapping, Seat
 from .cutter import Cutter
-from .source import LEAST_BUFFERSIZE, Source, few
+from .source import LEAST_BUFFERSIZE, Source, arguments, few
 
-__all__ = ["LEAST_BUFFERSIZE", "Cutter", "Mapping", "Seat", "Source", "few", "forgetting"]
+__all__ = [
+    "LEAST_BUFFERSIZE",
+    "Cutter",
+    "Mapping",
+    "Seat",
+    "Source",
+    "apart",
+    "arguments",
+    "few",
+]

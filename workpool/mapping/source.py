@@ -29,22 +29,31 @@ def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
     return False
 
 
+def arguments(iterables: tuple[Iterable[Any], ...], star: bool) -> Iterator[tuple[Any, ...]]:
+    """Return the arguments of each call: the items of one iterable, or one item of each."""
+    return map(tuple, iterables[0]) if star else zip(*iterables, strict=False)
+
+
 class Source:
     """The items of a map: all at once, or a window at a time.
 
     Parameters
     ----------
     iterables : tuple of iterable
+    star : bool
+        Whether there is one, of tuples of arguments.
     buffersize : int, optional
         Items taken ahead of the results.
     """
 
-    def __init__(self, iterables: tuple[Iterable[Any], ...], buffersize: int | None) -> None:
-        self.several = len(iterables) != 1
+    def __init__(
+        self, iterables: tuple[Iterable[Any], ...], star: bool, buffersize: int | None
+    ) -> None:
+        self.several = star or len(iterables) != 1
         self._items: Iterator[Any]
         self._all: range | None = None
         if self.several:
-            self._items = zip(*iterables, strict=False)
+            self._items = arguments(iterables, star)
         else:
             self._items = iter(iterables[0])
             if isinstance(iterables[0], range) and buffersize is None:

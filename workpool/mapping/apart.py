@@ -1,0 +1,68 @@
+"""A map whose items, or chunks of a given size, are tasks of their own."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any
+
+from .call import Pool, forgetting
+
+
+def results(
+    pool: Pool,
+    submit: Callable[[tuple[Any, ...]], Future[Any]],
+    items: Iterator[tuple[Any, ...]],
+    chunksize: int,
+    buffersize: int | None,
+    deadline: float | None,
+) -> Iterator[Any]:
+    """Submit what may be, and return what yields the results in order, and submits the rest.
+
+    Parameters
+    ----------
+    pool : Pool
+    submit : callable
+        ``submit(chunk)``: makes a task of some items.
+    items : iterator
+        The arguments of each call.
+    chunksize : int
+    buffersize : int, optional
+        Items taken ahead of the results.
+    deadline : float, optional
+        By the monotonic clock.
+    """
+    chunks = iter(lambda: tuple(islice(items, chunksize)), ())
+    ahead = None if buffersize is None else -(-buffersize // chunksize)
+    futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
+    more = map(submit, chunks if ahead is not None else ())
+    return _in_order(pool, futures, more, chunksize == 1, deadline)
+
+
+def _in_order(
+    pool: Pool,
+    futures: deque[Future[Any]],
+    more: Iterator[Future[Any]],
+    single: bool,
+    deadline: float | None,
+) -> Iterator[Any]:
+    def first() -> Any:
+        left = None if deadline is None else deadline - time.monotonic()
+        result = futures[0].result(left)
+        futures.popleft()  # not before: whatever is left there is cancelled
+        futures.extend(islice(more, 1))
+        return result
+
+    try:
+        while futures:
+            if single:
+                yield first()  # in no variable of ours: it may be large, and needed no more
+            else:
+                yield from forgetting(first())
+    finally:
+        # The last one first: else each makes room for another, which then is published.
+        for future in reversed(futures):
+            pool.apart(future.cancel)
