@@ -197,6 +197,22 @@ def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
         of([Refused()])
 
 
+@pytest.mark.parametrize("nbytes", [1 << 12, 1 << 16, 1 << 20, (1 << 26) + 8])
+def test_large_arguments(nbytes: int) -> None:
+    from workpool.serializer import call_fingerprint
+
+    def of(value: object) -> bytes:
+        return call_fingerprint(b"", (value,), {}, 0, OSError)
+
+    kinds = [np.zeros(nbytes // 8), bytes(nbytes), "x" * nbytes, np.zeros(nbytes, np.int8)]
+    found = [of(value) for value in kinds]
+    assert len(set(found)) == len(kinds)
+    assert [of(value) for value in kinds] == found
+    changed = np.zeros(nbytes // 8)
+    changed[-1] = 1
+    assert of(changed) != of(kinds[0])
+
+
 def test_calls_made_while_others_are_planned_are_not_forgotten() -> None:
     keys = CallKeys((None, ()))
     counted = threading.Event()

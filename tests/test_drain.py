@@ -145,3 +145,33 @@ print("ready", flush=True)
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
     assert "told CancelledError" in ended.out
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_loses_nothing_of_what_is_submitted(tmp_path: Path, signum: int) -> None:
+    program = """\
+from workpool import WorkPool
+
+data = [str(n) for n in range(50_000)]
+pool, futures = WorkPool(), []
+print("ready", flush=True)
+try:
+    while True:
+        futures.append(pool.submit(pow, len(futures), 2))
+        if len(futures) % 100 == 0:
+            futures.append(pool.submit(len, data))
+except (KeyboardInterrupt, SystemExit) as error:
+    print(type(error).__name__, flush=True)
+    assert [future.exception() for future in futures] == [None] * len(futures)
+    pool.shutdown()
+    print("all there", flush=True)
+    raise
+"""
+    (tmp_path / "driver.py").write_text(program)
+    with run("-w", "2", "--grace", "20", "driver.py", cwd=tmp_path) as started:
+        started.until("ready")
+        time.sleep(0.2)
+        started.signal(signum)
+        ended = started.wait()
+    assert "all there" in ended.out, ended
+    assert ended.status == 128 + signum, ended

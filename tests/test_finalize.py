@@ -79,6 +79,53 @@ def test_a_job_that_outlives_its_workers_is_not_finalized() -> None:
     assert "MPI.Finalize() in a job that outlives its workers" in ended.err
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_others_still_use_the_pools(ranks: int) -> None:
+    script = """
+        import threading, time
+        from mpi4py import MPI
+        from workpool import WorkPool
+
+        def loop(make):
+            try:
+                while True:
+                    assert list(make().map(abs, range(-100, 0))) == list(range(100, 0, -1))
+            except (RuntimeError, ValueError) as error:
+                told.append(error)
+
+        def another(future):
+            with WorkPool(rows=77) as late:
+                told.append(late.submit(abs, -5).result())
+
+        told = []
+        pools = WorkPool(), WorkPool(rows=64)
+        makes = [lambda: pools[0], lambda: pools[1], lambda: WorkPool(rows=65)]
+        threads = [threading.Thread(target=loop, args=(make,)) for make in makes]
+        for thread in threads:
+            thread.start()
+        pools[0].submit(time.sleep, 0.3).add_done_callback(another)
+        time.sleep(0.2)
+        MPI.Finalize()
+        for thread in threads:
+            thread.join()
+        assert len(told) == 4, told
+        assert 5 in told
+        print("ended")
+    """
+    assert "ended" in run_ranks(ranks, script, spmd=ranks == 1).stdout
+
+
+def test_a_finalize_that_was_imported_before_workpool_ends_the_job_with_a_message() -> None:
+    script = """
+        from mpi4py.MPI import Finalize
+        import workpool
+
+        workpool.run(lambda pool: Finalize())
+    """
+    result = run_ranks(3, script, spmd=True, expect_status=1)
+    assert "MPI.Finalize() in the middle of a job would never return" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

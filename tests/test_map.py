@@ -437,6 +437,7 @@ def test_many_maps_at_once_and_left_alone() -> None:
 
 def test_reduce() -> None:
     script = """
+        import math
         import operator
         import numpy as np
         from mpi4py import MPI
@@ -459,6 +460,13 @@ def test_reduce() -> None:
                 assert total == sum(n * n for n in range(100_000))
             assert pool.reduce(square, list(range(1000)), op=MPI.MAX) == 999**2
             assert pool.reduce(square, range(3, 1000), op="min") == 9
+            for op in "min", "max":  # of what is no number, wherever it stands
+                for nan in 0, 20, 39:
+                    value = pool.reduce(lambda n: math.nan if n == nan else n / 2, range(40), op=op)
+                    assert math.isnan(value), (op, nan)
+                assert type(pool.reduce(float, range(40), op=op)) is float
+            for op, value in ("land", True), ("lor", True), ("lxor", False):
+                assert pool.reduce(lambda n: 2**70 + n, range(40), op=op) is value
             assert pool.reduce(pow, [2, 3], [3, 2], op=operator.mul) == 72
             large = pool.reduce(lambda n: np.full(50_000, n), range(100))
             assert np.array_equal(large, np.full(50_000, 4950))

@@ -26,7 +26,7 @@ from .backoff import WAIT_S, Backoff
 from .driver import Driver
 from .status import UNFINISHED, grace_s
 from .streams import say
-from .whole import within
+from .whole import Deferring, within
 
 #: How long the program may take to end when everything is stored.
 END_S = 3.0
@@ -35,7 +35,7 @@ END_S = 3.0
 AGAIN_S = 20e-3
 
 #: Where whatever is raised is taken for the fault of the user's objects.
-_CATCHES = "workpool.serializer"
+_CATCHES = "workpool.serializer", "workpool.call_keys"
 
 #: What part of the launcher's grace tasks have to end in after a signal.
 INTERRUPTED = 0.6
@@ -55,9 +55,23 @@ class Terminated(SystemExit):
         self.signal = signal.Signals(signum).name
 
 
-def leave(signum: int, frame: FrameType | None) -> None:
-    """Leave in order: what the program has in ``finally`` is run, and MPI remarks nothing."""
+def _leave(signum: int, frame: FrameType | None) -> None:
     raise Terminated(signum)
+
+
+def _harms(frame: FrameType | None, late: bool = False) -> bool:
+    """Return whether a SystemExit here would cut something in two, or become another's failure."""
+    if within(frame):
+        return True
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(_CATCHES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+#: A handler: what the program has in ``finally`` is run, and MPI remarks nothing.
+leave = Deferring(_leave, _harms)
 
 
 class Drain:
@@ -94,6 +108,7 @@ class Drain:
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._begun = self._over = self._left = False
         self._closed = threading.Event()
+        self._leave = Deferring(self._exit, _harms)
 
     def open(self, drain_s: float) -> None:
         """Count a journal that was opened; the main thread's first one prepares for SIGTERM."""
@@ -132,9 +147,12 @@ class Drain:
         elif not self._begun:
             self._begun = True
             self._asked.put(True)  # may be called while it is called
-        elif self._over and not self._left and not (within(frame) or _would_be_caught(frame)):
-            self._left = True
-            raise SystemExit(UNFINISHED)
+        elif self._over and not self._left:
+            self._leave(signum, frame)
+
+    def _exit(self, signum: int, frame: FrameType | None) -> None:
+        self._left = True
+        raise SystemExit(UNFINISHED)
 
     def _run(self) -> None:
         if not self._asked.get():
@@ -157,15 +175,6 @@ class Drain:
             self._closed.wait(AGAIN_S)
         if not self._closed.wait(END_S):
             self._end(UNFINISHED)
-
-
-def _would_be_caught(frame: FrameType | None) -> bool:
-    """Return whether a SystemExit here would become the failure of what is being restored."""
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith(_CATCHES):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def finish(drivers: list[Driver], limit_s: float) -> bool:

@@ -369,16 +369,16 @@ class Driver:
     def withdraw(self, segment: Segment) -> None:
         """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
         with self._lock:
-            if segment.items is not None:
+            if segment.items is not None and not self._closed:
                 take_items(self._window, self.geometry, segment.items, segment.tickets)
 
     @whole
     def end(self, segment: Segment) -> None:
         """Say that nobody will take a turn in a range any more.  RMA cost: 1 fetch_add."""
         with self._lock:
-            if segment.items is not None:
+            if segment.items is not None and not self._closed:
                 self._counters.take_back(segment.items)
-                segment.items = None
+            segment.items = None
             self._store.drop(segment)
 
     @whole

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # One process has one MPI, hence at most one runtime.
 _current: Runtime | None = None
 _lock = threading.Lock()
+_over = False  # MPI is being finalized
 _home = os.getpid()
 
 
@@ -44,6 +45,8 @@ def current() -> Runtime:
     """
     global _current
     with _lock:
+        if _over:
+            raise UsageError("MPI is finalized: no pool can be made any more")
         if _current is None:
             if text := too_little():  # Open MPI may do with it
                 say(text)
@@ -57,7 +60,7 @@ def current() -> Runtime:
                     "workpool.run(main) on every rank; a task cannot make a pool"
                 )
             _current = Runtime(rma.Group())
-            rma.at_finalize(_finalizing)
+            rma.at_finalize(_finalizing, _finalized)
             atexit.register(_close_current)
         elif _current.serves:
             raise UsageError(
@@ -77,14 +80,23 @@ def _close_current() -> None:
 
 
 def _finalizing() -> None:
-    """End the job before MPI does, for that waits for the workers."""
-    if _current is None or _forked():
+    """End the job before MPI ends, for that waits for the workers."""
+    global _over
+    if _forked():
         return
-    if _current.serves or _current.survive:
-        where = "a task" if _current.serves else "a job that outlives its workers"
+    if _current is not None:
+        if _current.serves or _current.survive:
+            _finalized("a task" if _current.serves else "a job that outlives its workers")
+        _current.close()
+    _over = True  # before there is none, for other threads may want one
+    _close_current()
+
+
+def _finalized(where: str = "the middle of a job") -> None:
+    """End a job that will never be able to end otherwise."""
+    if _current is not None and not _forked():
         say(f"MPI.Finalize() in {where} would never return: leave it out; the job ends here")
         _current.fail(1)
-    _close_current()
 
 
 def _forked() -> bool:
@@ -104,7 +116,7 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     global _current
     outer, runtime = _current, Runtime(group)
     _current = runtime
-    rma.at_finalize(_finalizing)
+    rma.at_finalize(_finalizing, _finalized)
     try:
         return program()
     finally:
@@ -139,7 +151,7 @@ def launch(
     global _current
     status = 0
     _current = Runtime(group, survives(), fail)
-    rma.at_finalize(_finalizing)
+    rma.at_finalize(_finalizing, _finalized)
     step: Callable[[], object] = program
     while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
         try:

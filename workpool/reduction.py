@@ -31,28 +31,38 @@ class Operation(NamedTuple):
     identity: Callable[[np.dtype[Any]], Any]  #: from what it starts
 
 
+def _numpys(*values: Any) -> bool:
+    """Return whether one of some values is NumPy's."""
+    return any(isinstance(value, (np.ndarray, np.generic)) for value in values)
+
+
 def _smaller(one: Any, other: Any) -> Any:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if _numpys(one, other):
         return np.minimum(one, other)
-    return min(one, other)
+    return other if _is_nan(other) else min(one, other)  # `one`, if that is
 
 
 def _larger(one: Any, other: Any) -> Any:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if _numpys(one, other):
         return np.maximum(one, other)
-    return max(one, other)
+    return other if _is_nan(other) else max(one, other)
+
+
+def _is_nan(value: Any) -> bool:
+    """Return whether a value is no number, as every minimum and maximum of it is."""
+    return isinstance(value, float) and value != value
 
 
 def _both(one: Any, other: Any) -> Any:
-    return np.logical_and(one, other)
+    return np.logical_and(one, other) if _numpys(one, other) else bool(one and other)
 
 
 def _either(one: Any, other: Any) -> Any:
-    return np.logical_or(one, other)
+    return np.logical_or(one, other) if _numpys(one, other) else bool(one or other)
 
 
 def _one(one: Any, other: Any) -> Any:
-    return np.logical_xor(one, other)
+    return np.logical_xor(one, other) if _numpys(one, other) else bool(one) != bool(other)
 
 
 def _zero(dtype: np.dtype[Any]) -> Any:

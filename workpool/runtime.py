@@ -97,7 +97,7 @@ class Runtime:
         #: Told of what whoever started the job must know; None where nobody listens.
         self.reporter: Reporter | None = None
         self._drain: Drain | None = None
-        self._closed = False
+        self._ending = self._closed = False
         #: What was made of choices that name no size of the arena.
         self.defaults: dict[Choice, Choice] = {}
         self._thread: ThreadWorker | None = None
@@ -169,7 +169,7 @@ class Runtime:
     def table(self, choice: Choice) -> _Table:
         """Return the table of this choice, opened if it is new.  Waits for busy workers."""
         with self.lock:
-            if self._closed:
+            if self._closed or (self._ending and not self._attendant.is_current):
                 raise UsageError("the job is ending: no pool can be made any more")
             if choice not in self._tables:
                 geometry = Geometry(choice.rows, choice.workers + 1, choice.arena_nbytes)
@@ -229,6 +229,7 @@ class Runtime:
 
     def close(self) -> None:
         """Join the pools that are still open, send the workers home, free every window."""
+        self._ending = True
         while True:
             while self.pools:  # a callback may make one more
                 self.pools[0].shutdown()

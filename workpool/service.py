@@ -67,7 +67,7 @@ def serve(group: rma.Group, survive: bool = False) -> None:
     """
     from . import rma
 
-    rma.at_finalize(lambda: _finalized(group))
+    rma.at_finalize(None, lambda: _finalized(group))
     try:
         _serve(group, survive)
         rma.at_finalize(None)

@@ -49,6 +49,11 @@ class Attendant:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread that asks."""
+        return self._thread is threading.current_thread()
+
     def wake(self) -> None:
         """There is something to attend to."""
         if not self._work.is_set() or self._thread is None:
@@ -77,7 +82,7 @@ class Attendant:
 
         An action that waits for others has them done at once.
         """
-        if self._thread is threading.current_thread():
+        if self.is_current:
             self._act()
             return
         wait = Backoff(CLOSE_S)
@@ -89,7 +94,7 @@ class Attendant:
         self._stopped = True
         self._work.set()
         self._bell.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None and not self.is_current:
             self._thread.join()
 
     def _run(self) -> None:

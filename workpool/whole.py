@@ -9,22 +9,24 @@ themselves nothing::
     @whole                      the function is one of them
     @collective                 the same, and other ranks wait for its end
     within(frame)               one of them is under way
-    defer_interrupts()          Ctrl-C waits until none is
+    Deferring(act, harms)       a handler that raises when it does no harm
+    defer_interrupts()          Ctrl-C waits until none of them is under way
 """
 
 from __future__ import annotations
 
 import _thread
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import TypeVar
 
-__all__ = ["collective", "defer_interrupts", "whole", "within"]
+__all__ = ["Deferring", "collective", "defer_interrupts", "whole", "within"]
 
-#: How often an interrupt that waits tries again.
+#: How often an interrupt that waits tries again where it cannot see each step.
 AGAIN_S = 5e-3
 
 #: How long it waits: an object of the user's that hangs while it is restored can be interrupted.
@@ -57,33 +59,78 @@ def within(frame: FrameType | None, codes: Container[CodeType] = _codes) -> bool
     return False
 
 
+class Deferring:
+    """A signal's handler that raises, but not where that would do harm: then just afterwards.
+
+    It looks at each step of the main thread, by a profile function, from the first signal that
+    waits until it has raised; where the program has one of its own, it tries again and again.
+
+    Parameters
+    ----------
+    act : callable
+        ``act(signum, frame)``: raises.
+    harms : callable
+        ``harms(frame, late)``: whether it would do harm in a frame; `late` when it has waited for
+        ``MOST_S``.
+    """
+
+    def __init__(
+        self,
+        act: Callable[[int, FrameType | None], object],
+        harms: Callable[[FrameType | None, bool], bool],
+    ) -> None:
+        self._act = act
+        self._harms = harms
+        self._since_s: float | None = None  # when the one that waits came
+        self._nudged = False
+        self._hook: Callable[..., object] | None = None
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        nudged, self._nudged = self._nudged, False
+        if nudged and self._since_s is None:
+            return  # it was raised just before
+        now = time.monotonic()
+        first = self._since_s is None
+        since_s = now if self._since_s is None else self._since_s
+        if not self._harms(frame, now - since_s >= MOST_S):
+            self._raise(signum, frame)
+        if not (first or nudged):
+            return  # one like it waits already
+        self._since_s = since_s
+        look = sys.getprofile() is None
+        if look:
+            self._hook = lambda frame, event, arg: self._look(signum, frame)
+            sys.setprofile(self._hook)
+        # Not a threading.Thread: to start one takes locks that this very thread may hold.
+        again_s = MOST_S if look else AGAIN_S
+        _thread.start_new_thread(self._nudge, (threading.get_ident(), signum, since_s, again_s))
+
+    def _look(self, signum: int, frame: FrameType) -> None:
+        if not self._harms(frame, False):
+            self._raise(signum, frame)
+
+    def _raise(self, signum: int, frame: FrameType | None) -> None:
+        self._since_s = None
+        if self._hook is not None and sys.getprofile() is self._hook:
+            sys.setprofile(None)
+        self._hook = None
+        self._act(signum, frame)
+
+    def _nudge(self, thread: int, signum: int, since_s: float, after_s: float) -> None:
+        time.sleep(after_s)
+        if self._since_s == since_s:
+            self._nudged = True
+            signal.pthread_kill(thread, signum)
+
+
 def defer_interrupts() -> None:
     """Have Ctrl-C wait for the end of marked functions, unless the program has its own handler."""
     if (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):
-        signal.signal(signal.SIGINT, _Deferring())
+        signal.signal(signal.SIGINT, Deferring(signal.default_int_handler, _interrupted_within))
 
 
-class _Deferring:
-    """A handler that raises KeyboardInterrupt, as Python's own does, but not within."""
-
-    def __init__(self) -> None:
-        self._since_s: float | None = None  # when the one that waits came
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        since_s = now if self._since_s is None else self._since_s
-        if within(frame, _codes if now - since_s < MOST_S else _collective):
-            self._since_s = since_s
-            # Not a threading.Thread: to start one takes locks that this very thread may hold.
-            _thread.start_new_thread(_again, (threading.get_ident(), signum))
-            return
-        self._since_s = None
-        signal.default_int_handler(signum, frame)
-
-
-def _again(thread: int, signum: int) -> None:
-    time.sleep(AGAIN_S)
-    signal.pthread_kill(thread, signum)
+def _interrupted_within(frame: FrameType | None, late: bool) -> bool:
+    return within(frame, _collective if late else _codes)

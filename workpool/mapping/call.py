@@ -107,6 +107,7 @@ class Mapping:
         self._refusal: BaseException | None = None  # of the items after all stretches
         self._stopped = False
 
+    @whole
     def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
         """Take on more items; False if they are better sent one by one, unless `large` ones may be.
 

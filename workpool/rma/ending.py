@@ -6,23 +6,45 @@ from collections.abc import Callable
 
 from .mpi import MPI
 
-_action: Callable[[], object] | None = None
+_finalize = MPI.Finalize
+_before: Callable[[], object] | None = None
+_within: Callable[[], object] | None = None
 _keyval: int | None = None
 
 
-def at_finalize(action: Callable[[], object] | None) -> None:
-    """Have `action` done at the start of ``MPI_Finalize``, in place of what was to be done there.
+def at_finalize(
+    before: Callable[[], object] | None, within: Callable[[], object] | None = None
+) -> None:
+    """Have something done when the program calls ``MPI.Finalize``.
 
-    All of MPI still works then: the first thing that it does is to delete the attributes of
-    ``MPI_COMM_SELF`` (MPI-4.1, "Allowing User Functions at MPI Finalization").
+    Parameters
+    ----------
+    before : callable, optional
+        Called before, in place of what was to be called until now.
+    within : callable, optional
+        Called at the start of ``MPI_Finalize``, whoever has called that.  Other threads must not be
+        waited for: MPICH keeps them out of MPI meanwhile.
+
+    Notes
+    -----
+    The first thing that ``MPI_Finalize`` does is to delete the attributes of ``MPI_COMM_SELF``
+    (MPI-4.1, "Allowing User Functions at MPI Finalization").
     """
-    global _action, _keyval
-    _action = action
+    global _before, _within, _keyval
+    _before, _within = before, within
     if _keyval is None:
-        _keyval = MPI.Comm.Create_keyval(delete_fn=_act)
+        MPI.Finalize = _finalize_after
+        _keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
         MPI.COMM_SELF.Set_attr(_keyval, None)
 
 
-def _act(comm: MPI.Comm, keyval: int, value: object) -> None:
-    if _action is not None:
-        _action()
+def _finalize_after() -> None:
+    """Terminate MPI, as mpi4py's function of this name, after the job that needs it."""
+    if _before is not None:
+        _before()
+    _finalize()
+
+
+def _delete(comm: MPI.Comm, keyval: int, value: object) -> None:
+    if _within is not None:
+        _within()

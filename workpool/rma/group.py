@@ -95,8 +95,10 @@ class Group:
 
     def agree(self, mine: bool) -> bool:
         """Return whether every rank says yes.  Collective."""
-        with self._lock:
-            return bool(self._comm.allreduce(int(mine), MPI.MIN))
+        one, everybody = array("i", [mine]), array("i", [0])
+        with self._lock:  # not `allreduce`, which needs what is gone when MPI is being finalized
+            self._comm.Allreduce(one, everybody, MPI.MIN)
+        return bool(everybody[0])
 
     def gather(self, mine: Any) -> list[Any]:
         """Return everybody's value, by rank, on every rank.  Collective."""

@@ -163,7 +163,7 @@ class _TooLargeError(Exception):
 
 class _Bounded(BytesIO):
     def write(self, content: Any, /) -> int:
-        if self.tell() + len(content) > LARGE_NBYTES:
+        if self.tell() + memoryview(content).nbytes > LARGE_NBYTES:  # an array writes its buffer
             raise _TooLargeError
         return super().write(content)
 
