@@ -59,7 +59,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
     raise Terminated(signum)
 
 
-def _harms(frame: FrameType | None, late: bool = False) -> bool:
+def _harms(frame: FrameType | None, late: bool) -> bool:
     """Return whether a SystemExit here would cut something in two, or become another's failure."""
     if within(frame):
         return True

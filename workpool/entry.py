@@ -94,8 +94,10 @@ def _finalizing() -> None:
 
 def _finalized(where: str = "the middle of a job") -> None:
     """End a job that will never be able to end otherwise."""
+    from . import rma
+
     if _current is not None and not _forked():
-        say(f"MPI.Finalize() in {where} would never return: leave it out; the job ends here")
+        say(rma.HANGS.format(where=where))
         _current.fail(1)
 
 

@@ -141,8 +141,9 @@ def _serve(group: rma.Group, survive: bool) -> None:
 
 
 def _finalized(group: rma.Group) -> NoReturn:
-    where = f"a task (worker rank {group.outer(group.rank)})"
-    say(f"MPI.Finalize() in {where} would never return: leave it out; the job ends here")
+    from . import rma
+
+    say(rma.HANGS.format(where=f"a task (worker rank {group.outer(group.rank)})"))
     abort(group, 1)
 
 

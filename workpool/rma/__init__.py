@@ -28,7 +28,7 @@ References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MP
 
 from __future__ import annotations
 
-from .ending import at_finalize
+from .ending import HANGS, at_finalize
 from .group import (
     Group,
     info,
@@ -40,6 +40,7 @@ from .ops import OPS, is_op, op_name
 from .window import Window
 
 __all__ = [
+    "HANGS",
     "OPS",
     "Group",
     "Window",

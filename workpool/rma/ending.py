@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from .mpi import MPI
 
+#: What is said where it cannot be helped; `where` is a task, or a kind of job.
+HANGS = "MPI.Finalize() in {where} would never return: leave it out; the job ends here"
+
 _finalize = MPI.Finalize
 _before: Callable[[], object] | None = None
 _within: Callable[[], object] | None = None
