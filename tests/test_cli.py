@@ -85,21 +85,26 @@ def test_no_mpiexec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 def test_inside_a_rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PMI_RANK", "3")
+    monkeypatch.setenv("PMI_FD", "7")
     assert cli.main(["run", "-c", "pass"]) == 2
     assert "already (PMI_RANK=3)" in capsys.readouterr().err
 
 
 def test_the_shell_of_a_step_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of ``srun --pty bash``, with each of Slurm's ways to start MPI programs."""
-    for name, size in (("PMI_RANK", "PMI_SIZE"), ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")):
+    for name, size, line in (
+        ("PMI_RANK", "PMI_SIZE", "PMI_FD"),
+        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIX_NAMESPACE"),
+    ):
         with monkeypatch.context() as step:
             step.setenv(name, "0")
+            step.setenv(line, "7")
             for tasks, alone in (("1", True), ("2", False)):
                 step.setenv(size, tasks)
                 assert ranks.is_alone() is alone
             step.setenv("PMIX_MCA_gds", "hash")
             left = ranks.without_rank(os.environ)
-            assert name not in left
+            assert not left.keys() & {name, line}
             assert left["PMIX_MCA_gds"] == "hash"
 
 
@@ -167,7 +172,7 @@ def test_once_and_not_once_for_each_rank(words: list[str], status: int, named: s
         ran = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "PMI_RANK": rank},
+            env={**os.environ, "PMI_RANK": rank, "PMI_FD": "7"},
             capture_output=True,
             text=True,
             timeout=60,
@@ -205,10 +210,10 @@ def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> N
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_mpiexec_of_another_mpi(rank: int) -> None:
     """Every rank believes that it is alone, and would run the whole program."""
-    other = "PMI" if library().kind is Kind.OPENMPI else "OMPI_COMM_WORLD"
+    line = "PMI_FD" if library().kind is Kind.OPENMPI else "PMI_CONTROL_PORT"  # as Cray has it
     ran = subprocess.run(
         [sys.executable, "-m", "workpool", "-c", "print('ran')"],
-        env={**os.environ, f"{other}_SIZE": "3", f"{other}_RANK": str(rank)},
+        env={**os.environ, "PMI_SIZE": "3", "PMI_RANK": str(rank), line: "7"},
         capture_output=True,
         text=True,
         timeout=60,

@@ -31,6 +31,29 @@ def test_return_without_shutdown_runs_every_task(ranks: int) -> None:
     assert {f"done {n * n}" for n in range(20)} | {"end of the script"} <= set(lines)
 
 
+def test_programs_that_use_mpi_are_jobs_of_their_own() -> None:
+    """They would take the line of their rank to mpiexec for theirs: an error, or a hang."""
+    script = """
+        import subprocess
+        import sys
+        from workpool import WorkPool
+
+        ASK = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
+        POOL = "from workpool import WorkPool; print(WorkPool().submit(pow, 2, 5).result())"
+
+        def start(*words):
+            command = [sys.executable, *words]
+            return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+
+        with WorkPool() as pool:
+            for words in (("-c", ASK), ("-c", POOL), ("-m", "workpool", "-c", POOL)):
+                for view in (pool, pool.with_options(isolate=True)):
+                    print(view.submit(start, *words).result(), end="")
+                print(start(*words))
+    """
+    assert run_ranks(2, script).stdout.split() == ["1"] * 3 + ["32"] * 6
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_pool_never_used(ranks: int) -> None:
     run_ranks(ranks, "from workpool import WorkPool\npool = WorkPool()\nprint('nothing')\n")

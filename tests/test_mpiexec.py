@@ -12,7 +12,6 @@ import pytest
 from workpool import mpiexec, ranks, shared_memory
 from workpool.errors import ResourceError
 from workpool.mpiexec import Kind, Library, Mpiexec
-from workpool.supervisor import RANK_VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -225,13 +224,18 @@ def test_mpi_is_loaded_without_what_nobody_needs(
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in RANK_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "environ", {})
     assert ranks.rank_here() is None
     assert ranks.may_be_first()
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "20")
+    assert ranks.may_be_first()  # the rank of an ancestor
+    monkeypatch.setenv("PMIX_NAMESPACE", "job")
     assert ranks.rank_here() == "OMPI_COMM_WORLD_RANK=20"
     assert not ranks.may_be_first()
+    ranks.part()
+    assert ranks.rank_here() is None
+    assert os.environ["OMPI_COMM_WORLD_RANK"] == "20"
+    monkeypatch.setenv("PMI_FD", "7")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     assert ranks.may_be_first()
 

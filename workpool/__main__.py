@@ -16,7 +16,7 @@ from typing import NoReturn, TextIO
 from . import program, survival
 from .errors import UsageError
 from .program import Program
-from .ranks import may_be_first, size_here
+from .ranks import may_be_first, part, size_here
 from .shared_memory import too_little
 from .status import Reporter
 from .streams import flush, say
@@ -62,6 +62,7 @@ def main() -> int:
         group = rma.Group(mortal=survival.survives())
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
+    part()
     gc.freeze()
     gc.enable()
     if group.rank > 0:

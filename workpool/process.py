@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from .channel import Channel
+from .ranks import without_line
 from .streams import open_streams
 
 #: Bytes of standard error that are remembered.
@@ -34,9 +35,6 @@ STOP_S = 20e-3
 NUMBERS = 3
 
 _START = "import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})"
-
-#: Variables by which a process would take itself for a rank.
-_OF_MPI = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPIR_", "MPI_", "MPIEXEC_")
 
 
 class ChildProcess:
@@ -87,7 +85,7 @@ class ChildProcess:
                 stdin=stdin,
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
-                env={k: v for k, v in os.environ.items() if not k.startswith(_OF_MPI)},
+                env=without_line(os.environ),
                 start_new_session=True,  # it is killed with whatever it has started
             )
             assert self._process.stderr is not None

@@ -1,4 +1,10 @@
-"""What a process knows of its rank before MPI is started."""
+"""What the environment tells a process of its rank, before MPI is started.
+
+The variables that say so are those of the process manager, which has given the ranks a line to it
+as well.  When MPI has taken up the line, a rank drops those that name it (`part`): a program that a
+task starts, if it uses MPI, would seize the line and fail.  A number without a line is an
+ancestor's, and counts for nothing here.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,15 @@ from collections.abc import Mapping
 
 from .supervisor import RANK_VARIABLES
 
-__all__ = ["is_alone", "may_be_first", "rank_here", "size_here", "without_rank"]
+__all__ = [
+    "is_alone",
+    "may_be_first",
+    "part",
+    "rank_here",
+    "size_here",
+    "without_line",
+    "without_rank",
+]
 
 #: Variables by which an mpiexec tells a process of how many ranks it is one.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -16,10 +30,13 @@ _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 #: Beginnings of the names of variables that make a process a rank.
 _OF_A_RANK = re.compile("PMI_|PMIX_(?!MCA_)|OMPI_COMM_WORLD_")
 
+#: Those that name the line: of hydra and Slurm, of process managers with a port, of Cray, of PMIx.
+_LINE = re.compile("PMI_FD$|PMI_PORT$|PMI_CONTROL_PORT$|PMIX_(?!MCA_)")
+
 
 def rank_here() -> str | None:
     """Return the variable that makes this process a rank, as ``NAME=rank``, None if none does."""
-    found = (name for name in RANK_VARIABLES if name in os.environ)
+    found = (name for name in RANK_VARIABLES if name in os.environ and _has_line())
     return next((f"{name}={os.environ[name]}" for name in found), None)
 
 
@@ -32,7 +49,7 @@ def may_be_first() -> bool:
 def size_here() -> int:
     """Return how many ranks an mpiexec has started, as far as one can know; else 1."""
     found = [os.environ[name] for name in _SIZES if os.environ.get(name, "").isdigit()]
-    return max(map(int, found), default=1)
+    return max(map(int, found), default=1) if _has_line() else 1
 
 
 def is_alone() -> bool:
@@ -41,6 +58,24 @@ def is_alone() -> bool:
     return alone if not any(name in os.environ for name in _SIZES) else size_here() == 1
 
 
+def part() -> None:
+    """Drop the variables that name the line to the process manager, which MPI has taken up.
+
+    The numbers stay: programs look at them, to share out a host's devices for example.
+    """
+    for name in os.environ.keys() - without_line(os.environ).keys():
+        del os.environ[name]
+
+
+def without_line(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for a process that must not seize the line of this rank."""
+    return {name: value for name, value in environ.items() if not _LINE.match(name)}
+
+
 def without_rank(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment for a process that is no rank of this job."""
     return {name: value for name, value in environ.items() if not _OF_A_RANK.match(name)}
+
+
+def _has_line() -> bool:
+    return any(map(_LINE.match, os.environ))
