@@ -50,8 +50,9 @@ def info() -> None:
             print(f"\none-sided calls, each completed: median of {_ROUNDS} rounds of {_CALLS:,}")
             for name, call in _verbs(window).items():
                 print(f"{name:<26}{_cost_us(call):6.2f} us", flush=True)
-    except BaseException:  # nobody may read what we print
-        traceback.print_exc()
+    except BaseException as error:
+        if not isinstance(error, BrokenPipeError):  # nobody reads on: ``workpool info | head``
+            traceback.print_exc()
         if reporter.heard:
             reporter.failed(1)
         group.abort(1)
