@@ -96,6 +96,36 @@ def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     assert not stored(tmp_path / "run.db")
 
 
+def test_what_ends_after_the_journal_is_not_seen(tmp_path: Path) -> None:
+    program = """\
+import time
+from concurrent.futures import wait
+from workpool import WorkPool
+
+def slow():
+    print("begun", flush=True)
+    time.sleep(1.5)
+    return 42
+
+pool = WorkPool(journal="run.db", drain_s=0.2)
+future = pool.submit(slow)
+try:
+    future.result()
+except SystemExit:
+    pool.shutdown()
+    print(repr(future.exception()), flush=True)
+    raise
+"""
+    with run("-w", "1", "-c", program, cwd=tmp_path) as started:
+        started.until("begun")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "ResourceError" in ended.out
+    assert "was shut down before this result" in ended.out
+    assert not stored(tmp_path / "run.db")
+
+
 def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     if find(None).kind is Kind.OPENMPI:
         pytest.skip("Open MPI's mpiexec kills its ranks at SIGTERM, half a second later")

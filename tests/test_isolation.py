@@ -317,6 +317,16 @@ def test_the_child_is_a_process_of_its_own() -> None:
     assert stdout == "from the child\n"  # passed on
 
 
+def test_under_python_without_asserts() -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+        with WorkPool() as pool:
+            print(sys.flags.optimize, pool.with_options(isolate=True).submit(pow, 2, 5).result())
+    """
+    assert run_ranks(2, script, env={"PYTHONOPTIMIZE": "1"}).stdout == "1 32\n"
+
+
 def test_a_limit_of_memory() -> None:
     run(
         2,
@@ -511,6 +521,8 @@ def test_options_that_cannot_be() -> None:
         """
         for options in (
             dict(timeout_s=-1), dict(retries=-1), dict(retry_delay_s=-1),
+            dict(retries=1.5), dict(max_tasks_per_child=1.5), dict(timeout_s="1"),
+            dict(isolate="no"),
             dict(max_tasks_per_child=0), dict(retry_delay_s=float("inf")),
             dict(memory_limit_nbytes=0), dict(retry_on="ValueError"), dict(timeout_s=float("nan")),
         ):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 from harness import run_ranks
@@ -52,6 +56,24 @@ def test_programs_that_use_mpi_are_jobs_of_their_own() -> None:
                 print(start(*words))
     """
     assert run_ranks(2, script).stdout.split() == ["1"] * 3 + ["32"] * 6
+
+
+def test_a_child_that_forks_before_there_is_a_pool(tmp_path: Path) -> None:
+    """As a server of another library may do: the job is the child's own."""
+    script = """
+        import os, sys, time
+        from pathlib import Path
+        import workpool.entry
+        from workpool import WorkPool
+
+        if child := os.fork():
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        WorkPool().submit(lambda: (time.sleep(0.5), Path(sys.argv[1], "ended").touch()))
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script))
+    command = [sys.executable, str(tmp_path / "driver.py"), str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60)
+    assert (tmp_path / "ended").exists()
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

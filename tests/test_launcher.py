@@ -185,6 +185,24 @@ def test_second_signal_does_not_wait(tmp_path: Path) -> None:
         assert started.wait(5).status == 130
 
 
+def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
+    program = (
+        "heard = []\n"
+        "def hear(*_): heard.append(1); print('heard', len(heard), flush=True)\n"
+        "signal.signal(2, hear)\n"
+        "print('ready', flush=True)\n"
+        "while len(heard) < 2: time.sleep(0.01)\n"
+        "reporter.ended(5)"
+    )
+    with job(launch(tmp_path, program, grace_s=0.2)) as started:
+        started.until("ready")
+        started.signal(signal.SIGINT)
+        started.until("heard 1")
+        time.sleep(0.3)
+        started.signal(signal.SIGINT)
+        assert started.wait(5).status == 5
+
+
 @pytest.mark.parametrize("program", ["reporter.ended(0)", "reporter.failed(1)", "sys.exit(2)"])
 def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
     command = launch(tmp_path, program, before="setsid sleep 100 &", grace_s=0.3)

@@ -84,6 +84,22 @@ def test_the_task_of_a_stopped_worker_is_run_by_another(tmp_path: Path) -> None:
     )
 
 
+def test_when_no_worker_answers_it_is_said(tmp_path: Path) -> None:
+    script = TASKS + textwrap.dedent(
+        """
+        with WorkPool(lease_s=0.5) as pool:
+            future = pool.submit(held, "task")
+            first = stop("task")
+            until(lambda: pool.stats()[0].evicted or future.done() or pool._core.driver.progress())
+            time.sleep(2)
+            os.kill(first, signal.SIGCONT)
+            future.result(20)
+        """
+    )
+    err = run_ranks(2, script, str(tmp_path)).stderr
+    assert err.count("every worker is stopped, silent or dead") == 1
+
+
 def test_a_task_that_holds_the_lock_for_many_leases_is_run_once(tmp_path: Path) -> None:
     run(
         3,

@@ -31,6 +31,7 @@ from workpool.layout import (
     Piece,
 )
 from workpool.protocol import TRANSITIONS, State, Step
+from workpool.recent import Recent
 from workpool.status import Watch
 from workpool.testing import MemoryWindow
 from workpool.threads import Attendant
@@ -398,6 +399,20 @@ def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
             window.compare_and_swap_all([(0, 1, 2), (disp, 0, 1)])
         with pytest.raises(WindowError, match="outside"):
             window.peek(disp)
+
+
+def test_recent_keeps_what_is_used() -> None:
+    recent: Recent[str] = Recent(3, 100)
+    for key in range(3):
+        recent.keep(key, str(key), 10)
+    assert recent.use(0) == "0"
+    recent.keep(3, "3", 10)
+    assert list(recent) == [2, 0, 3]
+    assert recent.use(1) is None
+    recent.keep(2, "larger than all room", 101)  # and no reason to drop the others
+    assert (list(recent), recent.nbytes) == ([0, 3], 20)
+    recent.keep(4, "4", 90)
+    assert (list(recent), recent.nbytes) == ([3, 4], 100)
 
 
 def test_what_the_public_errors_are() -> None:

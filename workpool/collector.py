@@ -272,4 +272,4 @@ class Collector:
 def _refusal(batch: Batch, error: MemoryError) -> bytes:
     """Return what is in the place of an outcome for which there is no memory."""
     host = os.uname().nodename
-    return pack_exception(error, task=batch.tasks[0].function, rank=0, host=host)
+    return pack_exception(error, task=batch.tasks[0].function, rank=None, host=host)

@@ -25,7 +25,7 @@ from types import FrameType
 from .backoff import WAIT_S, Backoff
 from .driver import Driver
 from .status import UNFINISHED, grace_s
-from .streams import say
+from .streams import run_or_exit, say
 from .whole import Deferring, within
 
 #: How long the program may take to end when everything is stored.
@@ -119,7 +119,12 @@ class Drain:
             if before not in (signal.SIG_DFL, leave):
                 return  # the program has its own plans
             self._before = before
-            threading.Thread(target=self._run, name="workpool-drain", daemon=True).start()
+            threading.Thread(
+                # Nobody else would hear of the signal, for which Python's own end is switched off.
+                target=lambda: run_or_exit(self._run, "what drains the job"),
+                name="workpool-drain",
+                daemon=True,
+            ).start()
             signal.signal(signal.SIGTERM, self._signalled)
         if self._before is not None:
             self._announce(self._drain_s)

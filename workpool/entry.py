@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _current: Runtime | None = None
 _lock = threading.Lock()
 _over = False  # MPI is being finalized
-_home = os.getpid()
+_home = 0  # the process that they are of
 
 
 def current() -> Runtime:
@@ -43,7 +43,7 @@ def current() -> Runtime:
     UsageError
         If the process is one of several ranks, and not their driver.
     """
-    global _current
+    global _current, _home
     with _lock:
         if _over:
             raise UsageError("MPI is finalized: no pool can be made any more")
@@ -59,6 +59,7 @@ def current() -> Runtime:
                     f"`mpiexec -n {size} python -m workpool script.py`, or call "
                     "workpool.run(main) on every rank; a task cannot make a pool"
                 )
+            _home = os.getpid()
             _current = Runtime(rma.Group())
             rma.at_finalize(_finalizing, _finalized)
             atexit.register(_close_current)
@@ -103,7 +104,7 @@ def _finalized(where: str = "the middle of a job") -> None:
 
 def _forked() -> bool:
     """Return whether the program has forked this process: MPI and the job are its parent's."""
-    return os.getpid() != _home
+    return _home not in (0, os.getpid())
 
 
 def driving() -> bool:
@@ -115,15 +116,18 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     """Run `program` as the driver of a job; return its value after everything has ended."""
     from . import rma
 
-    global _current
+    global _current, _home
+    _home = os.getpid()
     outer, runtime = _current, Runtime(group)
     _current = runtime
     rma.at_finalize(_finalizing, _finalized)
     try:
         return program()
     finally:
-        _current = outer
-        runtime.close()
+        try:
+            runtime.close()  # callbacks may make one more pool in it
+        finally:
+            _current = outer
 
 
 def launch(
@@ -150,8 +154,8 @@ def launch(
     """
     from . import rma
 
-    global _current
-    status = 0
+    global _current, _home
+    status, _home = 0, os.getpid()
     _current = Runtime(group, survives(), fail)
     rma.at_finalize(_finalizing, _finalized)
     step: Callable[[], object] = program

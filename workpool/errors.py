@@ -130,8 +130,8 @@ class RemoteTraceback(Exception):
         The formatted traceback, followed by the line that names task, rank and host.
     task : str
         Name of the task's function.
-    rank : int
-        The rank that ran it.
+    rank : int or None
+        The rank that ran it; None if the driver had no memory for what came of it.
     host : str
         Where that is.
 
@@ -143,7 +143,7 @@ class RemoteTraceback(Exception):
 
     attempts = 1
 
-    def __init__(self, text: str, task: str, rank: int, host: str) -> None:
+    def __init__(self, text: str, task: str, rank: int | None, host: str) -> None:
         super().__init__(text, task, rank, host)
         self.text = text
         self.task = task

@@ -110,6 +110,15 @@ class PoolFuture(Future[T]):
         self._pool.watched -= self._watched
         self._watched = False
 
+    def __repr__(self) -> str:
+        """Say in which state the future is, without a condition: whoever has one waits for it."""
+        state = "cancelled" if self.cancelled() else self._state.lower()
+        if self._state == "FINISHED":
+            error = self._exception
+            state += " returned " if error is None else " raised "
+            state += type(self._result if error is None else error).__name__
+        return f"<{type(self).__name__} at {id(self):#x} state={state}>"
+
     def __reduce__(self) -> NoReturn:
         raise UsageError("a future cannot be sent to a task: wait for it, and pass its result()")
 

@@ -217,8 +217,8 @@ class IsolatedRunner:
                 raise Unstarted(str(error) or "no memory") from error
             self._tasks = 0
             try:
-                if self._wait(process, time.monotonic(), START_S):
-                    assert process.channel.receive() == child.READY
+                in_time = self._wait(process, time.monotonic(), START_S)
+                if in_time and process.channel.receive() == child.READY:
                     return process
             except (EOFError, OSError):
                 if not left:  # the last one is the task's to complain of

@@ -189,7 +189,7 @@ class Journal:
 
     def load(self, number: int) -> Record | None:
         """Return a record, None if it is damaged."""
-        record = self._recent.get(number)
+        record = self._recent.use(number)
         if record is not None:
             return record
         try:
@@ -224,7 +224,10 @@ class Journal:
         now = time.time()
         with self._mutex:
             if self._closed:
-                raise ResourceError(f"journal {self.path} is closed")
+                raise ResourceError(
+                    f"journal {self.path} is closed: its pool was shut down before this result "
+                    "could be stored"
+                )
             rows = []
             try:
                 self._connection.execute("BEGIN IMMEDIATE")

@@ -19,6 +19,9 @@ FORMAT = 1
 _LOOK_S = 0.5
 
 _APPLICATION = 0x776B706C  # "wkpl"
+
+#: What SQLite says of a file that is damaged.
+_DAMAGE = ("malformed", "not a database", "no such table", "no such column", "encrypted")
 _MAGIC = b"SQLite format 3\0"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -152,7 +155,7 @@ def _beside(path: str, suffix: str) -> str:
 
 
 def _tables(connection: sqlite3.Connection) -> int:
-    found: int = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    found: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return found
 
 
@@ -200,9 +203,11 @@ def failed(path: str, what: str, error: Exception) -> ResourceError:
         remedy = "its file and directory must be writable"
     elif "locked" in text or "busy" in text:
         remedy = "end the program that has it open with SQLite"
-    else:
+    elif isinstance(error, UnicodeDecodeError) or any(sign in text for sign in _DAMAGE):
         remedy = (
             "it is damaged: remove it and begin anew, or save what can be saved by "
             f"`sqlite3 {path} .recover`"
         )
+    else:
+        remedy = "SQLite says no more than that"
     return ResourceError(f"cannot {what} journal {path}: {text}; {remedy}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 __all__ = ["Liveness", "Process", "State", "this_process"]
@@ -21,7 +22,7 @@ class Process(NamedTuple):
     """One process, told apart from every other."""
 
     host: str
-    space: str  # of process ids: containers of one host have their own
+    space: str  # of process ids: each boot of a machine has its own, and so has each container
     pid: int
     started: int  # clock ticks after the boot
     rank: int = 0  # by which the program knows it
@@ -102,10 +103,11 @@ class Liveness:
 
 def this_process() -> Process:
     """Return the process that calls."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        space = ""
+    space = ""
+    with suppress(OSError):  # no /proc, or not all of it
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            space = file.read().strip()  # two machines may have the same name: clones, localhost
+        space += os.readlink("/proc/self/ns/pid")
     return Process(os.uname().nodename, space, os.getpid(), _look(os.getpid())[1])
 
 

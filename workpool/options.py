@@ -37,18 +37,24 @@ class TaskOptions(NamedTuple):
         return changed
 
     def _check(self) -> None:
-        for name, least in (("timeout_s", 0), ("memory_limit_nbytes", 1)):
+        limits: tuple[tuple[str, int, Any], ...] = (
+            ("timeout_s", 0, float),
+            ("memory_limit_nbytes", 1, int),
+            ("max_tasks_per_child", 1, int),
+        )
+        for name, least, kind in limits:
             value = getattr(self, name)
-            if value is not None and not value >= least:
+            if value is not None and not _checked(name, value, kind) >= least:
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
-        if self.max_tasks_per_child is not None and self.max_tasks_per_child < 1:
-            raise UsageError(f"max_tasks_per_child={self.max_tasks_per_child}: at least one")
-        if self.retries < 0 or not 0 <= self.retry_delay_s < math.inf:
+        if self.isolate not in (True, False):
+            raise UsageError(f"isolate={self.isolate!r}: give True or False")
+        delay_s = _checked("retry_delay_s", self.retry_delay_s, float)
+        if _checked("retries", self.retries, int) < 0 or not 0 <= delay_s < math.inf:
             raise UsageError(
                 f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
             )
-        for kind in self._retry_on:
-            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        for failure in self._retry_on:
+            if not (isinstance(failure, type) and issubclass(failure, BaseException)):
                 raise UsageError(
                     f"retry_on={self.retry_on!r}: an exception type or a tuple of them"
                 )
@@ -137,7 +143,7 @@ def _checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
     """Return a number as the kind that it must be, which changes none."""
     try:
         number = kind(given)
-    except (OverflowError, ValueError):  # infinite, or none at all
+    except (OverflowError, TypeError, ValueError):  # infinite, or none at all
         number = None
     if number is None or number != given:
         raise UsageError(f"{name}={given!r}: give {'a whole' if kind is int else 'a'} number")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TypeVar
 
 __all__ = ["Recent"]
@@ -11,7 +12,7 @@ _V = TypeVar("_V")
 
 
 class Recent(OrderedDict[int, _V]):
-    """A dictionary whose user calls ``move_to_end`` at each use and `keep` for each new entry.
+    """A dictionary whose user calls `use` for what may be there and `keep` for each new entry.
 
     Parameters
     ----------
@@ -28,9 +29,19 @@ class Recent(OrderedDict[int, _V]):
         self._each_nbytes: dict[int, int] = {}
         self.nbytes = 0
 
+    def use(self, key: int) -> _V | None:
+        """Return an entry, the latest now; None if it is not there."""
+        entry = self.get(key)
+        if entry is not None:
+            with suppress(KeyError):  # another thread has dropped it
+                self.move_to_end(key)
+        return entry
+
     def keep(self, key: int, entry: _V, nbytes: int) -> None:
         """Add or replace an entry as the latest, and drop the oldest beyond the bounds."""
         self.drop(key)
+        if nbytes > self._max_nbytes:
+            return
         self[key] = entry
         self._each_nbytes[key] = nbytes
         self.nbytes += nbytes

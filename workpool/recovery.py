@@ -11,6 +11,7 @@ from .leases import Gone, Leases
 from .loss import Loss, Why
 from .serializer import Kind
 from .store import Store
+from .streams import say
 from .tasks import Batch, Finished, Task
 
 
@@ -55,6 +56,7 @@ class Recovery:
         self._store = store
         self._backlog = backlog
         self._trace = trace
+        self._deserted = False  # and it was said
 
     def look(self) -> None:
         """Take back what members run that are gone, if it is time; fail everything when all are."""
@@ -64,17 +66,24 @@ class Recovery:
         if not (self._published.rows or self._backlog.outstanding):
             return
         owners = self._published.owners()
-        for member, gone in leases.gone(owners).items():
-            process = leases.peers.members[member]
-            loss = Loss(gone.value, None, 0, "", process.pid, process.rank, process.host)
-            self._take_back_from(member, owners[member], gone, loss)
         workers = range(1, self._workers + 1)
+        found = leases.gone(owners or workers)  # if nobody runs anything: does anybody live?
+        for member, gone in found.items():
+            if member in owners:
+                process = leases.peers.members[member]
+                loss = Loss(gone.value, None, 0, "", process.pid, process.rank, process.host)
+                self._take_back_from(member, owners[member], gone, loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
             if leases.peers.near(member):  # else its last put may still be on its way
                 self._published.bury(member)
         if not owners and len(dead) == self._workers:
             self._fail_all()
+        elif owners or len(found) < self._workers:
+            self._deserted = False
+        elif not self._deserted:
+            self._deserted = True
+            say("every worker is stopped, silent or dead: what is left waits until one answers")
 
     def _take_back_from(self, member: int, batches: list[Batch], gone: Gone, loss: Loss) -> None:
         """Void what a member runs that is gone; those who wait for it decide what comes next."""

@@ -102,7 +102,7 @@ class Resolver:
                 if error is not None:
                     host = rma.processor_name()
                     kind = Kind.EXCEPTION
-                    content = pack_exception(error, task=task.function, rank=0, host=host)
+                    content = pack_exception(error, task=task.function, rank=None, host=host)
                 outcomes.append((task, kind, content))
             finished.outcomes = outcomes
             finished.carried = b""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +28,7 @@ from .lazy import np
 from .ranges import read_turn
 from .recent import Recent
 from .serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
+from .streams import say
 from .tasks import Finished
 
 #: Lists of results that are kept as they were restored.
@@ -66,6 +66,7 @@ class Ledgers:
         self._opened = opened
         self._closed = closed
         self._by_path: dict[str, Ledger] = {}
+        self._used = False  # whether there ever was one
         self._lock = threading.Lock()
         self._committing = threading.Lock()
         self._committed_s = 0.0
@@ -78,11 +79,13 @@ class Ledgers:
             found = self._by_path.get(name)
             if found is not None:
                 return found
+            self._used = True
             found = self._by_path[name] = Ledger(path, self._setup)
         try:
             self._opened()
         except BaseException:  # Ctrl-C, while it waits for workers that are busy
-            del self._by_path[name]
+            with self._lock:
+                self._by_path.pop(name, None)
             found.journal.close()
             raise
         return found
@@ -93,8 +96,11 @@ class Ledgers:
         return time.monotonic() - self._committed_s > COMMIT_S
 
     def commit(self, waiting: Iterable[Finished]) -> None:
-        """Write results into their journals, before anybody sees them."""
-        if self._by_path:
+        """Write results into their journals, before anybody sees them; also into closed ones.
+
+        There it fails, and so do the tasks: what is not stored must not be seen.
+        """
+        if self._used:
             with self._committing:
                 commit(waiting)
                 self._committed_s = time.monotonic()
@@ -140,7 +146,7 @@ class Ledger:
             return None
         number, record, place = found
         try:
-            listed = self._lists.get(number) or self._restored(number, record, fn)
+            listed = self._lists.use(number) or self._restored(number, record, fn)
             return listed[place], None
         except Exception as error:
             return None, error
@@ -177,7 +183,7 @@ class Ledger:
         """Return results that are there."""
         found: list[Any] = []
         for number, place in zip(places.records.tolist(), places.places.tolist(), strict=True):
-            listed = self._lists.get(number)
+            listed = self._lists.use(number)
             if listed is None:
                 record = self.journal.load(number)
                 if record is None:
@@ -206,12 +212,11 @@ class Ledger:
         """Say once that there are results too large to be stored."""
         if self.journal.skipped and not self._warned:
             self._warned = self.journal.skipped
-            warnings.warn(
+            # Not by `warnings`: whoever makes the progress would get what a filter makes of it.
+            say(
                 f"journal {self.journal.path}: a result of more than {MOST_NBYTES:,} bytes is "
                 "delivered but not stored, and its task will run again; let the task write a file "
-                "and return its name",
-                RuntimeWarning,
-                stacklevel=2,
+                "and return its name"
             )
 
 
@@ -232,7 +237,7 @@ def commit(waiting: Iterable[Finished]) -> None:
         try:
             if found:
                 ledger.journal.store(found)
-        except ResourceError as error:
+        except Exception as error:  # no room on the disk, no memory: it is those tasks' matter
             failures[ledger] = error
     for finished in ended:
         finished.failures = failures

@@ -231,8 +231,8 @@ class Runtime:
         """Join the pools that are still open, send the workers home, free every window."""
         self._ending = True
         while True:
-            while self.pools:  # a callback may make one more
-                self.pools[0].shutdown()
+            while pools := tuple(self.pools):  # a callback may make one more
+                pools[0].shutdown()
             if self._drain is not None and self._drain.cut:
                 self.fail(UNFINISHED)  # a task still runs, and nobody knows for how long
             with self.lock:
@@ -263,7 +263,7 @@ class Runtime:
 
     def _unused(self) -> Choice | None:
         """A table that no pool uses: its memory is given back before more is asked for."""
-        used = {pool.choice for pool in self.pools}
+        used = {pool.choice for pool in tuple(self.pools)}  # others leave the list meanwhile
         return next((choice for choice in self._tables if choice not in used), None)
 
     def _close_table(self, choice: Choice) -> None:

@@ -89,9 +89,10 @@ class Signals:
             self.asked = signal.SIGINT
 
     def _pass_on(self, signum: int) -> float:
-        again = self.asked is not None or (self._handled > 1 and signum == signal.SIGINT)
-        self.overdue = False
         now = time.monotonic()
+        insists = signum == signal.SIGINT and now < self._interrupted_s + self._grace_s
+        again = self.asked is not None or insists
+        self.overdue = False
         if again or not self._tell(signum):
             self.asked = self.asked or signum
             return 0

@@ -82,6 +82,9 @@ class View(Executor):
         -----
         A child process is kept between tasks, and has no MPI.  A task that has brought down three
         processes is not tried again.
+
+        It is the same pool: what is shut down by ``shutdown``, or at the end of a ``with`` block,
+        is all of it.
         """
         return View(self._core, self._options.changed(**options))
 

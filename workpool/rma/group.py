@@ -149,7 +149,9 @@ class Group:
             )
         with self._lock:
             try:
-                win = MPI.Win.Allocate(mine, 1, comm=self._comm)
+                shared = self.one_host and self.size > 1
+                make = MPI.Win.Allocate_shared if shared else MPI.Win.Allocate
+                win = make(mine, 1, comm=self._comm)
             except MPI.Exception as error:
                 raise ResourceError(
                     f"MPI allocates no window of {nbytes:,} bytes ({error.Get_error_string()}): "
@@ -179,8 +181,6 @@ class Group:
     def _lent(self, win: MPI.Win, host: int, nbytes: int) -> memoryview:
         """Return the memory of another rank of this host; nothing if MPI does not lend it."""
         nothing = memoryview(b"")
-        if MPI.Get_version() < (4, 1):  # it lends that of MPI_Win_allocate_shared only
-            return nothing
         try:
             with self._lock:
                 lent, _ = win.Shared_query(host)

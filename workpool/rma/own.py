@@ -34,6 +34,7 @@ class OwnWindow(Window):
                 self._words[disp >> 3] = desired
             return found
 
+    @whole
     def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
         """Carry out many compare_and_swap; return what stood at each."""
         return [self.compare_and_swap(*step) for step in steps]

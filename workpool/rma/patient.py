@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..verbs import NEVER
+from ..whole import whole
 from .window import Window
 
 
@@ -14,6 +15,7 @@ class PatientWindow(Window):
     compare-and-swap.
     """
 
+    @whole
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there.  An amount of 0 only reads.
 

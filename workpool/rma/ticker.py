@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+from ..streams import run_or_exit
 from .mpi import MPI
 
 
@@ -42,7 +43,10 @@ class Ticker(threading.Thread):
         sys.setswitchinterval(min(sys.getswitchinterval(), self.SWITCH_S))
 
     def run(self) -> None:
-        """Enter MPI again and again."""
+        """Enter MPI again and again, until ``stop``."""
+        run_or_exit(self._run, "the thread that keeps MPI moving")  # other hosts would wait for it
+
+    def _run(self) -> None:
         seen = b""
         pause_s = self.SHORTEST_S
         while not self._stopped:

@@ -188,7 +188,7 @@ class Window(Elements):
                     found.append(words[disp >> 3])
                 self._sync()  # nothing that is read after them is older
                 return found
-            for disp, (_, _, result) in zip(disps, self._slots, strict=False):
+            for disp, (_, _, result) in zip(disps, self._slots[: len(disps)], strict=True):
                 if disp not in places:
                     self._outside("peek", disp, 8)
                 try:

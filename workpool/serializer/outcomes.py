@@ -75,7 +75,7 @@ class _Envelope(NamedTuple):
     text: str
     reason: str
     task: str
-    rank: int
+    rank: int | None
     host: str
 
 
@@ -117,8 +117,8 @@ def pack_value(value: object, task: object = "of unknown name") -> Encoded:
         ) from error
 
 
-def pack_exception(exc: BaseException, *, task: object, rank: int, host: str) -> bytes:
-    """Encode what a task raised.
+def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: str) -> bytes:
+    """Encode what a task raised, or what has come between its outcome and its future.
 
     Parameters
     ----------
@@ -126,10 +126,10 @@ def pack_exception(exc: BaseException, *, task: object, rank: int, host: str) ->
         Of any type. It is restored once here, to be sure that it can be.
     task : callable or str
         The task's function, or its name.
-    rank : int
-        The worker's rank.
+    rank : int or None
+        The worker's rank; None for the driver.
     host : str
-        The worker's host.
+        Where that is.
 
     Returns
     -------
@@ -144,7 +144,8 @@ def pack_exception(exc: BaseException, *, task: object, rank: int, host: str) ->
     """
     pickled, reason = _pickle_exception(exc)
     name = task_name(task)
-    text = f"{_traceback_text(exc)}### task {name}, worker rank {rank} on {host}"
+    where = "the driver" if rank is None else f"worker rank {rank}"
+    text = f"{_traceback_text(exc)}### task {name}, {where} on {host}"
     envelope = _Envelope(pickled, said(exc), text, reason, name, rank, host)
     return dumps(tuple(envelope), PROTOCOL)
 
