@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import layout, verbs
 from .errors import ProtocolError, SerializationError, WindowError
@@ -18,7 +18,8 @@ from .reduction import Reduction
 from .repository import take_items
 from .runner import Evicted, Pool, Runner
 from .schedule import Schedule, chunk
-from .serializer import Blocks, Frozen, as_bytes, join, pack_value, split, unpack
+from .serializer import Blocks, Frozen, as_bytes, pack_value, unpack
+from .turns import Part, Turn
 
 #: A turn lasts for so many items, at the most for so long, and at the least for so many chunks.
 TURN_ITEMS = 20
@@ -39,23 +40,6 @@ GROWTH = 8
 
 #: Results of so many bytes end a turn.
 TURN_NBYTES = 1 << 20
-
-
-class Part(NamedTuple):
-    """The results of some items, one after another."""
-
-    start: int
-    total: int
-    encoded: bytes  # of the list of results
-
-
-class Turn(NamedTuple):
-    """What a worker reports of its turn."""
-
-    parts: list[Part]
-    failed: bytes | None  # what the item after the last part raised
-    exhausted: bool  # no items are left to be taken
-    covered: list[tuple[int, int]]  # first items and numbers, where the parts do not say them
 
 
 def chunk_s(take_s: float) -> float:
@@ -196,7 +180,7 @@ class Range:
         if self._reduction is not None:
             covered = [(part.start, part.total) for part in parts]
             parts = self._folded()
-        return join(([tuple(part) for part in parts], self._failed, self.exhausted, covered))
+        return Turn(parts, self._failed, self.exhausted, covered).encoded()
 
     def _take(self) -> range:
         """Take the next chunk; empty if none is left."""
@@ -283,9 +267,3 @@ class Range:
                     return self._encode(values[:i], function)
             raise
         return as_bytes(encoded), len(values)
-
-
-def read_turn(content: Any) -> Turn:
-    """Return a report."""
-    parts, failed, exhausted, covered = split(content)
-    return Turn([Part(*part) for part in parts], failed, exhausted, covered)

@@ -17,10 +17,10 @@ from .driver import Driver
 from .errors import BrokenPool, RemoteTraceback
 from .loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from .mapping import Seat
-from .ranges import read_turn
 from .resume import Ledgers
 from .serializer import Kind, pack_exception, unpack_outcome
 from .tasks import Finished, Task
+from .turns import Turn
 from .whole import whole
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Resolver:
 
     def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
         try:
-            turn = read_turn(content) if kind == Kind.TURN else None
+            turn = Turn.decode(content) if kind == Kind.TURN else None
             if turn is not None:  # counted before anybody can see the results
                 with self._lock:
                     self.tally[owner][0] += sum(part.total for part in turn.parts)

@@ -25,11 +25,11 @@ from .call_keys import CallKeys
 from .errors import ResourceError
 from .journal import MOST_NBYTES, Entry, Journal, Keys, Places, Record, write_keys
 from .lazy import np
-from .ranges import read_turn
 from .recent import Recent
 from .serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
 from .streams import say
 from .tasks import Finished
+from .turns import Turn
 
 #: Lists of results that are kept as they were restored.
 _LISTS = 256
@@ -252,7 +252,7 @@ def _entries(noted: Noted, kind: int, content: Any) -> Iterator[Entry]:
         assert isinstance(noted.keys, bytes)
         yield Entry(noted.function, noted.keys, False, content)
     elif kind == Kind.TURN:
-        for part in read_turn(content).parts:
+        for part in Turn.decode(content).parts:
             if part.total:
                 assert not isinstance(noted.keys, bytes)
                 keys = noted.keys[part.start : part.start + part.total]

@@ -15,11 +15,11 @@ from typing import Any, Protocol, TypeVar
 from ..driver import Driver
 from ..errors import FAILURES
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
-from ..ranges import Part, Turn
 from ..reduction import Reduction
 from ..serializer import Code, unpack_outcome
 from ..serializer import Kind as OutcomeKind
 from ..tasks import Segment, Task
+from ..turns import Part, Turn
 from ..whole import whole
 from .cutter import SEGMENT_ITEMS, Cutter, Stretch
 

@@ -8,12 +8,12 @@ from typing import Any
 from ..errors import SerializationError
 from ..layout import Terms
 from ..loss import Loss
-from ..ranges import Part
 from ..reduction import Binary, Reduction
 from ..resume import Ledger, Plan
 from ..schedule import Schedule, tickets
 from ..serializer import Code, Encoded, encode_blocks, pack_call
 from ..tasks import Segment, Task
+from ..turns import Part
 
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16

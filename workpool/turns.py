@@ -1,0 +1,38 @@
+"""What a worker reports of its turn in a range of items, and how it is encoded."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .serializer import join, split
+
+__all__ = ["Part", "Turn"]
+
+
+class Part(NamedTuple):
+    """The results of some items, one after another."""
+
+    start: int
+    total: int
+    encoded: bytes  # of the list of results
+
+
+class Turn(NamedTuple):
+    """The report of one turn."""
+
+    parts: list[Part]
+    failed: bytes | None  # what the item after the last part raised
+    exhausted: bool  # no items are left to be taken
+    #: First items and numbers of what is folded into the one part of a ``reduce``; else empty.
+    covered: list[tuple[int, int]]
+
+    def encoded(self) -> bytes:
+        """Return the report as a worker sends it."""
+        parts = [tuple(part) for part in self.parts]
+        return join((parts, self.failed, self.exhausted, self.covered))
+
+    @classmethod
+    def decode(cls, content: Any) -> Turn:
+        """Return what was encoded."""
+        parts, failed, exhausted, covered = split(content)
+        return cls([Part(*part) for part in parts], failed, exhausted, covered)
