@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from workpool import mpiexec
+from workpool.launch import mpiexec
 
 HERE = Path(__file__).resolve().parent
 PATIENCE_S = 120

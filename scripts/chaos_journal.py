@@ -97,7 +97,7 @@ def main() -> int:
 def run(place: Path, workers: int, victim: str, chance: random.Random) -> tuple[int, str]:
     """Run the job, and kill the victim after a while; return status and output."""
     mark = f"WORKPOOL_CHAOS={uuid.uuid4().hex}"
-    command = [sys.executable, "-m", "workpool.cli", "run", "-w", str(workers), "driver.py"]
+    command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", str(workers), "driver.py"]
     process = subprocess.Popen(
         command,
         cwd=place,

@@ -71,8 +71,8 @@ from simulation.model import (
     simulate,
 )
 
-from workpool.ranges import chunk_s
 from workpool.schedule import Schedule
+from workpool.worker.ranges import chunk_s
 
 TASK_TIMES_S = (10e-6, 100e-6, 1e-3, 10e-3, 100e-3, 1.0, 10.0)
 WORKERS = (2, 16, 128, 1_000, 10_000, 100_000)

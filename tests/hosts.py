@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launching import Started, job
 
-from workpool.mpiexec import Kind, find
+from workpool.launch.mpiexec import Kind, find
 
 #: In the place of ssh: drops the options, goes to the host, and runs the words there.
 _SSH = """\
@@ -103,7 +103,16 @@ class Hosts:
         """Start ``workpool run`` on the first host: two ranks on each."""
         options = _OPENMPI if find().kind is Kind.OPENMPI else _MPICH
         mpi_args = options.format(ssh=self._ssh, hosts=",".join(f"{name}:2" for name in self.names))
-        command = [sys.executable, "-m", "workpool.cli", "run", "-w", "5", "--mpi-args", mpi_args]
+        command = [
+            sys.executable,
+            "-m",
+            "workpool.launch.cli",
+            "run",
+            "-w",
+            "5",
+            "--mpi-args",
+            mpi_args,
+        ]
         command += ["--survive"] * survive
         first = self.names[0]
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from processes import END_GRACE_S, PATIENCE, marked, outlives
 
-from workpool.mpiexec import Mpiexec, command_line, environment, find
-from workpool.shared_memory import litter_of, remove
+from workpool.launch.mpiexec import Mpiexec, command_line, environment, find
+from workpool.system.shared_memory import litter_of, remove
 
 TESTS = Path(__file__).resolve().parent
 

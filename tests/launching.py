@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from processes import PATIENCE, marked, outlives
 
-from workpool import mpiexec
-from workpool.shared_memory import litter_of, remove
+from workpool.launch import mpiexec
+from workpool.system.shared_memory import litter_of, remove
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -157,7 +157,7 @@ def run(
     *words: str, text: str = "", cwd: Path | None = None
 ) -> contextlib.AbstractContextManager[Started]:
     """Start ``workpool run`` with these words."""
-    return job([sys.executable, "-m", "workpool.cli", "run", *words], text=text, cwd=cwd)
+    return job([sys.executable, "-m", "workpool.launch.cli", "run", *words], text=text, cwd=cwd)
 
 
 def by_hand(*words: str, cwd: Path | None = None) -> contextlib.AbstractContextManager[Started]:

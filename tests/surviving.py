@@ -13,7 +13,7 @@ from launching import Ended, Started, run
 HEAD = """\
 import os, signal, sys, time
 from workpool import WorkPool, entry
-from workpool.shared_memory import litter_of
+from workpool.system.shared_memory import litter_of
 
 def member(n):
     return entry.current().liveness.members[n].pid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workpool.backlog import BATCH_TASKS, Backlog
+from workpool.driver.backlog import BATCH_TASKS, Backlog
 from workpool.tasks import Context, PoolContext, SharedCode, Task, TaskKind
 
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)

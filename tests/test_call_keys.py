@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from launching import ROOT
 
-from workpool.call_keys import CallKeys, Occurrences
 from workpool.errors import UsageError
+from workpool.journal.keys import CallKeys, Occurrences
 from workpool.serializer import fingerprint
 
 

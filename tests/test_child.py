@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from workpool import isolation, process, runner
-from workpool.channel import Channel
 from workpool.loss import Loss
 from workpool.serializer import Code, Kind, pack, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
+from workpool.system import process
+from workpool.system.channel import Channel
 from workpool.tasks import Context, Limits, Setup
+from workpool.worker import isolation, runner
 
 
 def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:

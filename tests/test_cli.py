@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from launching import ROOT, by_hand, job, run
 
-from workpool import cli, launcher, mpiexec, ranks
 from workpool.errors import ResourceError
-from workpool.mpiexec import Kind, library
+from workpool.launch import cli, launcher, mpiexec
+from workpool.launch.mpiexec import Kind, library
+from workpool.system import ranks
 
 # What it refuses: one line, status 2, nothing started.
 
@@ -198,7 +199,7 @@ def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> N
         f"if '{rank}' in ranks: sys.modules['workpool.layout'] = None\n"
     )
     words = ["-w", "2", "-c", "print('never')"]
-    command = [sys.executable, "-m", "workpool.cli", "run", *words]
+    command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
     with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
         ended = started.wait()
     assert ended.status not in (0, None)
@@ -313,7 +314,7 @@ def test_module(tmp_path: Path) -> None:
 @pytest.mark.mpi
 @pytest.mark.smoke
 def test_info() -> None:
-    with job([sys.executable, "-m", "workpool.cli", "info"]) as started:
+    with job([sys.executable, "-m", "workpool.launch.cli", "info"]) as started:
         ended = started.wait()
     assert ended.status == 0, ended.err
     assert mpiexec.find().path in ended.out

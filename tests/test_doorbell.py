@@ -10,8 +10,8 @@ import time
 import pytest
 from harness import run_ranks
 
-from workpool.doorbell import AWAKE_S, Doorbell, Doorbells, name
-from workpool.liveness import this_process
+from workpool.members.doorbell import AWAKE_S, Doorbell, Doorbells, name
+from workpool.members.liveness import this_process
 
 NAME = name(this_process())
 LONG_S = 30.0  # of a sleep that is to be ended
@@ -143,7 +143,7 @@ def test_nobody_sleeps_while_there_is_work(ranks: int) -> None:
     script = """
         import time
         import workpool
-        from workpool import worker
+        from workpool.worker import worker
 
         worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
 
@@ -182,8 +182,8 @@ def test_a_driver_that_stalls_does_not_take_sleepers_for_awake() -> None:
     script = """
         import time
         import workpool
-        from workpool import worker
-        from workpool.dispatcher import Dispatcher
+        from workpool.worker import worker
+        from workpool.driver.dispatcher import Dispatcher
 
         worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
         advance = Dispatcher.advance

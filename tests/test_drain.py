@@ -14,8 +14,8 @@ import pytest
 from launching import by_hand, job, run, stored
 from processes import PATIENCE
 
-from workpool.mpiexec import Kind, find
-from workpool.status import UNFINISHED
+from workpool.launch.mpiexec import Kind, find
+from workpool.system.status import UNFINISHED
 
 pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 

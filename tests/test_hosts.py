@@ -9,7 +9,7 @@ import pytest
 from hosts import Hosts, missing
 from processes import PATIENCE
 
-from workpool.mpiexec import Kind, find
+from workpool.launch.mpiexec import Kind, find
 
 pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 

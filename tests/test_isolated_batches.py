@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 TASKS = """
 import itertools, os, sys, time
 from workpool import TaskKilled, WorkerCrashed, WorkPool, driver
-from workpool.published import Published
+from workpool.driver.published import Published
 
 place = sys.argv[1]
 driver.SINGLE_S = 20

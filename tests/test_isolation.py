@@ -481,7 +481,7 @@ def test_a_child_that_does_not_begin_costs_an_attempt(tmp_path: Path) -> None:
         pool.submit(start, "sleepy", 0.1).result(30)
         failure = error(isolated.submit(add_one, 1))
         assert type(failure) is WorkerCrashed and "within 0.1 s" in str(failure)
-        pool.submit(start, "workpool.child", 60.0).result(30)
+        pool.submit(start, "workpool.worker.child", 60.0).result(30)
         assert isolated.submit(add_one, 1).result(30) == 2
         """,
     )

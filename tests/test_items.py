@@ -19,14 +19,14 @@ import pytest
 
 from workpool import accumulator, layout, protocol
 from workpool.contributions import Contributions
-from workpool.items import ItemRun
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
-from workpool.leases import LEAST_LEASE_S, Heart
+from workpool.members.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
-from workpool.runner import Evicted
 from workpool.serializer import CONTRIBUTES, Kind, Packed
 from workpool.testing import MemoryWindow
+from workpool.worker.items import ItemRun
+from workpool.worker.runner import Evicted
 
 TASKS = 40
 

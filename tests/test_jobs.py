@@ -63,7 +63,7 @@ def test_a_child_that_forks_before_there_is_a_pool(tmp_path: Path) -> None:
     script = """
         import os, sys, time
         from pathlib import Path
-        import workpool.entry
+        import workpool.job.entry
         from workpool import WorkPool
 
         if child := os.fork():
@@ -224,7 +224,7 @@ def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: i
     script = f"""
         import os
         from workpool import WorkPool
-        from workpool.shared_memory import litter_of
+        from workpool.system.shared_memory import litter_of
 
         with WorkPool() as pool:
             assert pool.submit(pow, 2, 3).result() == 8

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from launching import ROOT
 
-from workpool import cli
 from workpool.errors import ResourceError, UsageError
-from workpool.journal import Entry, Journal, read_keys
-from workpool.journal_file import holder, inspect
+from workpool.journal.file import holder, inspect
+from workpool.journal.journal import Entry, Journal, read_keys
+from workpool.launch import cli
 
 
 @cache
@@ -79,7 +79,7 @@ def test_what_is_stored_is_found(tmp_path: Path) -> None:
 
 
 def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workpool.journal.MOST_NBYTES", 1000)
+    monkeypatch.setattr("workpool.journal.journal.MOST_NBYTES", 1000)
     journal = Journal(tmp_path / "run.db")
     journal.store([entry(1), entry(499)])
     journal.close()
@@ -115,7 +115,7 @@ def test_one_at_a_time_by_whatever_name(tmp_path: Path) -> None:
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     script = (
-        "import sys, time; from workpool.journal import Journal; j = Journal(sys.argv[1]);"
+        "import sys, time; from workpool.journal.journal import Journal; j = Journal(sys.argv[1]);"
         "print('open', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(path)]

@@ -28,7 +28,7 @@ exec "$@"
 
 DRIVER = """\
 import os, signal, sys, time
-from workpool.status import Reporter
+from workpool.system.status import Reporter
 reporter = Reporter()
 reporter.begin()
 print("begun", flush=True)
@@ -36,7 +36,7 @@ print("begun", flush=True)
 
 LAUNCH = """\
 import sys
-from workpool import launcher
+from workpool.launch import launcher
 command = [sys.executable, "-c", sys.argv[2]]
 sys.exit(launcher.run(command, 1, mpiexec=sys.argv[1], grace_s=float(sys.argv[3])))
 """

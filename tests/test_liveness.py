@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from workpool import supervisor, survival
-from workpool.leases import Gone, Leases
-from workpool.liveness import Liveness, Process, this_process
-from workpool.survival import STUCK, Sentry, obituary
+from workpool.job import survival
+from workpool.job.survival import STUCK, Sentry, obituary
+from workpool.members.leases import Gone, Leases
+from workpool.members.liveness import Liveness, Process, this_process
+from workpool.system import supervisor
 
 # --- who is dead
 

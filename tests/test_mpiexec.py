@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from workpool import mpiexec, ranks, shared_memory
 from workpool.errors import ResourceError
-from workpool.mpiexec import Kind, Library, Mpiexec
+from workpool.launch import mpiexec
+from workpool.launch.mpiexec import Kind, Library, Mpiexec
+from workpool.system import ranks, shared_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -112,7 +113,7 @@ def test_given_but_not_there(mpich: Path) -> None:
 def test_library_does_not_start_mpi() -> None:
     code = """
 import os, sys
-from workpool import cli, mpiexec
+from workpool.launch import cli, mpiexec
 assert "mpi4py" not in sys.modules
 assert mpiexec.library().kind is not mpiexec.Kind.OTHER
 from mpi4py import MPI

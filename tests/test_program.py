@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from workpool.errors import UsageError
-from workpool.program import Program, parse, split
+from workpool.launch.program import Program, parse, split
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,7 +32,7 @@ print(json.dumps(shown))
 
 RUN = """\
 import sys
-from workpool.program import parse
+from workpool.launch.program import parse
 found = parse(sys.argv[1:])
 found.check()
 found.enter()

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from workpool import layout, worker
+from workpool import layout
 from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, Publisher, Row
 from workpool.testing import MemoryWindow
-from workpool.worker import Worker
+from workpool.worker import worker
+from workpool.worker.worker import Worker
 
 
 class Scene:

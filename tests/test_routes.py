@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workpool.routes import Routes
+from workpool.launch.routes import Routes
 
 HOSTS = ["a.cluster", "b.cluster"]
 

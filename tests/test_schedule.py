@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from workpool.errors import UsageError
-from workpool.ranges import GROWTH, Pace
 from workpool.schedule import Schedule, chunk, tickets
+from workpool.worker.ranges import GROWTH, Pace
 
 
 def sizes(schedule: Schedule, items: int, workers: int) -> list[int]:

@@ -214,10 +214,10 @@ with WorkPool() as pool:
 def test_a_worker_dies_while_a_table_is_opened() -> None:
     text = """
 def plant():
-    import workpool.service
+    import workpool.job.service
 
     if rank() == 2:  # it comes, and dies before the collective call
-        workpool.service.open_table = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
+        workpool.job.service.open_table = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
 
 with WorkPool() as pool:
     each(pool, plant)

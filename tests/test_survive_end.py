@@ -12,7 +12,7 @@ import pytest
 from launching import ROOT, Ended, job, run
 from surviving import BUSY, HEAD, deaths, end, survive
 
-from workpool import supervisor
+from workpool.system import supervisor
 
 pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
@@ -85,7 +85,7 @@ if "{victim}" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RA
     os.kill(os.getpid(), signal.SIGKILL)
 """)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    words = ["-m", "workpool.cli", "run", "--survive", "-w", "3", "-c", "pass"]
+    words = ["-m", "workpool.launch.cli", "run", "--survive", "-w", "3", "-c", "pass"]
     with job([sys.executable, *words], environment) as started:
         ended = started.wait(10)
     assert ended.status == 137
@@ -110,7 +110,7 @@ with WorkPool() as pool:
 
 def by_hand(text: str, until: str, times: int) -> Ended:
     """Kill the driver of a job that was started without a launcher, and wait for its end."""
-    from workpool.mpiexec import command_line, environment, find
+    from workpool.launch.mpiexec import command_line, environment, find
 
     program = find()
     command = command_line(

@@ -20,21 +20,12 @@ from workpool.accumulator import Accumulator
 from workpool.arena import Region
 from workpool.contributions import Contributions, current
 from workpool.errors import LayoutError, ProtocolError, UsageError, WindowError
-from workpool.layout import (
-    NO_BLOB,
-    Blob,
-    Descriptor,
-    Extent,
-    Geometry,
-    Items,
-    OutcomeRecord,
-    Piece,
-)
+from workpool.job.threads import Attendant
+from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, OutcomeRecord, Piece
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
-from workpool.status import Watch
+from workpool.system.status import Watch
 from workpool.testing import MemoryWindow
-from workpool.threads import Attendant
 
 # --- layout -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workpool.drain import Terminated, leave
+from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack
 from workpool.whole import defer_interrupts, whole, within
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .accumulator import Accumulator
-    from .core import WorkerStats
     from .errors import (
         BrokenPool,
         ResourceError,
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
         WorkerCrashed,
         WorkPoolError,
     )
-    from .executor import WorkPool, run
-    from .future import PoolFuture
-    from .view import View
+    from .pool.core import WorkerStats
+    from .pool.executor import WorkPool, run
+    from .pool.future import PoolFuture
+    from .pool.view import View
 
 __all__ = [
     "Accumulator",
@@ -53,19 +53,19 @@ __all__ = [
 _HOMES = {
     "Accumulator": "accumulator",
     "BrokenPool": "errors",
-    "PoolFuture": "future",
+    "PoolFuture": "pool.future",
     "ResourceError": "errors",
     "SerializationError": "errors",
     "TaskError": "errors",
     "TaskKilled": "errors",
     "TaskTimeout": "errors",
     "UsageError": "errors",
-    "View": "view",
-    "WorkPool": "executor",
+    "View": "pool.view",
+    "WorkPool": "pool.executor",
     "WorkPoolError": "errors",
     "WorkerCrashed": "errors",
-    "WorkerStats": "core",
-    "run": "executor",
+    "WorkerStats": "pool.core",
+    "run": "pool.executor",
 }
 
 

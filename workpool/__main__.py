@@ -13,13 +13,14 @@ import sys
 import time
 from typing import NoReturn, TextIO
 
-from . import program, survival
 from .errors import UsageError
-from .program import Program
-from .ranks import may_be_first, part, size_here
-from .shared_memory import too_little
-from .status import Reporter
-from .streams import flush, say
+from .job import survival
+from .launch import program
+from .launch.program import Program
+from .system.ranks import may_be_first, part, size_here
+from .system.shared_memory import too_little
+from .system.status import Reporter
+from .system.streams import flush, say
 
 #: How long the other ranks leave rank 0 to say what is wrong.
 _PATIENCE_S = 3.0
@@ -66,10 +67,10 @@ def main() -> int:
     gc.freeze()
     gc.enable()
     if group.rank > 0:
-        from . import service
+        from .job import service
 
         return service.launch(group)
-    from . import entry
+    from .job import entry
 
     status = entry.launch(
         group,
@@ -86,15 +87,17 @@ def _import_half() -> None:
     Before MPI is started, for there the ranks that are first keep the cores busy with waiting.
     """
     if may_be_first():
-        from . import entry, executor  # noqa: F401
+        from .job import entry  # noqa: F401
+        from .pool import executor  # noqa: F401
     else:
-        from . import service, worker  # noqa: F401
+        from .job import service  # noqa: F401
+        from .worker import worker  # noqa: F401
 
 
 def _drive(found: Program, reporter: Reporter) -> None:
     """Run the program on rank 0."""
-    from . import entry
-    from .drain import leave
+    from .job import entry
+    from .job.drain import leave
 
     reporter.begin()
     runtime = entry.current()

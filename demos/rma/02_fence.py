@@ -68,7 +68,7 @@ def main() -> int:
     demo.check("the origin gets it back", demo.rank != ORIGIN or back[0] == PUT)
     return demo.end(
         "nothing is fenced: a busy worker would keep all others waiting. The one call\n"
-        "that everybody must make is prepared without it, in workpool/crew.py, Crew.call:\n"
+        "that everybody must make is prepared without it, in workpool/job/crew.py, Crew.call:\n"
         "workers come to it between two tasks, each in its own time"
     )
 

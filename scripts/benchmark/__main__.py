@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workpool import mpiexec
+from workpool.launch import mpiexec
 
 from . import chart, launch
 from .peers import PEERS

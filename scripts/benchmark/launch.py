@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from workpool import mpiexec
+from workpool.launch import mpiexec
 
 from .peers import PEERS
 from .request import Request

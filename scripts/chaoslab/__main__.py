@@ -52,7 +52,7 @@ def main() -> int:
 
 def run(seed: int, options: argparse.Namespace) -> tuple[str, dict[str, object]]:
     """Run one job; return what became of it, and its figures."""
-    command = [sys.executable, "-m", "workpool.cli", "run", "-w", str(options.workers)]
+    command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", str(options.workers)]
     command += ["--survive"] * options.survive
     with tempfile.TemporaryDirectory(prefix="chaos-") as place:
         report = Path(place, "report.json")

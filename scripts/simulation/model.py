@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workpool.ranges import GROWTH, Pace, chunk_s
 from workpool.schedule import Schedule, chunk, tickets
+from workpool.worker.ranges import GROWTH, Pace, chunk_s
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -115,7 +115,7 @@ class Workers:
 
 
 class AdaptiveWorkers(Workers):
-    """Claimants that take as many items as ``workpool.ranges.Pace`` says.
+    """Claimants that take as many items as ``workpool.worker.ranges.Pace`` says.
 
     They do not look anew before they take a share of the last items, as the runtime's workers do.
     """

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workpool import mpiexec
+from workpool.launch import mpiexec
 
 ROUNDS = 5
 ROUND_S = 0.2
@@ -35,7 +35,7 @@ class Waits(NamedTuple):
 
 def fetch_add_s() -> float:
     """Return what `workpool info` measures for one completed ``fetch_add``."""
-    command = [sys.executable, "-m", "workpool.cli", "info"]
+    command = [sys.executable, "-m", "workpool.launch.cli", "info"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     line = next(line for line in shown.stdout.splitlines() if line.startswith("fetch_add"))
     return float(line.split()[1]) * 1e-6

@@ -1,4 +1,4 @@
-/* The submitter: workpool/repository/publisher.py and workpool/published.py. */
+/* The submitter: workpool/repository/publisher.py and workpool/driver/published.py. */
 
 #define LOWEST(set)     ((set) & -(set))
 #define NEXT_TASKS      (BATCH == 1 -> LOWEST(todo) : todo)

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
-from ..ranks import size_here
-from ..shared_memory import SHM, free, litter_of, remove
+from ..system.ranks import size_here
+from ..system.shared_memory import SHM, free, litter_of, remove
 from .mpi import MPI
 from .own import OwnWindow
 from .patient import PatientWindow

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from ..streams import run_or_exit
+from ..system.streams import run_or_exit
 from .mpi import MPI
 
 

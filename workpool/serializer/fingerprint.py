@@ -24,14 +24,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
 from ..lazy import hashlib
-from .byvalue import (
-    PROTOCOL,
-    ByValuePickler,
-    generic_parts,
-    is_generic,
-    named,
-    registered_modules,
-)
+from .byvalue import PROTOCOL, ByValuePickler, generic_parts, is_generic, named, registered_modules
 from .snapshot import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]

@@ -1,0 +1,12 @@
+"""The driver's half of a table: tasks are published there, and what comes back is sorted out.
+
+    driver        submit, wait, progress: the steps, and the lock that they hold
+    backlog       what waits, and how it is cut into rows
+    dispatcher    when what waits is published, and who is woken for it
+    store         payloads, code and contexts in the driver's part of the arena
+    published     the batches that have a row
+    collector     what rows that have ended hold
+    recovery      what becomes of the tasks of workers that are gone
+
+The other half is ``workpool.worker``.  Nothing here resolves a future or knows a pool.
+"""

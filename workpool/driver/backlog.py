@@ -1,0 +1,126 @@
+"""What waits on the driver to be published, in order, and how it is cut into rows.
+
+Tasks that are known to be short share a row, so that what a row costs is divided among them.  How
+many depends on how long the function's tasks take, as measured, and on how many wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from .. import layout
+from ..serializer import join
+from ..tasks import Batch, Segment, Task
+
+#: A batch: so much work by the measure of its function, so many tasks, and payloads of so many
+#: bytes at the most.
+BATCH_S = 0.5e-3
+BATCH_TASKS = layout.MAX_ITEMS
+BATCH_NBYTES = 64 << 10
+
+#: Less work is not worth a row of its own, even if a worker is left without.
+ROW_S = 50e-6
+
+#: How likely one of a batch's tasks may be a slow one, for which the others would wait.
+RISK = 0.25
+
+
+class Backlog:
+    """Tasks that wait.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    lend : callable
+        ``lend(segment)``: whether a range has a counter, lent now if there is one.
+
+    Attributes
+    ----------
+    tasks : deque of Task
+        That wait now, the last one at the end; among them some that were withdrawn.
+    """
+
+    def __init__(self, lend: Callable[[Segment], bool]) -> None:
+        self._lend = lend
+        self.tasks: deque[Task] = deque()
+        self._withdrawn = 0  # of them, cancelled
+        self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
+        self._late: set[Task] = set()  # of those, not cancelled
+        self._numbers = count()
+
+    def __iter__(self) -> Iterator[Task]:
+        yield from self.tasks
+        yield from self._late
+
+    @property
+    def outstanding(self) -> int:
+        """How many tasks wait, those that wait for their time included."""
+        return len(self.tasks) - self._withdrawn + len(self._late)
+
+    def put_back(self, tasks: Iterable[Task]) -> None:
+        """Put tasks before all others: they have waited for longest."""
+        self.tasks.extendleft(reversed(list(tasks)))
+
+    def put_off(self, task: Task, delay_s: float) -> None:
+        """Add a task when some time has passed."""
+        heappush(self._later, (time.monotonic() + delay_s, next(self._numbers), task))
+        self._late.add(task)
+
+    def wake(self) -> None:
+        """Add the tasks whose time has come."""
+        while self._later and self._later[0][0] <= time.monotonic():
+            task = heappop(self._later)[2]
+            if task in self._late:
+                self._late.remove(task)
+                self.tasks.append(task)
+
+    def withdraw(self, task: Task) -> None:
+        """Say that a task is over: it leaves when its turn comes."""
+        if task in self._late:
+            self._late.remove(task)
+        else:
+            self._withdrawn += 1
+
+    def next_batch(self, share: int) -> Batch | None:
+        """Take what goes into one row: at most `share` tasks, unless these are very short."""
+        tasks = self.tasks
+        passed = 0
+        while passed < len(tasks):
+            first = tasks[0]
+            if first.over:
+                tasks.popleft()
+                self._withdrawn -= 1
+            elif first.segment is None or self._lend(first.segment):
+                break
+            else:  # a range that waits for a counter lets those pass that have one
+                tasks.rotate(-1)
+                passed += 1
+        else:
+            return None
+        first = tasks.popleft()
+        found = [first]
+        most = self._most(first, share) if tasks else 1
+        nbytes = len(first.payload)
+        while len(found) < most and tasks:
+            task = tasks[0]
+            nbytes += len(task.payload)
+            if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
+                break
+            found.append(tasks.popleft())
+        if len(found) == 1:
+            return Batch(found, first.payload)
+        return Batch(found, join([task.payload for task in found]))
+
+    def _most(self, task: Task, share: int) -> int:
+        """Return how many tasks may share a row with this one, itself included."""
+        code = task.code
+        if code is None or code.mean_s is None:
+            return 1
+        if len(task.payload) > BATCH_NBYTES or not task.goes_with(task):
+            return 1
+        mean_s = max(code.mean_s, 1e-6)
+        most = min(BATCH_TASKS, 1 + int(BATCH_S / mean_s), int(RISK / max(code.slow, 1e-6)))
+        return max(1, min(most, max(share, int(ROW_S / mean_s))))

@@ -1,0 +1,275 @@
+"""What the driver gets out of the table: outcomes, and what workers ask for while they run.
+
+A row says by its word what is to be done about it::
+
+    DONE       its outcome is fetched and sorted out by task; the row is free later
+    WANTED     its owner gets the next piece of a payload
+    OFFERED    a piece of an outcome is taken
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from .. import layout, verbs
+from ..arena import empty
+from ..layout import Item, Piece
+from ..protocol import State, Step
+from ..repository import Publisher, Row, Stream
+from ..serializer import CONTRIBUTES, Encoded, Kind, pack_exception
+from ..tasks import Batch, Finished, SharedCode, Task
+from .backlog import Backlog
+from .published import Published
+from .store import Store
+
+#: A row that takes no longer is a short one, as long as nothing is known of it.
+SHORT_S = 0.2e-3
+
+#: So few rows are looked at one by one.
+FEW = 8
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_DONE, _WANTED = int(State.DONE), int(State.WANTED)
+_BATCH, _EXCEPTION = int(Kind.BATCH), int(Kind.EXCEPTION)
+_ASKING = layout.States(state for state in State if state >= _WANTED)
+_NOTHING = memoryview(b"")
+
+
+class Collector:
+    """Collects the rows of one driver.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    publisher : Publisher
+    store : Store
+    backlog : Backlog
+        Where tasks go that come back without an outcome.
+    heard_s : dict of int to float
+        When each member has ended a task, at the earliest; kept here.
+    trace : callable
+        ``trace(event, task)``
+
+    Attributes
+    ----------
+    published : Published
+        The rows.
+    finished : deque of Finished
+        Collected, their futures not resolved yet.
+    retired : list of Row
+        Collected, not free yet.
+    row_s : float
+        How long a row takes, over the last ones.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        publisher: Publisher,
+        store: Store,
+        backlog: Backlog,
+        heard_s: dict[int, float],
+        trace: Callable[[str, Task], None],
+    ) -> None:
+        self.published = Published(window, publisher, store, backlog, self._finish)
+        self.finished: deque[Finished] = deque()
+        self.retired: list[Row] = []
+        self.row_s = SHORT_S
+        self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
+        self._rows = self.published.rows
+        self._window = window
+        self._publisher = publisher
+        self._store = store
+        self._backlog = backlog
+        self._heard_s = heard_s
+        self._trace = trace
+
+    def look_after_rows(self, since_s: float) -> bool:
+        """Do what rows ask for; return whether any did.
+
+        Parameters
+        ----------
+        since_s : float
+            Before that was done last: what has ended has done so later.
+        """
+        done: list[Row] = []
+        words, asking = self._look()
+        for number in asking:
+            row = Row(number, words[number])
+            state = layout.state_of(row.word)
+            if state == _DONE:
+                done.append(row)
+            elif state == _WANTED:
+                self._supply(row)
+            elif state == State.OFFERED:
+                self._take(row)
+        if self.published.batches:
+            self.published.recall_late(words)
+        if done:
+            self._collect(done, since_s)
+        return bool(asking)
+
+    def retire(self) -> None:
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        if self.retired:
+            retired, self.retired = self.retired, []
+            self._publisher.retire(retired)
+        self.measure()
+
+    def measure(self) -> None:
+        """Take in how long the tasks took that were collected."""
+        if self._times_ns:
+            measured, self._times_ns = self._times_ns, []
+            for code, times_ns in measured:
+                code.measured(times_ns)
+
+    def _timed(self, task: Task, times_ns: list[int]) -> None:
+        """Note how long some tasks took that are like this one."""
+        if task.code is not None and task.segment is None:
+            self._times_ns.append((task.code, times_ns))
+
+    def _look(self) -> tuple[array[int], list[int]]:
+        """Return the words of the rows, and which of ours may ask for something."""
+        rows = self._rows
+        if len(rows) == 1:  # for which somebody may wait
+            (row,) = rows
+            words = self._publisher.look_at(row)
+            return words, [row] if layout.state_of(words[row]) >= _WANTED else []
+        if len(rows) <= FEW:
+            words = self._publisher.look(range(min(rows), max(rows) + 1))
+            return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]
+        words = self._publisher.look()
+        return words, [number for number in _ASKING.rows(words) if number in rows]
+
+    def _collect(self, done: list[Row], since_s: float) -> None:
+        """Fetch the outcomes of rows that are DONE, and free the rows."""
+        fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
+        records = self._publisher.read_records([number for number, _ in done])
+        for row, record in zip(done, records, strict=True):
+            batch = self.published.pop(row.number)
+            self._heard_s[layout.owner_of(row.word)] = since_s
+            (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)
+            if offset == layout.INLINE:
+                self._take_in(batch, row, kind, elapsed_ns, inline[:nbytes])
+                continue
+            content: memoryview
+            if offset == layout.STREAMED:
+                assert batch.incoming is not None
+                content = batch.incoming
+            else:
+                try:
+                    content = empty(nbytes)
+                    self._window.get(offset, content)
+                except MemoryError as error:
+                    kind = _EXCEPTION
+                    content = memoryview(_refusal(batch, error))
+            fetched.append((batch, row, kind, elapsed_ns, content))
+        if fetched:
+            self._window.flush()  # before the rows are free, and with them the workers' extents
+            for each in fetched:
+                self._take_in(*each)
+        self.retired += done
+
+    def _take_in(
+        self, batch: Batch, row: Row, kind: int, elapsed_ns: int, content: memoryview
+    ) -> None:
+        """Take in what a worker says of a row."""
+        self._store.remove(batch)
+        self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
+        owner, carried = layout.owner_of(row.word), _NOTHING
+        if kind & CONTRIBUTES:
+            content, carried = layout.read_carried(content)
+            kind &= ~CONTRIBUTES
+        if len(batch.tasks) > 1:
+            if kind == _BATCH:
+                items = layout.read_items(content)
+            else:  # the same has become of all
+                items = [(kind, elapsed_ns, content)] * len(batch.tasks)
+            self._finish(batch, owner, items, carried=carried)
+            return
+        (task,) = batch.tasks
+        if task.over or task.batch is not batch:
+            return  # cancelled, or recalled
+        task.over = True
+        self._trace("collected", task)
+        self._timed(task, [elapsed_ns])
+        outcome = task, kind, content
+        self.finished.append(Finished(task.context, owner, elapsed_ns, [outcome], carried))
+
+    def _finish(
+        self,
+        batch: Batch,
+        owner: int,
+        items: Sequence[Item],
+        decided: bool = True,
+        carried: memoryview = _NOTHING,
+    ) -> None:
+        """Sort out what became of the first tasks of a row: all that ran, if that is `decided`."""
+        first = batch.tasks[0]
+        outcomes: list[tuple[Task, int, memoryview]] = []
+        times_ns: list[int] = []
+        for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
+            if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
+                continue  # cancelled, recalled, fetched before; or its part is not in the window
+            task.over = True
+            outcomes.append((task, kind & ~CONTRIBUTES, encoded))
+            times_ns.append(elapsed_ns)
+            self._trace("collected", task)
+        if times_ns:
+            self._timed(first, times_ns)
+        if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
+            left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
+            for task in left:
+                task.batch = None
+            self._backlog.put_back(left)
+        self.finished.append(Finished(first.context, owner, sum(times_ns), outcomes, carried))
+
+    # --- pieces -------------------------------------------------------------------------------
+
+    def _supply(self, row: Row) -> None:
+        """Answer a worker that wants the next piece of a stream."""
+        batch = self._rows[row.number]
+        task = batch.tasks[0]
+        wanted = layout.read_piece(self._publisher.read_records([row.number])[0])
+        source: Encoded = batch.payload if task.segment is None else task.segment.content
+        if wanted.stream == Stream.CODE and task.code is not None:
+            source = task.code.content
+        elif wanted.stream == Stream.CONTEXT:
+            source = task.context.content
+        piece = self._store.supply(row.number, wanted, source)
+        if piece is not None:
+            self._publisher.answer(row, Step.SUPPLY, piece)
+
+    def _take(self, row: Row) -> None:
+        """Fetch the piece of an outcome that a worker offers."""
+        batch = self._rows[row.number]
+        piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
+        if piece.position == 0:
+            try:
+                batch.incoming = empty(piece.total_nbytes)
+            except MemoryError as error:
+                self._refuse(batch, layout.owner_of(self._publisher.load(row.number)), error)
+                return
+        assert batch.incoming is not None
+        end = piece.position + piece.extent.nbytes
+        self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
+        self._window.flush()  # the worker writes the next piece over this one
+        self._publisher.answer(row, Step.TAKE)
+
+    def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
+        """Fail the tasks of a row whose outcome is too large for this process."""
+        lost = self.published.take_back(batch)
+        content = _refusal(batch, error)
+        for task in lost:
+            task.over = True
+        outcomes = [(task, _EXCEPTION, content) for task in lost]
+        self.finished.append(Finished(batch.tasks[0].context, owner, 0, outcomes))
+
+
+def _refusal(batch: Batch, error: MemoryError) -> bytes:
+    """Return what is in the place of an outcome for which there is no memory."""
+    host = os.uname().nodename
+    return pack_exception(error, task=batch.tasks[0].function, rank=None, host=host)

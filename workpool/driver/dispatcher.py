@@ -1,0 +1,228 @@
+"""From the backlog into the table: what is published when.
+
+A worker that waits costs more than a row, so a task that comes alone is published at once.  While
+the workers have enough to do, tasks wait for each other: what publishing costs is divided among
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..backoff import FIRST_S, WAIT_S
+from ..members.doorbell import Doorbells
+from ..repository import Publisher
+from ..serializer import Packed
+from ..tasks import Batch, Task
+from .backlog import BATCH_NBYTES, Backlog
+from .collector import SHORT_S, Collector
+from .store import Store
+
+__all__ = ["TOGETHER", "Dispatcher"]
+
+#: Most rows that are published by one step, and most tasks that wait for each other.
+TOGETHER = 256
+
+#: Rows for each worker above which publishing may wait.
+AHEAD = 2
+
+#: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
+LONGEST_S = 5e-3
+
+#: How often it is asked whether workers must be woken.
+WAKE_S = 1e-3
+
+#: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
+CALM_S = 2e-3
+
+
+class Dispatcher:
+    """Publishes what waits.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    workers, rows : int
+        How many there are.
+    publisher : Publisher
+    store : Store
+    backlog : Backlog
+    collector : Collector
+    bells : Doorbells
+    trace : callable
+        ``trace(event, task)``
+
+    Attributes
+    ----------
+    draining : bool
+        Whether nothing more shall be published.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        rows: int,
+        publisher: Publisher,
+        store: Store,
+        backlog: Backlog,
+        collector: Collector,
+        bells: Doorbells,
+        trace: Callable[[str, Task], None],
+    ) -> None:
+        self.draining = False
+        self._workers = workers
+        self._rows = rows
+        self._publisher = publisher
+        self._store = store
+        self._backlog = backlog
+        self._collector = collector
+        self._published = collector.published
+        self._bells = bells
+        self._trace = trace
+        self._full = False  # there was no room for what waits
+        self._again_s = 0.0  # when a task may be published again without others
+        self._calm_s = 0.0  # until then nothing is published where something was withdrawn
+        self._unheard = False  # something was published, and nobody woken for it
+        self._wake_s = 0.0  # until then nobody is
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the workers have enough to do."""
+        return len(self._published.rows) >= AHEAD * self._workers
+
+    def take(self, task: Task, now: float) -> None:
+        """Take a task that was just submitted; publish it, and what waits, if that is worth it now.
+
+        Where rows are short, half of the time at most goes into this: what is submitted until then
+        goes with the next one, or with whoever makes progress.  What is large does not wait: it
+        shares its row with no other, and would have to be copied.
+        """
+        waiting = self._backlog.tasks
+        large = isinstance(task.payload, Packed) and 2 * len(task.payload) > BATCH_NBYTES
+        if self._full or (not large and (now < self._again_s or self.ahead)):
+            waiting.append(task)
+            return
+        if waiting or task.segment is not None or not self._publish_alone(task):
+            waiting.append(task)
+            self.publish()
+        self._wake(now)
+        if self._collector.row_s < SHORT_S:
+            end = time.monotonic()
+            self._again_s = end + (end - now)
+
+    def advance(self, asked: bool) -> None:
+        """Publish what waits, or prepare for what comes next.
+
+        Parameters
+        ----------
+        asked : bool
+            Whether rows were looked after, so that there may be room by now where there was none.
+        """
+        self._full &= not asked
+        if self._backlog.tasks:
+            self._collector.measure()  # how long tasks take decides how many share a row
+            if time.monotonic() > self._calm_s:
+                self.publish()
+        elif not (asked or self.ahead):
+            self._publisher.prepare()
+        if self._unheard:
+            self._wake(time.monotonic())
+
+    def _wake(self, now: float) -> None:
+        """See that nobody sleeps while there are rows for him: not for each row, but soon."""
+        self._unheard = now < self._wake_s
+        if not self._unheard:
+            self._wake_s = now + WAKE_S
+            self._bells.wake(self._workers, now)
+
+    def rest_s(self, late_s: float) -> float | None:
+        """Return for how long nobody needs us; None where a result is soon to come.
+
+        While the workers have enough to do, that is until they have done a part of it.
+
+        Parameters
+        ----------
+        late_s : float
+            How long no row has asked for anything.
+        """
+        rows, row_s = len(self._published.rows), self._collector.row_s
+        if not rows or row_s <= SHORT_S:
+            return None
+        if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
+            return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
+        if rows <= AHEAD * self._workers:
+            return min(WAIT_S, row_s / self._workers / 2)
+        return min(LONGEST_S, row_s * rows / self._workers / 4)
+
+    def withdrawn(self) -> None:
+        """Say that a row was withdrawn."""
+        now = time.monotonic()
+        if now > self._calm_s + CALM_S:  # half of the time at most
+            self._calm_s = now + CALM_S
+
+    def _publish_alone(self, task: Task) -> bool:
+        """Publish a task for whose result somebody may wait; return whether it has found room."""
+        if self.draining:
+            return False
+        batch = Batch([task], task.payload)
+        record = self._store.descriptor(batch)
+        if record is None:
+            return False
+        row = self._publisher.publish_one(record, task.attempt)
+        if row is None:
+            self._published.dissolve(batch)
+            return False
+        self._published.add(batch, row)
+        self._trace("published", task)
+        return True
+
+    def publish(self) -> None:
+        """Publish from the backlog what finds room."""
+        if self.draining:
+            return
+        rows = self._published.rows
+        if len(rows) + len(self._collector.retired) + TOGETHER > self._rows:
+            self._collector.retire()
+        waiting, full = self._backlog.tasks, False
+        # A part of what waits, so that no worker is left without.
+        share = -(-len(waiting) // (2 * self._workers))
+        while waiting and not full:
+            batches: list[Batch] = []
+            records: list[bytes] = []
+            room = min(TOGETHER, self._rows - len(rows))
+            if self._full:  # a row may be free, and not for the next ticket
+                room = self._publisher.room(min(room, len(waiting)))
+            while waiting and len(batches) < room:
+                batch = self._backlog.next_batch(share)
+                if batch is None:
+                    break
+                if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
+                    self._backlog.put_back(batch.tasks)
+                    break
+                record = self._store.descriptor(batch)
+                if record is None:
+                    self._backlog.put_back(batch.tasks)
+                    break
+                batches.append(batch)
+                records.append(record)
+            if not batches:
+                break
+            full = self._add(batches, records)
+        self._full = bool(waiting)
+
+    def _add(self, batches: list[Batch], records: list[bytes]) -> bool:
+        """Put descriptors into rows; return whether there were too few."""
+        left: list[Task] = []
+        self._unheard = True
+        rows = self._publisher.publish(records, batches[0].tasks[0].attempt)
+        for batch, row in zip(batches, rows, strict=True):
+            if row is None:
+                left += batch.tasks
+                self._published.dissolve(batch)
+                continue
+            self._published.add(batch, row)
+            for task in batch.tasks:
+                self._trace("published", task)
+        if left:
+            self._backlog.put_back(left)
+        return bool(left)

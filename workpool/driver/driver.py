@@ -1,0 +1,394 @@
+"""The driver's half: prepare, publish, collect, resolve.  ``worker`` is the other half.
+
+The same steps in the same order, facing each other: see the picture in ``worker``.
+
+``submit`` prepares and publishes in the thread that calls it, and whoever waits for a future makes
+the progress: two threads that hand work to each other through the interpreter lock would cost
+milliseconds.  What finds no room in the table or the arena waits here, in order, and is published
+as room appears: see ``dispatcher``.  What comes back is sorted out by ``collector``.  Futures are
+resolved outside of the lock, because their callbacks may do anything.
+
+Short tasks share a row: see ``backlog``.  Should one of them be long after all, those behind it are
+taken back and go elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from .. import verbs
+from ..backoff import WAIT_S, Backoff
+from ..layout import Extent, Geometry
+from ..members.doorbell import Doorbells
+from ..members.leases import Leases
+from ..repository import Counters, Publisher, take_items
+from ..serializer import Code, Packed
+from ..tasks import Finished, PoolContext, Segment, Task
+from ..tracing import Tracer
+from ..whole import whole
+from .backlog import Backlog
+from .collector import Collector
+from .dispatcher import TOGETHER, Dispatcher
+from .recovery import Recovery
+from .store import Store
+
+#: Rows whose futures are resolved before the thread that does it looks after its own.
+RESOLVED = 64
+
+#: How long tasks may wait for each other to be published.
+TOGETHER_S = 2e-3
+
+#: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
+SINGLE_S = 0.5
+
+
+class Driver:
+    """One table, as the rank that submits to it sees it.  Thread-safe.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    leases : Leases, optional
+        Of the workers; without, none is ever taken for gone.
+    bells : Doorbells, optional
+        Of the workers that can be woken.
+    tracer : Tracer, optional
+
+    Attributes
+    ----------
+    recovery : Recovery
+        Knows what was lost.
+    beats : int
+        Grows whenever somebody makes progress, or submits and leaves nothing to be done.
+    drained : bool
+        Whether nothing more will come of the tasks that are left.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        geometry: Geometry,
+        leases: Leases | None = None,
+        bells: Doorbells | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.geometry = geometry
+        self.tracer = tracer
+        self.beats = 0
+        self._lock = threading.Lock()
+        self._window = window
+        self._counters = Counters(window, geometry)
+        self._publisher = publisher = Publisher(window, geometry, 0)
+        self._store = store = Store(window, geometry.region(0))
+        self._workers = workers = geometry.members - 1
+        self._backlog = backlog = Backlog(self._lend)
+        self._bells = bells = bells or Doorbells()
+        self._collector = collector = Collector(
+            window, publisher, store, backlog, bells.heard_s, self._trace
+        )
+        self._published = collector.published
+        self._rows = self._published.rows
+        bells.tables[self] = self._rows
+        self._finished = collector.finished
+        self._dispatcher = Dispatcher(
+            workers, geometry.rows, publisher, store, backlog, collector, bells, self._trace
+        )
+        self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
+        self._closed = self.drained = False
+        self._looked_s = 0.0  # just before rows were looked at last
+        self._advanced_s = 0.0  # when progress was made last
+        self._asked_s = 0.0  # when a row has last asked for something
+        self._waiting: set[int] = set()  # threads
+
+    @property
+    def attended(self) -> bool:
+        """Whether a thread waits, and makes progress by it."""
+        return bool(self._waiting)
+
+    @property
+    def outstanding(self) -> int:
+        """About how many tasks are not over; 0 if none, or while the last are being fetched."""
+        return self._backlog.outstanding + len(self._rows) + len(self._finished)
+
+    # --- prepare ------------------------------------------------------------------------------
+
+    @whole
+    def submit(self, task: Task, code: Code | None) -> None:
+        """Take a task on; publish it now, or with others while the workers are busy.
+
+        Parameters
+        ----------
+        task : Task
+        code : Code, optional
+            Of its function, unless that is part of the payload.
+
+        Notes
+        -----
+        RMA cost: as ``Publisher.publish``, divided by the size of the batch.
+        """
+        if not self._finished:  # what is collected is resolved by who makes progress, not by us
+            self.beats += 1
+        with self._lock:
+            if code is not None:
+                task.code = self._store.code(code)
+            now, waiting = time.monotonic(), self._backlog.tasks
+            if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
+                self._dispatcher.take(task, now)
+            else:
+                waiting.append(task)
+                self._advance()
+            if isinstance(task.payload, Packed):
+                self._keep(task, task.payload)
+
+    def _keep(self, task: Task, arguments: Packed) -> None:
+        """Keep arguments as they are now, unless they are in the window."""
+        batch = task.batch
+        if batch is not None and batch.extent is not None:
+            return
+        task.payload = arguments.tobytes()
+        if batch is not None:
+            batch.payload = task.payload
+
+    def _lend(self, segment: Segment) -> bool:
+        """Return whether a range has its counter; lend it one if there is any."""
+        if segment.items is None:
+            segment.items = self._counters.lend(segment.tickets)
+        return segment.items is not None
+
+    # --- take back -----------------------------------------------------------------------------
+
+    @whole
+    def cancel(self, task: Task) -> bool:
+        """Withdraw a task that no worker has started.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap if it is published, 1 more if its row runs.
+        """
+        with self._lock:
+            if task.batch is not None and not task.over:
+                self._published.withdraw(task.batch)
+                self._dispatcher.withdrawn()
+            if task.batch is not None or task.over:
+                return False
+            task.over = True
+            self._backlog.withdraw(task)
+            task.payload = b""
+            self._trace("cancelled", task)
+            return True
+
+    def single_out(self, task: Task) -> None:
+        """Wait until one can see whether a worker runs the task, or another of the same row.
+
+        Notes
+        -----
+        RMA cost: as ``Published.single_out``, and as ``progress``, again and again.
+        """
+        self.wait(lambda: self._singled_out(task), SINGLE_S)
+
+    @whole
+    def _singled_out(self, task: Task) -> bool:
+        with self._lock:
+            return self._published.single_out(task)
+
+    @whole
+    def kill(self, task: Task) -> bool:
+        """Take a task back from the worker that runs it; False if it is over, or not running.
+
+        The worker notices, and ends the process that runs the task, if it is not the worker's own.
+
+        Notes
+        -----
+        RMA cost: 1 load, 1 or 2 compare_and_swap.
+        """
+        with self._lock:
+            if task.batch is None or task.over or not self._published.take_back(task.batch, task):
+                return False
+            task.over = True
+            self._trace("killed", task)
+            return True
+
+    @whole
+    def retry(self, task: Task, delay_s: float) -> None:
+        """Publish a task again whose attempt has failed, after a while."""
+        with self._lock:
+            task.batch = None
+            task.over = False
+            task.attempt += 1
+            self._trace("retried", task)
+            if delay_s > 0:
+                self._backlog.put_off(task, delay_s)
+            else:
+                self._backlog.tasks.append(task)
+
+    @whole
+    def drain(self) -> None:
+        """Have nothing more started; what runs goes on to its end.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap for each row, 1 fetch_add for each turn.
+        """
+        with self._lock:
+            self._dispatcher.draining = True
+            for batch in tuple(self._rows.values()):
+                segment = batch.tasks[0].segment
+                if segment is not None and segment.items is not None:
+                    take_items(self._window, self.geometry, segment.items, segment.tickets)
+                self._published.withdraw(batch)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something in the table, or on its way to its future."""
+        return bool(self._rows or self._finished)
+
+    @whole
+    def tasks(self, pool_id: int) -> list[Task]:
+        """Return the tasks of a pool that are not collected, the last submitted first."""
+        with self._lock:
+            found = [t for batch in self._rows.values() for t in batch.tasks if t.batch is not None]
+            found += self._backlog  # with those that came back
+        found = [task for task in found if task.context.pool_id == pool_id and not task.over]
+        return sorted(found, key=lambda task: task.task_id, reverse=True)
+
+    @whole
+    def running(self, task: Task) -> bool:
+        """Return whether a worker has claimed the task.  RMA cost: 1 load."""
+        with self._lock:
+            batch = task.batch
+            if batch is None or batch.row is None or self._rows.get(batch.row.number) is not batch:
+                return False
+            return self._publisher.load(batch.row.number) != batch.row.word
+
+    # --- collect ------------------------------------------------------------------------------
+
+    @whole
+    def progress(self) -> int:
+        """Publish and collect what can be; return how many rows ended.
+
+        Notes
+        -----
+        RMA cost: 1 look; with outcomes 1 get for each run of rows, 1 compare_and_swap for each
+        row, 3 flushes.
+        """
+        with self._lock:  # an interrupt after a call of acquire would leave it locked
+            self._advance()
+        self.beats += 1
+        return self._resolve() if self._finished else 0
+
+    def _resolve(self) -> int:
+        """Resolve some futures, without the lock; an interrupt leaves the others to the next."""
+        count = 0
+        while self._finished and count < RESOLVED:
+            try:
+                finished = self._finished.popleft()
+            except IndexError:  # another thread was quicker
+                break
+            count += 1
+            try:
+                if not finished.written:
+                    self._commit(finished)
+                finished.context.resolve(finished)
+            except BaseException:
+                self._finished.appendleft(finished)
+                raise
+        return count
+
+    def _commit(self, finished: Finished) -> None:
+        """Have written down what must be before anybody sees it, of all that have ended at once."""
+        context = finished.context
+        others = [other for other in tuple(self._finished) if other.context is context]
+        context.commit([finished, *(other for other in others if not other.written)])
+
+    def _advance(self) -> None:
+        if self._closed:
+            return
+        self._collector.retire()
+        self._backlog.wake()
+        self.recovery.look()
+        since_s, self._looked_s = self._looked_s, time.monotonic()
+        asked = bool(self._rows) and self._collector.look_after_rows(since_s)
+        self._dispatcher.advance(asked)
+        self._advanced_s = time.monotonic()
+        if asked:
+            self._asked_s = self._advanced_s
+
+    @whole
+    def close(self) -> None:
+        """Make no progress any more: the window is about to be freed."""
+        with self._lock:
+            self._collector.retire()
+            self._closed = True
+            self._bells.tables.pop(self, None)
+
+    # --- waiting and room ---------------------------------------------------------------------
+
+    def wait(self, ended: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Make progress until `ended` says so, or for `timeout` seconds; return what it says."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(WAIT_S)
+        me = threading.get_ident()
+        try:
+            while not ended():
+                self._waiting.add(me)
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if self.progress():
+                    backoff.reset()  # mostly it was what we wait for
+                else:
+                    self.pause(backoff, left)
+            return True
+        finally:
+            self._waiting.discard(me)
+
+    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
+        """Leave the core to others until there may be something to do."""
+        rest_s = self._dispatcher.rest_s(self._advanced_s - self._asked_s)
+        if rest_s is None:
+            backoff.pause(at_most_s)
+        else:
+            time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+
+    @whole
+    def reserve(self, nbytes: int) -> Extent | None:
+        """Return room in the driver's region of the arena, or None."""
+        with self._lock:
+            return self._store.region.reserve(nbytes)
+
+    @whole
+    def release(self, extent: Extent) -> None:
+        """Take room back."""
+        with self._lock:
+            self._store.region.release(extent)
+
+    @whole
+    def withdraw(self, segment: Segment) -> None:
+        """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
+        with self._lock:
+            if segment.items is not None and not self._closed:
+                take_items(self._window, self.geometry, segment.items, segment.tickets)
+
+    @whole
+    def end(self, segment: Segment) -> None:
+        """Say that nobody will take a turn in a range any more.  RMA cost: 1 fetch_add."""
+        with self._lock:
+            if segment.items is not None and not self._closed:
+                self._counters.take_back(segment.items)
+            segment.items = None
+            self._store.drop(segment)
+
+    @whole
+    def drop(self, context: PoolContext) -> None:
+        """Say that no more tasks of this pool will come."""
+        with self._lock:
+            self._store.drop(context)
+
+    def _trace(self, event: str, task: Task) -> None:
+        if self.tracer is not None:
+            row = None if task.batch is None else task.batch.row
+            ticket = -1 if row is None else self.geometry.ticket(row.number, row.word)
+            self.tracer(event, task_id=task.task_id, ticket=ticket, attempt=task.attempt)

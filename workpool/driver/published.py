@@ -1,0 +1,250 @@
+"""What a driver has in the table, and how it takes that back.
+
+withdraw     a row that no worker has claimed
+recall       what the worker of a batch has not started
+take back    what a worker runs, because somebody wants it ended or the worker is gone
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Sequence
+
+from .. import layout, protocol, verbs
+from ..arena import empty
+from ..layout import Item
+from ..protocol import State, Step
+from ..repository import Publisher, Row
+from ..serializer import Packed
+from ..tasks import Batch, Task
+from .backlog import Backlog
+from .store import Store
+
+#: A batch that runs for so long holds a task that was not expected: the others are taken back.
+RECALL_S = 5e-3
+
+_RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
+
+
+class Published:
+    """The rows of one driver.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    publisher : Publisher
+    store : Store
+    backlog : Backlog
+        Where tasks go that are taken back.
+    finish : callable
+        ``finish(batch, owner, items, decided)``: takes in what became of a batch's first tasks.
+
+    Attributes
+    ----------
+    rows : dict of int to Batch
+        By row number: published, not collected.
+    batches : dict of int to Batch
+        Of them, those of several tasks, some of which may still come back unstarted.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        publisher: Publisher,
+        store: Store,
+        backlog: Backlog,
+        finish: Callable[[Batch, int, Sequence[Item], bool], None],
+    ) -> None:
+        self.rows: dict[int, Batch] = {}
+        self.batches: dict[int, Batch] = {}
+        self._window = window
+        self._publisher = publisher
+        self._store = store
+        self._backlog = backlog
+        self._finish = finish
+        self._evicted: dict[int, int] = {}  # rows whose former owners have not let go, their words
+
+    def add(self, batch: Batch, row: Row) -> None:
+        """Note a batch that was published."""
+        batch.row = row
+        self._evicted.pop(row.number, None)
+        self.rows[row.number] = batch
+        if len(batch.tasks) > 1:
+            self.batches[row.number] = batch
+        for task in batch.tasks:
+            task.batch = batch
+        self._store.hold(batch)
+
+    def pop(self, number: int) -> Batch:
+        """Forget a row, and return its batch."""
+        self.batches.pop(number, None)
+        return self.rows.pop(number)
+
+    def dissolve(self, batch: Batch) -> None:
+        """Give back what a batch held that is not in the table, or not any more."""
+        self._store.remove(batch)
+        for task in batch.tasks:
+            if task.batch is batch:  # else it was recalled, and may be in another row
+                task.batch = None
+
+    def withdraw(self, batch: Batch) -> None:
+        """Put the tasks of a batch that no worker has started back into the backlog."""
+        assert batch.row is not None
+        number = batch.row.number
+        if self.rows.get(number) is not batch:
+            return  # collected
+        if self._publisher.cancel(batch.row):
+            self.dissolve(self.pop(number))
+            self._backlog.put_back(batch.tasks)
+        elif number in self.batches:
+            self.recall(number, batch, self._publisher.load(number))
+
+    def recall(self, number: int, batch: Batch, word: int) -> None:
+        """Take back what the worker of a batch has not started, and fetch what has ended."""
+        recalled = self._publisher.recall(Row(number, word))
+        if recalled is not None:
+            self._take_in(number, batch, recalled)
+
+    def _take_in(self, number: int, batch: Batch, word: int) -> None:
+        """Take in what a recalled word says of the tasks of a batch."""
+        if not layout.is_stride(word):
+            del self.batches[number]  # else its worker may give some of them back
+        left = [task for task in batch.tasks[layout.started_of(word) :] if task.batch is batch]
+        for task in left:
+            task.batch = None
+        self._backlog.put_back(left)
+        ended = layout.item_of(word)
+        if ended:
+            place = layout.read_place(self._publisher.read_records([number])[0])
+            content = empty(place.nbytes)
+            self._window.get(place.offset, content)
+            self._window.flush()
+            items = layout.read_items(content, ended)
+            self._finish(batch, layout.owner_of(word), items, False)
+
+    def single_out(self, task: Task) -> bool:
+        """Ask the worker of a task which of several it runs; return whether one can see that.
+
+        It says so as soon as its heart finds that one of them lasts; they may also end before.
+
+        Notes
+        -----
+        RMA cost: none for a task that has its row to itself; 1 load, 1 compare_and_swap.
+        """
+        batch = task.batch
+        if batch is None or batch.row is None or batch.row.number not in self.batches:
+            return True
+        number = batch.row.number
+        word = self._publisher.load(number)
+        strides = layout.state_of(word) == State.CLAIMED and layout.is_stride(word)
+        if not (strides and layout.is_recalled(word)):  # else asked, and not answered yet
+            self.recall(number, batch, word)
+        return not strides
+
+    def recall_late(self, words: array[int]) -> None:
+        """Take back what waits behind an item that takes longer than expected."""
+        now = time.monotonic()
+        for number, batch in tuple(self.batches.items()):
+            word = words[number]
+            if layout.state_of(word) != State.CLAIMED:
+                continue
+            if batch.claimed_s is None:
+                batch.claimed_s = now
+            recalled = layout.is_recalled(word)
+            if recalled and layout.is_stride(word):
+                continue  # by us, and its worker has given back nothing yet
+            if recalled or now - batch.claimed_s > RECALL_S:
+                code = batch.tasks[0].code
+                assert code is not None
+                code.measured([int(1e9 * max(RECALL_S, now - batch.claimed_s))])
+                if recalled:
+                    self._take_in(number, batch, word)
+                else:
+                    self.recall(number, batch, word)
+
+    def take_back(self, batch: Batch, only: Task | None = None) -> list[Task]:
+        """Void the attempt that runs in a row; return the tasks that have lost it by that.
+
+        Parameters
+        ----------
+        batch : Batch
+        only : Task, optional
+            Do nothing unless this is the one that runs.
+
+        Notes
+        -----
+        RMA cost: 1 load, 1 or 2 compare_and_swap; more if the row changes meanwhile.
+        """
+        assert batch.row is not None
+        number = batch.row.number
+        if self.rows.get(number) is not batch:
+            return []
+        word = self._publisher.load(number)
+        if number in self.batches:
+            self.recall(number, batch, word)  # the others are not this worker's to lose
+            word = self._publisher.load(number)
+        left = [task for task in batch.tasks if task.batch is batch and not task.over]
+        if only is not None and only not in left:
+            return []
+        # Against what stands there now: the row is about our tasks until we have collected it, and
+        # whoever runs them, and however far he is, shall not.
+        while layout.state_of(word) in _RUNS:
+            if self._publisher.reclaim(Row(number, word)):
+                break
+            word = self._publisher.load(number)
+        else:
+            return []  # it has ended, or its contributions are on their way
+        self._evicted[number] = protocol.advance(word, Step.RECLAIM)
+        self._keep_payload(batch)
+        self.dissolve(self.pop(number))
+        lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
+        # The others have lost nothing: they were not started, or it is not they who shall end (what
+        # they contribute would have been made with the last of the batch: once more).
+        self._backlog.put_back([task for task in left if task not in lost])
+        return [task for task in left if task in lost]
+
+    def _keep_payload(self, batch: Batch) -> None:
+        """Have the arguments that are in the window only, for another attempt."""
+        task = batch.tasks[0]
+        if isinstance(task.payload, Packed) and batch.extent is not None:
+            # What it refers to is the caller's, who may have changed it since.
+            content = empty(batch.extent.nbytes)
+            self._window.get(batch.extent.offset, content)
+            self._window.flush()
+            task.payload = bytes(content)
+
+    def owners(self) -> dict[int, list[Batch]]:
+        """Return the rows that somebody runs, by member.  RMA cost: 1 look."""
+        words = self._publisher.look()
+        found: dict[int, list[Batch]] = {}
+        for number, batch in self.rows.items():
+            word = words[number]
+            if layout.state_of(word) in (*_RUNS, State.COMMITTED):
+                found.setdefault(layout.owner_of(word), []).append(batch)
+        return found
+
+    def settle(self, batch: Batch) -> bool:
+        """Finish a row whose owner has died after it was decided; whether it had been.
+
+        Notes
+        -----
+        RMA cost: 1 load, 1 compare_and_swap.
+        """
+        assert batch.row is not None
+        word = self._publisher.load(batch.row.number)
+        return layout.state_of(word) == State.COMMITTED and self._publisher.settle(
+            Row(batch.row.number, word)
+        )
+
+    def bury(self, member: int) -> None:
+        """Free the rows that were taken back from a member whose process is gone.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap for each.
+        """
+        for number, word in tuple(self._evicted.items()):
+            if layout.owner_of(word) == member:
+                del self._evicted[number]
+                self._publisher.bury(Row(number, word))

@@ -1,0 +1,114 @@
+"""What becomes of the tasks of workers that are gone: they are taken back, and told of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from ..loss import Loss, Why
+from ..members.leases import Gone, Leases
+from ..serializer import Kind
+from ..system.streams import say
+from ..tasks import Batch, Finished, Task
+from .backlog import Backlog
+from .collector import Collector
+from .store import Store
+
+
+class Recovery:
+    """Takes back what one driver has lost.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    leases : Leases or None
+        Of the workers; without, none is ever taken for gone.
+    workers : int
+    collector : Collector
+        Gets what has become of the tasks.
+    store : Store
+    backlog : Backlog
+    trace : callable
+        ``trace(event, task)``
+
+    Attributes
+    ----------
+    evicted : Counter
+        Attempts that were taken back, by the member that had them.
+    ran : dict of int to object
+        By member that has died: the function of its task.
+    """
+
+    def __init__(
+        self,
+        leases: Leases | None,
+        workers: int,
+        collector: Collector,
+        store: Store,
+        backlog: Backlog,
+        trace: Callable[[str, Task], None],
+    ) -> None:
+        self.evicted: Counter[int] = Counter()
+        self.ran: dict[int, object] = {}
+        self._leases = leases
+        self._workers = workers
+        self._published = collector.published
+        self._finished = collector.finished
+        self._store = store
+        self._backlog = backlog
+        self._trace = trace
+        self._deserted = False  # and it was said
+
+    def look(self) -> None:
+        """Take back what members run that are gone, if it is time; fail everything when all are."""
+        leases = self._leases
+        if leases is None or not leases.due():
+            return
+        if not (self._published.rows or self._backlog.outstanding):
+            return
+        owners = self._published.owners()
+        workers = range(1, self._workers + 1)
+        found = leases.gone(owners or workers)  # if nobody runs anything: does anybody live?
+        for member, gone in found.items():
+            if member in owners:
+                process = leases.peers.members[member]
+                loss = Loss(gone.value, None, 0, "", process.pid, process.rank, process.host)
+                self._take_back_from(member, owners[member], gone, loss)
+        dead = [member for member in workers if leases.peers.state(member) == "dead"]
+        for member in dead:
+            if leases.peers.near(member):  # else its last put may still be on its way
+                self._published.bury(member)
+        if not owners and len(dead) == self._workers:
+            self._fail_all()
+        elif owners or len(found) < self._workers:
+            self._deserted = False
+        elif not self._deserted:
+            self._deserted = True
+            say("every worker is stopped, silent or dead: what is left waits until one answers")
+
+    def _take_back_from(self, member: int, batches: list[Batch], gone: Gone, loss: Loss) -> None:
+        """Void what a member runs that is gone; those who wait for it decide what comes next."""
+        for batch in batches:
+            if gone is Gone.DEAD and self._published.settle(batch):
+                continue  # it is DONE now
+            lost = self._published.take_back(batch)
+            for task in lost:
+                task.over = True
+                self._trace("reclaimed", task)
+            self.evicted[member] += bool(lost)
+            if lost:
+                if gone is Gone.DEAD:
+                    self.ran[member] = lost[0].function
+                outcomes = [(task, int(Kind.LOST), loss.encoded()) for task in lost]
+                self._finished.append(Finished(lost[0].context, member, 0, outcomes))
+                self._finished[-1].uncounted = 0
+
+    def _fail_all(self) -> None:
+        """Fail what waits: there is nobody left to run it."""
+        for batch in tuple(self._published.rows.values()):
+            self._published.withdraw(batch)
+        waiting = [task for task in self._backlog if not task.over]
+        loss = Loss(Why.NOBODY.value, None, 0, "", 0, 0, "").encoded()
+        for task in waiting:
+            task.over = True
+            self._backlog.withdraw(task)
+            self._finished.append(Finished(task.context, 0, 0, [(task, int(Kind.LOST), loss)]))

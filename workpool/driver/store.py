@@ -1,0 +1,173 @@
+"""What the driver keeps in its part of the arena: payloads, code, contexts, and one buffer.
+
+    payloads   of the tasks in the table, each as long as its row
+    shared     code and contexts, as long as tasks may need them, at most a quarter of the room
+    buffer     the piece that is on its way to a worker, for all that finds no room
+
+A descriptor says where a worker finds what it needs of them.  Nothing fails for want of room: what
+does not fit is STREAMED, piece by piece through the buffer, which nothing else can use up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from .. import layout, verbs
+from ..arena import Region, write
+from ..layout import NO_BLOB, NO_ITEMS, Blob, Descriptor, Extent, Piece
+from ..serializer import Code, Encoded
+from ..tasks import ISOLATED, Batch, Shared, SharedCode
+
+#: Functions whose code stays in the arena.
+CODES = 256
+
+
+class Store:
+    """The driver's part of one arena.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    stretch : Extent
+        The part.
+    """
+
+    def __init__(self, window: verbs.Window, stretch: Extent) -> None:
+        self.region = Region(stretch)
+        self._window = window
+        self._payloads = 0  # extents of batches
+        self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
+        self._shared_room = stretch.nbytes // 4  # left for shared bytes
+        buffer = self.region.reserve(stretch.nbytes // 8)
+        assert buffer is not None
+        self._buffer = buffer
+        self._reader: int | None = None  # the row whose piece lies in the buffer
+
+    def descriptor(self, batch: Batch) -> bytes | None:
+        """Return a batch's descriptor; None while the arena has no room for what it needs."""
+        task, payload = batch.tasks[0], batch.payload
+        inline, items = b"", NO_ITEMS
+        if task.segment is not None:
+            assert task.segment.items is not None
+            items, inline = task.segment.items, layout.write_terms(task.segment.terms)
+            extent = self._blob(task.segment).extent
+        elif len(payload) <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
+            inline = payload
+            extent = Extent(layout.INLINE, len(payload))
+        elif (place := self._place(batch)) is not None:
+            extent = place
+        else:
+            return None
+        kind = task.kind | ISOLATED if task.context.isolated else task.kind
+        code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
+        context = task.context.placed or self._blob(task.context)
+        return layout.write_descriptor(
+            Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
+            inline,
+        )
+
+    # --- payloads -----------------------------------------------------------------------------
+
+    def _place(self, batch: Batch) -> Extent | None:
+        """Put a payload where a worker can get it, once; None while there is no room for it.
+
+        Notes
+        -----
+        RMA cost: 1 put for each segment, 1 flush.
+        """
+        nbytes = len(batch.payload)
+        if batch.extent is not None:
+            return batch.extent
+        if nbytes > self.region.stretch.nbytes // 2:
+            return Extent(layout.STREAMED, nbytes)
+        place = self.region.reserve(nbytes)
+        if place is not None:
+            write(self._window, place.offset, batch.payload)
+            self._payloads += 1
+            batch.extent = place
+        elif not self._payloads:  # else room appears when one of them is done
+            return Extent(layout.STREAMED, nbytes)
+        return place
+
+    def hold(self, batch: Batch) -> None:
+        """Keep what a batch shares with others, from when it is published until it is removed."""
+        task = batch.tasks[0]
+        batch.shared = tuple(filter(None, (task.context, task.code, task.segment)))
+        for shared in batch.shared:
+            shared.users += 1
+
+    def remove(self, batch: Batch) -> None:
+        """Give back what a batch held whose row is done, or that has got none."""
+        for shared in batch.shared:
+            shared.users -= 1
+            if not shared.kept:
+                self._forget(shared)
+        batch.shared = ()
+        if batch.extent is not None:
+            self.region.release(batch.extent)
+            self._payloads -= 1
+            batch.extent = None
+        if batch.row is not None and self._reader == batch.row.number:
+            self._reader = None
+
+    # --- code and contexts --------------------------------------------------------------------
+
+    def code(self, code: Code) -> SharedCode:
+        """Return a function as its tasks share it in this table."""
+        shared = self._codes.get(code.code_id)
+        if shared is None:
+            shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
+            if len(self._codes) > CODES:
+                self.drop(self._codes.popitem(last=False)[1])
+        else:
+            self._codes.move_to_end(code.code_id)
+        return shared
+
+    def _blob(self, shared: Shared) -> Blob:
+        """Put shared bytes where workers can get them, once; what has no room yet is streamed.
+
+        Notes
+        -----
+        RMA cost: once 1 put for each segment, 1 flush.
+        """
+        if shared.placed is None:
+            nbytes = len(shared.content)
+            place = self.region.reserve(nbytes) if nbytes <= self._shared_room else None
+            if place is None:
+                return Blob(shared.blob_id, Extent(layout.STREAMED, nbytes))
+            self._shared_room -= nbytes
+            write(self._window, place.offset, shared.content)
+            shared.placed = Blob(shared.blob_id, place)
+        return shared.placed
+
+    def drop(self, shared: Shared) -> None:
+        """Say that no more tasks will need these bytes."""
+        shared.kept = False
+        self._forget(shared)
+
+    def _forget(self, shared: Shared) -> None:
+        if not shared.users and shared.placed is not None:
+            self._shared_room += shared.placed.extent.nbytes
+            self.region.release(shared.placed.extent)
+            shared.placed = None
+
+    # --- pieces -------------------------------------------------------------------------------
+
+    def supply(self, row: int, wanted: Piece, source: Encoded) -> Piece | None:
+        """Put the piece that a row's owner wants into the buffer, and return the answer.
+
+        None while the owner of another row reads its piece: ask again later.
+
+        Notes
+        -----
+        RMA cost: 1 put for each segment, 1 flush.
+        """
+        if self._reader not in (None, row):
+            return None
+        if wanted.position == wanted.total_nbytes:  # the last piece was read
+            self._reader = None
+            return wanted
+        nbytes = min(self._buffer.nbytes, len(source) - wanted.position)
+        write(self._window, self._buffer.offset, source, wanted.position, nbytes)
+        self._reader = row
+        return wanted._replace(extent=Extent(self._buffer.offset, nbytes))

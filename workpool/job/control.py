@@ -1,0 +1,178 @@
+"""The control window of a job: how the driver calls its workers together.
+
+Windows are allocated and freed collectively, but workers must not stand in a collective call while
+one of them still runs a task.  So the driver *calls* them through a window of its own rank::
+
+    driver                                    worker, between two tasks
+    CALLS odd                      ------->   sees it
+                                   <-------   its own word odd: it has come
+    sees that all have come
+    order put, flushed, CALLS even ------->   gets the order, and obeys it
+                                   <-------   its own word even, or FAREWELL if it leaves
+
+Only then does everybody enter the collective call.  A worker that has died does not come, and the
+driver does not wait for it; nothing that the driver has to say goes through a collective call.
+
+A death can be seen on the same host alone: who sees one that the driver cannot writes OBITUARY in
+the place of the dead one's word.
+"""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import layout
+from ..backoff import IDLE_S, Backoff
+from ..layout import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, Geometry
+from ..whole import whole
+
+if TYPE_CHECKING:
+    from .. import rma
+
+
+class Choice(NamedTuple):
+    """What makes one table different from another."""
+
+    workers: int
+    rows: int
+    arena_nbytes: int
+    claim: str
+    repository: int
+    lease_s: float
+
+
+class Order(NamedTuple):
+    """What the workers are called together for."""
+
+    what: str  # "open", "close", "stay", "leave"; "nothing" when it cannot be done
+    table: int = 0
+    geometry: Geometry | None = None
+    choice: Choice | None = None
+
+
+def _allocate(group: rma.Group) -> rma.Window:
+    nbytes = layout.control_nbytes(group.size)
+    return group.allocate(nbytes, 0, bytes(nbytes))
+
+
+class Caller:
+    """The driver's half.
+
+    Parameters
+    ----------
+    group : rma.Group
+        Collective.
+    """
+
+    def __init__(self, group: rma.Group) -> None:
+        self.window = _allocate(group)
+        self._members = group.size
+        self._calls = 0  # only we write CALLS
+        self.calling = False  # who has come waits for an order
+
+    @property
+    def obeyed(self) -> int:
+        """What the word of each worker says when it has done what it was last told."""
+        return self._calls
+
+    @whole
+    def call(self) -> int:
+        """Ask the workers to come; return what the word of each says when it has.
+
+        All must have obeyed the call before: who sleeps would wait for its end for ever.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        self.calling = True
+        self.window.compare_and_swap(CALLS, self._calls, self._calls + 1)
+        return self._calls + 1
+
+    @whole
+    def tell(self, order: Order) -> None:
+        """Tell those who have come what to do.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        """
+        content = pickle.dumps(order)
+        if len(content) > ORDER_NBYTES:
+            raise ValueError(f"an order of {len(content)} bytes, the limit is {ORDER_NBYTES}")
+        self.window.put(ORDER, content)
+        self.window.flush()  # before CALLS says that it is there
+        self._calls += 2
+        self.window.compare_and_swap(CALLS, self._calls - 1, self._calls)
+        self.calling = False
+
+    def missing(self, word: int) -> list[int]:
+        """Return the workers whose words are not as far as `word`.  RMA cost: 1 get, 1 flush."""
+        return [member for member, found in enumerate(self._words(), 1) if found < word]
+
+    def mourned(self) -> list[int]:
+        """Return the workers that others have seen to be dead.  RMA cost: 1 get, 1 flush."""
+        return [member for member, found in enumerate(self._words(), 1) if found == OBITUARY]
+
+    def _words(self) -> array[int]:
+        words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
+        self.window.get(layout.present(1), words)
+        self.window.flush()
+        return words
+
+
+class Called:
+    """A worker's half.
+
+    Parameters
+    ----------
+    group : rma.Group
+        Collective.
+    """
+
+    def __init__(self, group: rma.Group) -> None:
+        self.window = _allocate(group)
+        self._word = layout.present(group.rank)
+        self._done = 0  # calls obeyed, times two
+        self._mourned: set[int] = set()
+
+    def look(self) -> Order | None:
+        """Come if the driver calls, and return its order when everybody is there.
+
+        Notes
+        -----
+        RMA cost: 1 load if it does not.
+        """
+        if self.window.load(CALLS) == self._done:
+            return None
+        self.window.compare_and_swap(self._word, self._done, self._done + 1)
+        wait = Backoff(IDLE_S)
+        while self.window.load(CALLS) != self._done + 2:  # not all are here yet
+            wait.pause()
+        content = bytearray(ORDER_NBYTES)
+        self.window.get(ORDER, content)
+        self.window.flush()
+        order: Order = pickle.loads(content)
+        return order
+
+    def obeyed(self, leave: bool = False) -> None:
+        """Say that we have done what we were told.  RMA cost: 1 compare_and_swap."""
+        self._done += 2
+        word = FAREWELL if leave else self._done
+        self.window.compare_and_swap(self._word, self._done - 1, word)
+
+    def mourn(self, member: int) -> None:
+        """Say that another worker is dead.  RMA cost: 1 load, 1 compare_and_swap, once each.
+
+        Of one whose last calls may still be on their way: they fail, or find it changed.
+        """
+        if member not in self._mourned:
+            disp = layout.present(member)
+            found = self.window.load(disp)
+            while found < OBITUARY:
+                seen, found = found, self.window.compare_and_swap(disp, found, OBITUARY)
+                if found == seen:
+                    break
+            self._mourned.add(member)

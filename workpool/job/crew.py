@@ -1,0 +1,136 @@
+"""How the driver brings its workers together, to do what takes all of them.
+
+Whoever lives is waited for, and may be busy for as long as its task takes; a worker that has died
+is not, and one that is silent ends the wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from typing import Protocol
+
+from ..errors import ResourceError, WorkerUnreachable
+from ..members.doorbell import Doorbells
+from ..members.leases import Gone, Leases
+from ..members.liveness import Liveness
+from ..whole import collective
+from .control import Caller, Choice, Order
+from .survival import name_of, obituary
+
+__all__ = ["Crew"]
+
+
+class Until(Protocol):
+    """What serves the tables while the driver waits."""
+
+    def __call__(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
+        """Return when `ended` says so, or after so long."""
+
+
+class Crew:
+    """The workers of a job, as their driver calls them.
+
+    Parameters
+    ----------
+    control : Caller
+    liveness : Liveness
+    bells : Doorbells
+    until : Until
+    hearts : callable, optional
+        Returns leases of those who serve a table, and its choice, if there is one; None where the
+        job outlives its workers.
+    """
+
+    def __init__(
+        self,
+        control: Caller,
+        liveness: Liveness,
+        bells: Doorbells,
+        until: Until,
+        hearts: Callable[[], tuple[Choice, Leases] | None] | None,
+    ) -> None:
+        self.control = control
+        self._liveness = liveness
+        self._bells = bells
+        self._until = until
+        self._hearts = hearts
+
+    def call(self, order: Order, part: Callable[[], None]) -> None:
+        """Gather the workers between two tasks each, tell them what to do, and do our part of it.
+
+        Who waits for a busy worker may be interrupted: then nothing is done.
+
+        Raises
+        ------
+        ResourceError
+            If it would take those who have died.
+        WorkerUnreachable
+            If one is not heard any more.
+        """
+        control = self.control
+        self.gather(control.obeyed)
+        try:
+            self.gather(self.summon())
+            dead = self._liveness.dead() if self._hearts is None else ()
+            if dead and order.what != "stay":  # which is for each by himself
+                raise ResourceError(
+                    "no table can be opened any more: that takes all ranks of the job, and "
+                    f"{obituary(self._liveness, dead[0])}; a pool with the same options "
+                    "(max_workers, claim, rows, arena_nbytes, repository) as one before it shares "
+                    "its table"
+                )
+            self._obey(order, part)
+        except BaseException:
+            if control.calling:  # who has come would wait for ever
+                control.tell(Order("nothing"))
+            raise
+
+    def summon(self) -> int:
+        """Ask the workers to come; return what the word of each says when it has."""
+        word = self.control.call()
+        self._bells.ring_all()
+        return word
+
+    @collective
+    def _obey(self, order: Order, part: Callable[[], None]) -> None:
+        """Tell the workers what to do, and do our part of it."""
+        self.control.tell(order)
+        part()
+
+    def gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> list[int]:
+        """Wait until the words of all workers that live, but for some, are as far as this one.
+
+        Returns
+        -------
+        list of int
+            Those whose words are not.
+
+        Raises
+        ------
+        WorkerUnreachable
+            If one is waited for without a limit, and its heart is not heard any more.
+        """
+        state = self._liveness.state
+        hearts = None if self._hearts is None else self._hearts()
+
+        def ended() -> bool:
+            missing = self.control.missing(word)
+            if self._hearts is None:
+                return all(member in late or state(member) == "dead" for member in missing)
+            if missing and hearts is not None:
+                self._check_heard(*hearts, missing)
+            return not missing
+
+        self._until(ended, limit_s)
+        return self.control.missing(word)  # anew: who has left may be gone before that was heard
+
+    def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
+        """Raise WorkerUnreachable if one of these members is on another host, and silent."""
+        if not leases.due():
+            return
+        serving = [member for member in members if member <= choice.workers]
+        for member, gone in leases.gone(serving).items():
+            if gone is Gone.SILENT:
+                name = name_of(self._liveness, member)
+                raise WorkerUnreachable(f"{name} has not been heard of for {choice.lease_s:g} s")

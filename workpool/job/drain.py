@@ -1,0 +1,217 @@
+"""Ends in order.  SIGTERM with a journal: what runs may end and is stored, no more is started.
+
+::
+
+    SIGTERM       main thread                   the drain's thread
+    1st     ----> handler: tells the thread
+                  goes on, or waits             no rows any more; progress until none runs
+                                                or `drain_s` have passed
+                  handler: SystemExit(75) <---- all that has ended is in the journal
+                  `finally`, `with`, atexit     END_S later, or if a task still runs: ends the job
+
+The main thread is interrupted only when there is nothing left that an interrupt could lose.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from types import FrameType
+
+from ..backoff import WAIT_S, Backoff
+from ..driver.driver import Driver
+from ..system.status import UNFINISHED, grace_s
+from ..system.streams import run_or_exit, say
+from ..whole import Deferring, within
+
+#: How long the program may take to end when everything is stored.
+END_S = 3.0
+
+#: How often the main thread is told to leave, while it does what must not be interrupted.
+AGAIN_S = 20e-3
+
+#: Where whatever is raised is taken for the fault of the user's objects.
+_CATCHES = "workpool.serializer", "workpool.journal.keys"
+
+#: What part of the launcher's grace tasks have to end in after a signal.
+INTERRUPTED = 0.6
+
+
+class Terminated(SystemExit):
+    """A signal asks the program to leave.
+
+    Attributes
+    ----------
+    signal : str
+        Its name.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signal = signal.Signals(signum).name
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    raise Terminated(signum)
+
+
+def _harms(frame: FrameType | None, late: bool) -> bool:
+    """Return whether a SystemExit here would cut something in two, or become another's failure."""
+    if within(frame):
+        return True
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(_CATCHES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+#: A handler: what the program has in ``finally`` is run, and MPI remarks nothing.
+leave = Deferring(_leave, _harms)
+
+
+class Drain:
+    """What SIGTERM does while journals are open.
+
+    Parameters
+    ----------
+    drivers : callable
+        Returns those of all tables.
+    announce : callable
+        ``announce(drain_s)``: tells whoever may end the job how long a drain may take.
+    end : callable
+        ``end(status)``: ends every process of the job at once.
+
+    Attributes
+    ----------
+    cut : bool
+        Whether tasks were running when the time was over.
+    """
+
+    def __init__(
+        self,
+        drivers: Callable[[], list[Driver]],
+        announce: Callable[[float], None],
+        end: Callable[[int], None],
+    ) -> None:
+        self.cut = False
+        self._drivers = drivers
+        self._announce = announce
+        self._end = end
+        self._drain_s = 0.0
+        self._journals = 0
+        self._before: object = None  # the handler that was there; None while ours is not
+        self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._begun = self._over = self._left = False
+        self._closed = threading.Event()
+        self._leave = Deferring(self._exit, _harms)
+
+    def open(self, drain_s: float) -> None:
+        """Count a journal that was opened; the main thread's first one prepares for SIGTERM."""
+        self._journals += 1
+        self._drain_s = max(self._drain_s, drain_s)
+        if self._before is None and threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGTERM)
+            if before not in (signal.SIG_DFL, leave):
+                return  # the program has its own plans
+            self._before = before
+            threading.Thread(
+                # Nobody else would hear of the signal, for which Python's own end is switched off.
+                target=lambda: run_or_exit(self._run, "what drains the job"),
+                name="workpool-drain",
+                daemon=True,
+            ).start()
+            signal.signal(signal.SIGTERM, self._signalled)
+        if self._before is not None:
+            self._announce(self._drain_s)
+
+    def close(self) -> None:
+        """Count a journal that was closed; with the last one SIGTERM is as before."""
+        self._journals -= 1
+        if self._journals or self._before is None or self._begun:
+            return
+        with suppress(ValueError):  # not the main thread: ours goes on, and finds nothing to do
+            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+            self._before = None
+            self._drain_s = 0.0
+            self._asked.put(False)
+            self._announce(0.0)
+
+    def ended(self) -> None:
+        """Say that the job ends by itself."""
+        self._closed.set()
+
+    def _signalled(self, signum: int, frame: FrameType | None) -> None:
+        if not self._journals and not self._begun:  # the last was closed by another thread
+            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+            signal.raise_signal(signal.SIGTERM)
+        elif not self._begun:
+            self._begun = True
+            self._asked.put(True)  # may be called while it is called
+        elif self._over and not self._left:
+            self._leave(signum, frame)
+
+    def _exit(self, signum: int, frame: FrameType | None) -> None:
+        self._left = True
+        raise SystemExit(UNFINISHED)
+
+    def _run(self) -> None:
+        if not self._asked.get():
+            return
+        say(f"SIGTERM: tasks that run have {self._drain_s:g} s to end, no others are started")
+        drivers = self._drivers()
+        busy = self.cut = not finish(drivers, self._drain_s)
+        for driver in drivers:
+            driver.drained = True
+        say(
+            ("the time is over, what still runs is lost" if busy else "all of them have ended")
+            + f"; status {UNFINISHED}: start the script again to go on"
+        )
+        self._over = True
+        main = threading.main_thread().ident
+        assert main is not None
+        give_up = time.monotonic() + END_S
+        while not self._left and time.monotonic() < give_up:
+            signal.pthread_kill(main, signal.SIGTERM)  # interrupts whatever it waits for
+            self._closed.wait(AGAIN_S)
+        if not self._closed.wait(END_S):
+            self._end(UNFINISHED)
+
+
+def finish(drivers: list[Driver], limit_s: float) -> bool:
+    """Have nothing more started, and wait for what runs; return whether all of it has ended."""
+    for driver in drivers:
+        driver.drain()
+    deadline = time.monotonic() + limit_s
+    wait = Backoff(WAIT_S)
+    while (busy := any(driver.busy for driver in drivers)) and time.monotonic() < deadline:
+        if sum(driver.progress() for driver in drivers):
+            wait.reset()
+        else:
+            wait.pause()
+    return not busy
+
+
+def interrupted(drivers: list[Driver], what: str) -> bool:
+    """Leave what runs a while to end, after a signal; return whether all of it has ended.
+
+    Parameters
+    ----------
+    drivers : list of Driver
+    what : str
+        The signal's name.
+
+    Raises
+    ------
+    KeyboardInterrupt or SystemExit
+        When the next one comes.
+    """
+    if finish(drivers, 0):
+        return True
+    limit_s = INTERRUPTED * grace_s()
+    say(f"{what}: tasks that run have {limit_s:g} s to end; once more ends them now")
+    return finish(drivers, limit_s)

@@ -1,0 +1,204 @@
+"""What this process is in its job: the driver, a worker, or all there is.
+
+::
+
+    python -m workpool script.py    launch     rank 0 runs the script; the others: ``service``
+    workpool.run(main)              drive      one rank of an SPMD program runs main
+    python script.py                current    the first pool makes a job of one process
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError, WorkerUnreachable
+from ..system.shared_memory import litter_of, remove, too_little
+from ..system.status import exit_status
+from ..system.streams import flush, say
+from .drain import Terminated, interrupted
+from .runtime import Runtime
+from .survival import survives
+
+if TYPE_CHECKING:
+    from .. import rma
+
+# One process has one MPI, hence at most one runtime.
+_current: Runtime | None = None
+_lock = threading.Lock()
+_over = False  # MPI is being finalized
+_home = 0  # the process that they are of
+
+
+def current() -> Runtime:
+    """Return the runtime of this process, started if this is a process by itself.
+
+    Raises
+    ------
+    UsageError
+        If the process is one of several ranks, and not their driver.
+    """
+    global _current, _home
+    with _lock:
+        if _over:
+            raise UsageError("MPI is finalized: no pool can be made any more")
+        if _current is None:
+            if text := too_little():  # Open MPI may do with it
+                say(text)
+            from .. import rma
+
+            size = rma.world_size()  # no collective call: the other ranks may be elsewhere
+            if size > 1:
+                raise UsageError(
+                    f"a pool on one of {size} ranks that is not their driver: start the script as "
+                    f"`mpiexec -n {size} python -m workpool script.py`, or call "
+                    "workpool.run(main) on every rank; a task cannot make a pool"
+                )
+            _home = os.getpid()
+            _current = Runtime(rma.Group())
+            rma.at_finalize(_finalizing, _finalized)
+            atexit.register(_close_current)
+        elif _current.serves:
+            raise UsageError(
+                "a task cannot make a pool: submit from the script, or return the work"
+            )
+        return _current
+
+
+def _close_current() -> None:
+    global _current
+    if _current is not None and not _forked():
+        alone = _current.group.size == 1
+        _current.close()
+        _current = None
+        if alone:  # a process by itself: nobody else has its files, and Open MPI forgets them
+            remove(litter_of(os.getpid()))
+
+
+def _finalizing() -> None:
+    """End the job before MPI ends, for that waits for the workers."""
+    global _over
+    if _forked():
+        return
+    if _current is not None:
+        if _current.serves or _current.survive:
+            _finalized("a task" if _current.serves else "a job that outlives its workers")
+        _current.close()
+    _over = True  # before there is none, for other threads may want one
+    _close_current()
+
+
+def _finalized(where: str = "the middle of a job") -> None:
+    """End a job that will never be able to end otherwise."""
+    from .. import rma
+
+    if _current is not None and not _forked():
+        say(rma.HANGS.format(where=where))
+        _current.fail(1)
+
+
+def _forked() -> bool:
+    """Return whether the program has forked this process: MPI and the job are its parent's."""
+    return _home not in (0, os.getpid())
+
+
+def driving() -> bool:
+    """Return whether this process is the driver of a job by now."""
+    return _current is not None
+
+
+def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
+    """Run `program` as the driver of a job; return its value after everything has ended."""
+    from .. import rma
+
+    global _current, _home
+    _home = os.getpid()
+    outer, runtime = _current, Runtime(group)
+    _current = runtime
+    rma.at_finalize(_finalizing, _finalized)
+    try:
+        return program()
+    finally:
+        try:
+            runtime.close()  # callbacks may make one more pool in it
+        finally:
+            _current = outer
+
+
+def launch(
+    group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = bool
+) -> int:
+    """Run `program` as the driver of a job that consists in it.
+
+    Parameters
+    ----------
+    group : rma.Group
+    program : callable
+    fail : callable
+        ``fail(status)``: ends the job if somebody listens, else returns.
+
+    Returns
+    -------
+    int
+        The exit status: that of ``sys.exit`` in the program, 130 after Ctrl-C, 0 otherwise.
+
+    Notes
+    -----
+    An exception that the program does not catch ends the whole job with status 1 and its traceback.
+    A worker that is not heard of at the end changes nothing but that: the job ends without it.
+    """
+    from .. import rma
+
+    global _current, _home
+    status, _home = 0, os.getpid()
+    _current = Runtime(group, survives(), fail)
+    rma.at_finalize(_finalizing, _finalized)
+    step: Callable[[], object] = program
+    while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
+        try:
+            step()
+        except SystemExit as end:
+            status = exit_status(end)
+            if isinstance(end, Terminated):
+                _give_up(end.signal, status)
+        except BaseException as error:
+            if isinstance(error, WorkerUnreachable) and step is _close_current:
+                say(f"{error}: the job ends without it")
+                _current.fail(status)
+            if isinstance(error, KeyboardInterrupt):
+                _finish_running("Ctrl-C")
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # from the program's first frame
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 130 if isinstance(error, KeyboardInterrupt) else 1
+            if _current is not None and not _forked():  # None: the program has finalized MPI
+                _current.fail(status)
+        if _forked():
+            flush()
+            os._exit(status)
+        step = _close_current
+    return status
+
+
+def _finish_running(what: str) -> bool:
+    """Leave the tasks that run a while to end, after a signal; a second one ends the wait.
+
+    Return whether all of them have ended.
+    """
+    with suppress(KeyboardInterrupt, SystemExit):
+        return _current is None or _forked() or interrupted(_current.drivers, what)
+    return False
+
+
+def _give_up(what: str, status: int) -> None:
+    """Cancel what has not begun, after a signal; end the job if what runs does not end."""
+    finished = _finish_running(what)
+    if _current is not None and not _forked():
+        if not finished:
+            _current.fail(status)
+        _current.cancel()

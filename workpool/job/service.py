@@ -1,0 +1,155 @@
+"""A worker's part in a job: serve the tables that are open, and come when the driver calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from .. import layout
+from ..errors import ResourceError
+from ..layout import Geometry
+from ..members import doorbell
+from ..members.doorbell import Doorbell
+from ..members.liveness import Liveness, this_process
+from ..system.status import launched
+from ..system.streams import leave, report_failure, say
+from .control import Called, Choice
+from .survival import STUCK, Sentry, abort, survives, vanish
+
+if TYPE_CHECKING:
+    from .. import rma
+
+__all__ = ["launch", "meet", "open_table", "serve"]
+
+
+def meet(group: rma.Group) -> Liveness:
+    """Tell each other who we are.  Collective."""
+    here = this_process()._replace(rank=group.outer(group.rank))
+    return Liveness(group.gather(here), here)
+
+
+def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
+    """Allocate a table's window.  Collective."""
+    start = b""
+    if group.rank == choice.repository:
+        start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
+    window = group.allocate(geometry.nbytes, choice.repository, start)
+    identity = bytearray(layout.IDENTITY_NBYTES)
+    window.get(0, identity)
+    window.flush()
+    geometry.check_identity(identity)
+    return window
+
+
+def launch(group: rma.Group) -> int:
+    """Be a worker, and nothing else; return the exit status."""
+    with open(os.devnull, "rb") as nothing:  # MPICH's would let whoever reads it wait for ever
+        os.dup2(nothing.fileno(), 0)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A task's print is seen at once, and whole lines of it.
+            stream.reconfigure(line_buffering=True, write_through=False)
+    signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
+    serve(group, survives())
+    leave()
+    return 0
+
+
+def serve(group: rma.Group, survive: bool = False) -> None:
+    """Be a worker of the job until its driver ends it.
+
+    Notes
+    -----
+    A failure of the worker's own loop ends the whole job with status 1 and its traceback.
+    """
+    from .. import rma
+
+    rma.at_finalize(None, lambda: _finalized(group))
+    try:
+        _serve(group, survive)
+        rma.at_finalize(None)
+    except BaseException:
+        report_failure(f"worker rank {group.outer(group.rank)} failed")
+        abort(group, 1)
+
+
+def _serve(group: rma.Group, survive: bool) -> None:
+    from .. import rma
+    from ..worker.worker import Worker  # which the driver's rank does without
+
+    rank = group.outer(group.rank)
+    worker = Worker(group.rank, rank, rma.processor_name(), carries=survive)
+    control = Called(group)
+    windows: dict[int, rma.Window] = {}
+
+    def obey() -> bool:
+        order = control.look()
+        if order is None:
+            return True
+        if order.what == "open":
+            assert order.geometry is not None
+            assert order.choice is not None
+            try:
+                window = windows[order.table] = open_table(group, order.geometry, order.choice)
+            except ResourceError:
+                pass  # the driver tells the user
+            else:
+                if group.rank <= order.choice.workers:
+                    claim, lease_s = order.choice.claim, order.choice.lease_s
+                    worker.attach(order.table, window, order.geometry, claim, lease_s)
+        elif order.what == "stay":
+            with suppress(ValueError):  # not the main thread: whose program has its own plans
+                signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
+        elif order.what == "close":
+            worker.detach(order.table)
+            windows.pop(order.table).close()
+        if order.what != "leave":
+            control.obeyed()
+        return order.what != "leave"
+
+    liveness = meet(group)
+    bell = Doorbell(doorbell.name(liveness.members[group.rank]))
+    sleep = bell.sleep if liveness.near(0) else time.sleep
+    if survive:
+
+        def mourn() -> None:
+            for member in () if liveness.near(0) else liveness.dead():
+                control.mourn(member)
+
+        sentry = Sentry(
+            liveness,
+            group.answers,
+            lambda: "the driver has died" if liveness.state(0) == "dead" else "",
+            lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
+            mourn,
+            2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
+        )
+        sentry.start()
+        worker.serve(obey, sleep)
+        sentry.stop()
+        control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
+        return
+    worker.serve(obey, sleep)
+    bell.close()
+    for window in windows.values():
+        window.close()
+    control.window.close()
+    group.close()
+
+
+def _finalized(group: rma.Group) -> NoReturn:
+    from .. import rma
+
+    say(rma.HANGS.format(where=f"a task (worker rank {group.outer(group.rank)})"))
+    abort(group, 1)
+
+
+def _desert(group: rma.Group, why: str, told: bool) -> NoReturn:
+    """Leave a job that cannot go on, or that can only go on without us."""
+    if not told:
+        say(f"worker rank {group.outer(group.rank)} leaves: {why}")
+    vanish(1)

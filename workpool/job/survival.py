@@ -1,0 +1,182 @@
+"""What a job does beside its work when it outlives its dead: watch, tell, leave.
+
+A rank that dies leaves MPI as it is: the windows of others go on working, but a collective call
+that counts on the dead never ends, ``MPI_Finalize`` included, nor does a call that waits for a lock
+which the dead has held.  So every rank has a ``Sentry``, a thread that looks whether it can go on,
+and nobody leaves by way of MPI.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from ..members.liveness import Liveness
+from ..serializer import task_name
+from ..system import supervisor
+from ..system.shared_memory import litter_of, remove
+from ..system.status import VARIABLE
+from ..system.streams import flush, run_or_exit
+
+if TYPE_CHECKING:
+    from .. import rma
+
+__all__ = [
+    "Sentry",
+    "abort",
+    "depart",
+    "name_of",
+    "obituary",
+    "survives",
+    "vanish",
+]
+
+#: How often a sentry looks; for each member that it looks after, that costs some 20 us.
+LOOK_S = 0.25
+
+#: How long supervisors may take, all together, to note how their ranks have ended.
+NOTE_S = 2.0
+
+#: A call into MPI that is seen so often after a death does not end: it is collective, or waits for
+#: a lock that the dead has held.  Looks are counted, because a rank may be stopped for a while.
+STUCK = 10
+
+
+def survives() -> bool:
+    """Return whether this process belongs to a job that outlives the death of workers."""
+    return os.environ.get(supervisor.VARIABLE) == "1"
+
+
+class Sentry(threading.Thread):
+    """Looks again and again whether this rank can go on, and ends it if not.
+
+    Parameters
+    ----------
+    liveness : Liveness
+    answers : callable
+        Returns whether no call into MPI is under way, waiting for its end at most so many seconds.
+    reason : callable
+        Returns why the rank cannot go on, "" if it can.
+    end : callable
+        Called with that reason; must not return.
+    share : callable
+        Called when no call into MPI is under way: makes some, to tell or hear of the dead.
+    patience : int
+        How often a call into MPI may be seen after a death.
+    """
+
+    def __init__(
+        self,
+        liveness: Liveness,
+        answers: Callable[[float], bool],
+        reason: Callable[[], str],
+        end: Callable[[str], NoReturn],
+        share: Callable[[], None],
+        patience: int = STUCK,
+    ) -> None:
+        super().__init__(name="workpool-sentry", daemon=True)
+        self._liveness = liveness
+        self._answers = answers
+        self._reason = reason
+        self._end = end
+        self._share = share
+        self._patience = patience
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look until somebody calls ``stop``."""
+        # Nobody else would ever leave a job that cannot go on.
+        run_or_exit(self._run, "the sentry")
+
+    def _run(self) -> None:
+        busy = 0  # so often in a row
+        while not self._stopped.wait(LOOK_S):
+            why = self._reason()
+            busy = 0 if self._answers(LOOK_S) else busy + 1
+            if not busy:
+                self._share()
+            if busy > self._patience and (dead := self._liveness.dead()):
+                name = name_of(self._liveness, dead[0])
+                why = why or f"a call into MPI does not end after {name} died; start the job again"
+            if why and not self._stopped.is_set():
+                self._end(why)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped.set()
+
+
+def obituary(liveness: Liveness, member: int, task: object = None) -> str:
+    """Return the line that tells of a death.
+
+    Parameters
+    ----------
+    liveness : Liveness
+    member : int
+        Who has died.
+    task : callable, optional
+        What it ran, if that is known.
+    """
+    process = liveness.members[member]
+    ended = _end_of(process.pid, wait=liveness.near(member))
+    how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
+    ran = "" if task is None else f", while it ran task {task_name(task)}"
+    return f"{name_of(liveness, member)} died{how}{ran}"
+
+
+_waited = itertools.count()  # for notes, in hundredths of a second
+
+
+def _end_of(pid: int, wait: bool) -> int | None:
+    """Return how a rank has ended, as its supervisor notes it; None if nobody does that in time."""
+    place = os.environ.get(VARIABLE)
+    while (ended := supervisor.ends(place).get(pid)) is None and place and os.path.isdir(place):
+        if not wait or next(_waited) >= 100 * NOTE_S:
+            break
+        time.sleep(0.01)
+    return ended
+
+
+def depart(status: int) -> NoReturn:
+    """End this process as Python does, but without ``MPI_Finalize``: that waits for the dead."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # joins the threads of the program
+        atexit._run_exitfuncs()
+    finally:
+        vanish(status)
+
+
+def vanish(status: int) -> NoReturn:
+    """End this process at once, with nothing left of it in shared memory.
+
+    The files of the dead are among those that a living rank has mapped.
+    """
+    flush()
+    ctypes.CDLL(None).fflush(None)  # what extensions have written
+    remove(litter_of(os.getpid()))
+    os._exit(status)
+
+
+def abort(group: rma.Group, status: int) -> NoReturn:
+    """End every process of the job at once; of one that outlives its dead, only this one."""
+    flush()
+    if survives() and group.size > 1:
+        vanish(status)  # a worker is one that has died; when the driver is gone, the others leave
+    time.sleep(0.1)  # mpiexec may lose what was written just before the end
+    remove(litter_of(os.getpid()))
+    group.abort(status)
+    time.sleep(1)  # MPICH's may return before the process is killed
+    os._exit(status)
+
+
+def name_of(liveness: Liveness, member: int) -> str:
+    """Return how a member is named in messages."""
+    process = liveness.members[member]
+    what = "worker" if member else "the driver,"
+    return f"{what} rank {process.rank} on {process.host} (process {process.pid})"

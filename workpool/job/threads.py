@@ -1,0 +1,214 @@
+"""The threads beside the driver's own: one that attends to progress, one that is a worker."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from ..backoff import Backoff
+from ..driver.driver import Driver
+from ..members.doorbell import Doorbell
+from ..system.streams import run_or_exit
+
+#: How often the attendant looks while nobody waits for a result, and at last while somebody does:
+#: each look takes the interpreter lock from whoever makes the progress.
+LAZY_S = 5e-3
+ATTENDED_S = 50e-3
+
+#: Its longest sleep while somebody waits who makes no progress himself.
+CLOSE_S = 1e-3
+
+#: How often it looks when there seems to be nothing: an interrupt may have left something.
+REST_S = 1.0
+
+
+class Attendant:
+    """Makes progress when nobody else does: futures with callbacks, waits of the standard library.
+
+    A daemon thread that starts with the first task.  It only looks in from time to time, because
+    two threads that compete for the interpreter lock cost milliseconds, unless a future is watched
+    by somebody who makes no progress himself.
+
+    Parameters
+    ----------
+    drivers : callable
+        Returns those to attend to.
+    watched : callable
+        Returns whether a future is watched.
+    """
+
+    def __init__(self, drivers: Callable[[], list[Driver]], watched: Callable[[], bool]) -> None:
+        self._drivers = drivers
+        self._watched = watched
+        self._work = threading.Event()
+        self._bell = threading.Event()
+        self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._stopped = False
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread that asks."""
+        return self._thread is threading.current_thread()
+
+    def wake(self) -> None:
+        """There is something to attend to."""
+        if not self._work.is_set() or self._thread is None:
+            with self._starting:
+                self._work.set()
+                if self._thread is None:
+                    thread = threading.Thread(
+                        target=self._run, name="workpool-attendant", daemon=True
+                    )
+                    thread.start()
+                    self._thread = thread
+
+    def ring(self) -> None:
+        """A future is watched: look at once."""
+        if not self._bell.is_set():
+            self._bell.set()
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Have an action done by the thread, when it does nothing else."""
+        self._actions.put(action)
+        self._work.set()
+        self._bell.set()
+
+    def join(self, ended: Callable[[], bool]) -> None:
+        """Wait until the thread has done what it was told, as far as `ended` wants to know.
+
+        An action that waits for others has them done at once.
+        """
+        if self.is_current:
+            self._act()
+            return
+        wait = Backoff(CLOSE_S)
+        while not ended():
+            wait.pause()
+
+    def stop(self) -> None:
+        """End the thread when it has done what it was told."""
+        self._stopped = True
+        self._work.set()
+        self._bell.set()
+        if self._thread is not None and not self.is_current:
+            self._thread.join()
+
+    def _run(self) -> None:
+        # Nobody else would ever resolve the futures that others wait for.
+        run_or_exit(self._attend, "the driver's attendant")
+
+    def _attend(self) -> None:
+        wait = Backoff(CLOSE_S, spins=0)
+        rest_s = LAZY_S
+        seen: dict[Driver, int] = {}
+        while True:
+            self._work.wait(REST_S)
+            stopped = self._stopped  # before we look: what was told until then is done
+            self._act()
+            if stopped:
+                return
+            drivers = self._drivers()
+            busy = [driver for driver in drivers if driver.outstanding]
+            if not busy:
+                self._work.clear()
+                late = any(driver.outstanding for driver in self._drivers())  # a table may be new
+                if late or not self._actions.empty():
+                    self._work.set()  # just now
+                continue
+            self._work.set()  # else we have cleared it while the last outcomes were being fetched
+            # Each by itself: whoever waits for one table makes no progress in another, whose tasks
+            # may be what the workers are waiting with.
+            attended = all(driver.attended for driver in busy)
+            closely = not attended and self._watched()
+            idle = [driver for driver in busy if driver.beats == seen.get(driver)]
+            if closely:
+                idle = [driver for driver in busy if driver in idle or not driver.attended]
+            try:
+                found = sum(driver.progress() for driver in idle)
+            except KeyboardInterrupt:  # raised by a result that was restored: its future has it
+                continue
+            if found:
+                wait.reset()
+                self._act()
+            seen = {driver: driver.beats for driver in busy}
+            if closely:
+                if len(busy) == 1:
+                    busy[0].pause(wait)
+                else:
+                    wait.pause()
+            else:
+                wait.reset()
+                self._bell.clear()
+                rest_s = min(2 * rest_s, ATTENDED_S) if attended else LAZY_S
+                if self._actions.empty() and (attended or not self._watched()):
+                    self._bell.wait(rest_s)
+
+    def _act(self) -> None:
+        while not self._actions.empty():
+            try:
+                self._actions.get()()
+            except BaseException:  # the user's callback: nothing of ours depends on it
+                traceback.print_exc()
+
+
+class ThreadWorker:
+    """The worker of a job of one rank: a thread beside the driver's own.
+
+    Parameters
+    ----------
+    host : str
+        The name of our host, for messages.
+    bell : Doorbell
+        That wakes it.
+    """
+
+    def __init__(self, host: str, bell: Doorbell) -> None:
+        from ..worker.worker import (
+            Worker,  # which the driver does without where there are other ranks
+        )
+
+        self.worker = Worker(1, 0, host)
+        self._bell = bell
+        self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread that asks."""
+        return self._thread is threading.current_thread()
+
+    def ask(self, action: Callable[[], None]) -> threading.Event:
+        """Have `action` called between two tasks; the event says when it was."""
+        done = threading.Event()
+        self._asked.put((action, done))
+        return done
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has left everything behind: its heart, and the child process."""
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the thread; called by it."""
+        self._stopped = True
+
+    def _obey(self) -> bool:
+        while not self._asked.empty():
+            action, done = self._asked.get()
+            action()
+            done.set()
+        return not self._stopped
+
+    def _run(self) -> None:
+        # Nobody else will ever answer the driver.
+        run_or_exit(self._serve, "the worker thread")
+
+    def _serve(self) -> None:
+        self.worker.serve(self._obey, self._bell.sleep)
+        self._bell.close()

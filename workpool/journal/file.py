@@ -1,0 +1,213 @@
+"""The file of a journal: who may open it, whether it is one, and what is wrong when it is not.
+
+The lock is on ``FILE.lock`` and not on the file: those that SQLite takes there come and go, and
+others may read while a job writes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from ..errors import ResourceError, UsageError
+from ..lazy import sqlite3
+
+FORMAT = 1
+
+#: How long somebody who only looks may have the lock.
+_LOOK_S = 0.5
+
+_APPLICATION = 0x776B706C  # "wkpl"
+
+#: What SQLite says of a file that is damaged.
+_DAMAGE = ("malformed", "not a database", "no such table", "no such column", "encrypted")
+_MAGIC = b"SQLite format 3\0"
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE functions (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY,
+    function INTEGER NOT NULL,
+    stored_s REAL NOT NULL,
+    listed INTEGER NOT NULL,
+    keys BLOB NOT NULL,
+    checksum BLOB NOT NULL,
+    value BLOB NOT NULL
+);
+COMMIT;
+"""
+
+
+def lock(path: str) -> int:
+    """Return a descriptor that holds the lock of a journal."""
+    name = _beside(path, ".lock")
+    try:
+        held = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise ResourceError(
+            f"cannot open journal {path}: {error.strerror} ({name}); "
+            "give a file in a directory that exists and can be written"
+        ) from error
+    give_up = time.monotonic() + _LOOK_S
+    try:
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(_LOOK_S / 10)
+        os.ftruncate(held, 0)
+        os.pwrite(held, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+    except BlockingIOError:
+        who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
+        os.close(held)
+        raise UsageError(
+            f"journal {path} is in use by {who}: wait for its end, or give each job a "
+            "journal of its own"
+        ) from None
+    except OSError as error:
+        os.close(held)
+        raise ResourceError(
+            f"cannot lock journal {path}: {error.strerror} ({name}); "
+            "give a file on a file system with locks and with room"
+        ) from error
+    return held
+
+
+def holder(path: str) -> str | None:
+    """Return who has a journal open, None if nobody has."""
+    try:
+        held = os.open(_beside(path, ".lock"), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(held, 200, 0).decode(errors="replace") or "another process"
+    finally:
+        os.close(held)
+    return None
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Return a connection to a journal that is one, made if the file is new."""
+    new = _is_new(path)
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise failed(path, "open", error) from error
+    try:
+        if not new:
+            check(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        if new or not _tables(connection):
+            connection.executescript(_SCHEMA)
+        connection.execute("BEGIN IMMEDIATE")  # now is the time to see that it can be written
+        connection.execute("ROLLBACK")
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        connection.close()
+        raise failed(path, "open", error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def inspect(path: str) -> sqlite3.Connection:
+    """Return a connection that only reads a journal, whoever has it open.
+
+    Raises
+    ------
+    UsageError, ResourceError
+        As for `Journal`.
+    """
+    from pathlib import Path  # much for a rank, and it is not a rank that asks
+
+    if _is_new(path):
+        raise UsageError(f"{path} is empty: nothing was ever stored in it")
+    try:
+        # Whoever reads beside a writer, or after one that was killed, needs files of his own.
+        mode = "mode=ro" if os.path.exists(_beside(path, "-wal")) else "immutable=1"
+        uri = Path(path).absolute().as_uri()
+        connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
+        try:
+            check(connection, path)
+            if not _tables(connection):
+                raise UsageError(f"{path} is empty: nothing was ever stored in it")
+        except BaseException:
+            connection.close()
+            raise
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise failed(path, "open", error) from error
+    return connection
+
+
+def _beside(path: str, suffix: str) -> str:
+    """Return the name of a file beside a journal: one, by whatever name the journal is known."""
+    return os.path.realpath(path) + suffix
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return found
+
+
+def _is_new(path: str) -> bool:
+    """Return whether there is nothing in a file, after a look at what it begins with."""
+    try:
+        with open(path, "rb") as file:
+            begins = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise ResourceError(f"cannot read journal {path}: {error.strerror}") from error
+    if begins and begins != _MAGIC:
+        raise UsageError(f"{path} is not a journal of workpool: give the name of a new file")
+    return not begins
+
+
+def check(connection: sqlite3.Connection, path: str) -> None:
+    """See that a database is a journal of this format.
+
+    Raises
+    ------
+    UsageError
+        If it is not.
+    """
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application == 0 and not _tables(connection):
+        return  # whoever made it was killed
+    if application != _APPLICATION:
+        raise UsageError(f"{path} is not a journal of workpool: give the name of a new file")
+    if version != FORMAT:
+        raise UsageError(
+            f"journal {path} has format version {version}, this workpool writes {FORMAT}: go on "
+            "with the version that wrote it, or give the name of a new file"
+        )
+
+
+def failed(path: str, what: str, error: Exception) -> ResourceError:
+    """Return the error that says what is wrong with a journal and what to do."""
+    text = str(error)
+    if "full" in text or "disk I/O" in text:
+        remedy = "see that its file system works and has room, and start the script again"
+    elif "readonly" in text or "unable to open" in text:
+        remedy = "its file and directory must be writable"
+    elif "locked" in text or "busy" in text:
+        remedy = "end the program that has it open with SQLite"
+    elif isinstance(error, UnicodeDecodeError) or any(sign in text for sign in _DAMAGE):
+        remedy = (
+            "it is damaged: remove it and begin anew, or save what can be saved by "
+            f"`sqlite3 {path} .recover`"
+        )
+    else:
+        remedy = "SQLite says no more than that"
+    return ResourceError(f"cannot {what} journal {path}: {text}; {remedy}")

@@ -1,0 +1,302 @@
+"""What a pool does with a journal: which calls are done, and writing down those that end.
+
+::
+
+    submit(fn, *args)                      map(fn, items)
+      key of the call                        keys of all items of a segment
+      Journal.find                           Journal.find
+      there: the future is done              the missing ones are mapped
+      else the task takes its key along      ...
+    rows end -> commit: their results in one transaction -> futures are resolved
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ..errors import ResourceError
+from ..lazy import np
+from ..recent import Recent
+from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
+from ..system.streams import say
+from ..tasks import Finished
+from ..turns import Turn
+from .journal import MOST_NBYTES, Entry, Journal, Keys, Places, Record, write_keys
+from .keys import CallKeys
+
+#: Lists of results that are kept as they were restored.
+_LISTS = 256
+_LISTS_NBYTES = 8 << 20
+
+#: How often a journal is written while tasks are submitted.
+COMMIT_S = 10e-3
+
+#: Results that are restored together.
+_TOGETHER = 256
+
+
+class Ledgers:
+    """The journals of one pool.
+
+    Parameters
+    ----------
+    setup : tuple
+        The pool's initializer and its arguments: what tasks return may depend on them.
+    opened, closed : callable
+        Told of each journal.
+    path : str or Path, optional
+        Of the one for all tasks.
+    """
+
+    def __init__(
+        self,
+        setup: tuple[Any, ...],
+        opened: Callable[[], object],
+        closed: Callable[[], object],
+        path: Any = None,
+    ) -> None:
+        self._setup = setup
+        self._opened = opened
+        self._closed = closed
+        self._by_path: dict[str, Ledger] = {}
+        self._used = False  # whether there ever was one
+        self._lock = threading.Lock()
+        self._committing = threading.Lock()
+        self._committed_s = 0.0
+        self.default = None if path is None else self.open(path)
+
+    def open(self, path: Any) -> Ledger:
+        """Return the pool's hold on a journal, opened if it is not yet."""
+        name = os.path.realpath(path)
+        with self._lock:
+            found = self._by_path.get(name)
+            if found is not None:
+                return found
+            self._used = True
+            found = self._by_path[name] = Ledger(path, self._setup)
+        try:
+            self._opened()
+        except BaseException:  # Ctrl-C, while it waits for workers that are busy
+            with self._lock:
+                self._by_path.pop(name, None)
+            found.journal.close()
+            raise
+        return found
+
+    @property
+    def due(self) -> bool:
+        """Whether what has ended should be committed, although nobody waits for it."""
+        return time.monotonic() - self._committed_s > COMMIT_S
+
+    def commit(self, waiting: Iterable[Finished]) -> None:
+        """Write results into their journals, before anybody sees them; also into closed ones.
+
+        There it fails, and so do the tasks: what is not stored must not be seen.
+        """
+        if self._used:
+            with self._committing:
+                commit(waiting)
+                self._committed_s = time.monotonic()
+
+    def close(self) -> None:
+        """Let others have the files."""
+        with self._lock:
+            ledgers, self._by_path = self._by_path, {}
+        for ledger in ledgers.values():
+            ledger.journal.close()
+            self._closed()
+
+
+class Noted(NamedTuple):
+    """What becomes of a task's results: keys of one, or of those of a segment."""
+
+    ledger: Ledger
+    function: str
+    keys: bytes | Keys
+
+
+class Ledger:
+    """One journal as one pool uses it.  Thread-safe.
+
+    Parameters
+    ----------
+    path : str or Path
+    setup : tuple
+        As for `Ledgers`.
+    """
+
+    def __init__(self, path: Any, setup: tuple[Any, ...]) -> None:
+        self.keys = CallKeys(setup)
+        self.journal = Journal(path)
+        self._lock = threading.Lock()
+        self._lists: Recent[list[Any]] = Recent(_LISTS, _LISTS_NBYTES)
+        self._warned = 0
+
+    def result(self, key: bytes, fn: Callable[..., Any]) -> tuple[Any, BaseException | None] | None:
+        """Return the outcome of a call that is done, None if it is not."""
+        found = self.journal.find_one(key)
+        if found is None:
+            return None
+        number, record, place = found
+        try:
+            listed = self._lists.use(number) or self._restored(number, record, fn)
+            return listed[place], None
+        except Exception as error:
+            return None, error
+
+    def plan(
+        self, fn: Callable[..., Any], code: Code | None, items: Sequence[Any], several: bool
+    ) -> Plan:
+        """Return which of some items are done.
+
+        Raises
+        ------
+        UsageError, SerializationError
+            As for ``CallKeys.of_call``.
+        """
+        keys = self.keys.of_items(fn, code, items, several)
+        return Plan(self, fn, keys, self.journal.find(keys))
+
+    def reading(self, results: Iterator[Any]) -> Iterator[Any]:
+        """Return an iterator that may go on when the journal is closed."""
+
+        def read() -> Iterator[Any]:
+            try:
+                yield from results
+            finally:
+                release()
+
+        self.journal.hold()
+        reader = read()
+        release = weakref.finalize(reader, self.journal.release)
+        release.atexit = False
+        return reader
+
+    def values(self, places: Places, fn: Callable[..., Any]) -> list[Any]:
+        """Return results that are there."""
+        found: list[Any] = []
+        for number, place in zip(places.records.tolist(), places.places.tolist(), strict=True):
+            listed = self._lists.use(number)
+            if listed is None:
+                record = self.journal.load(number)
+                if record is None:
+                    raise ResourceError(
+                        f"journal {self.journal.path} cannot be read any more (record {number}): "
+                        "see that its file system works, and start the script again"
+                    )
+                listed = self._restored(number, record, fn)
+            found.append(listed[place])
+        return found
+
+    def _restored(self, number: int, record: Record, fn: Callable[..., Any]) -> list[Any]:
+        """Return the results in a record."""
+        with from_earlier_run():
+            value, error = unpack_outcome(Kind.VALUE, record.value, fn)
+        if error is not None:
+            raise error
+        if not record.listed:
+            return [value]
+        with self._lock:
+            self._lists.keep(number, value, len(record.value))
+        listed: list[Any] = value
+        return listed
+
+    def warn(self) -> None:
+        """Say once that there are results too large to be stored."""
+        if self.journal.skipped and not self._warned:
+            self._warned = self.journal.skipped
+            # Not by `warnings`: whoever makes the progress would get what a filter makes of it.
+            say(
+                f"journal {self.journal.path}: a result of more than {MOST_NBYTES:,} bytes is "
+                "delivered but not stored, and its task will run again; let the task write a file "
+                "and return its name"
+            )
+
+
+def commit(waiting: Iterable[Finished]) -> None:
+    """Write what has ended into its journals, each in one transaction.
+
+    What cannot be written fails: a result must not be seen before it is stored.
+    """
+    ended = [finished for finished in waiting if not finished.written]
+    entries: dict[Ledger, list[Entry]] = {}
+    for finished in ended:
+        for task, kind, content in tuple(finished.outcomes):
+            if task.noted is not None:
+                found = entries.setdefault(task.noted.ledger, [])
+                found += _entries(task.noted, kind, content)
+    failures: dict[Ledger, Exception] = {}
+    for ledger, found in entries.items():
+        try:
+            if found:
+                ledger.journal.store(found)
+        except Exception as error:  # no room on the disk, no memory: it is those tasks' matter
+            failures[ledger] = error
+    for finished in ended:
+        finished.failures = failures
+        finished.written = True
+    for ledger in entries:
+        ledger.warn()
+
+
+def _entries(noted: Noted, kind: int, content: Any) -> Iterator[Entry]:
+    """Yield what a task's outcome has for the journal: nothing if it raised."""
+    if kind == Kind.VALUE:
+        assert isinstance(noted.keys, bytes)
+        yield Entry(noted.function, noted.keys, False, content)
+    elif kind == Kind.TURN:
+        for part in Turn.decode(content).parts:
+            if part.total:
+                assert not isinstance(noted.keys, bytes)
+                keys = noted.keys[part.start : part.start + part.total]
+                yield Entry(noted.function, write_keys(keys), True, part.encoded)
+
+
+class Plan:
+    """Which of some items are done, and where their results are."""
+
+    def __init__(self, ledger: Ledger, fn: Callable[..., Any], keys: Keys, places: Places) -> None:
+        self._ledger = ledger
+        self._fn = fn
+        self._places = places
+        self._done = places.records >= 0
+        self.noted = Noted(ledger, name_of(fn), keys[~self._done])
+
+    def missing(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the items that are not done."""
+        if not self._done.any():
+            return items
+        return [items[i] for i in np.flatnonzero(~self._done).tolist()]
+
+    def merged(self, computed: Iterator[list[Any]]) -> Iterator[list[Any]]:
+        """Yield all results in order, in lists; `computed` are those of the missing items."""
+        if not self._done.any():
+            yield from computed
+            return
+        values: deque[Any] = deque()  # computed, and not yielded yet
+        turns = np.flatnonzero(np.diff(self._done)) + 1
+        bounds = [0, *turns.tolist(), len(self._done)]
+        for start, stop in pairwise(bounds):
+            if not self._done[start]:
+                for _ in range(start, stop):
+                    if not values:
+                        values.extend(next(computed))
+                    yield [values.popleft()]
+                continue
+            for at in range(start, stop, _TOGETHER):
+                part = slice(at, min(stop, at + _TOGETHER))
+                places = Places(self._places.records[part], self._places.places[part])
+                yield self._ledger.values(places, self._fn)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return the name of a function for whoever looks at a journal."""
+    module = getattr(fn, "__module__", None)
+    return f"{module}.{task_name(fn)}" if isinstance(module, str) else task_name(fn)

@@ -1,0 +1,200 @@
+"""``workpool run | info | bench | journal``: start ranks, look at the MPI, at what was stored."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..errors import ResourceError, UsageError
+from ..system.status import GRACE_S
+from . import launcher, mpiexec, program
+
+__all__ = ["main"]
+
+_RUN = f"""\
+Run a Python program with N workers: start N + 1 ranks under the mpiexec that belongs to mpi4py's
+MPI. Rank 0 runs the program as its __main__, the others are its workers. The exit status is the
+program's; Ctrl-C is a KeyboardInterrupt in the program, a second one ends the job.
+
+program:
+  {program.USAGE}
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    words = list(sys.argv[1:] if words is None else words)
+    parser = _parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        return 2
+    options, rest = words, list[str]()
+    if words[0] == "run":
+        options, rest = program.split(words[1:], _VALUED)
+        options.insert(0, "run")
+    given, unknown = parser.parse_known_args(_joined(options))
+    try:
+        if unknown:
+            raise UsageError(f"unknown option {unknown[0]} (see workpool {given.task} --help)")
+        if given.task == "journal":
+            from ..journal import report as journal_report  # a job starts sooner without it
+
+            journal_report.show(given.file)
+            return 0
+        ranks, command = _job(given, rest)
+        return launcher.run(
+            [sys.executable, "-m", *command],
+            ranks,
+            mpiexec=given.mpiexec,
+            mpi_args=given.mpi_args,
+            grace_s=given.grace,
+            survive=given.task == "run" and given.survive,
+        )
+    except UsageError as error:
+        print(f"workpool {given.task}: {error}", file=sys.stderr)
+        return 2
+    except ResourceError as error:
+        print(f"workpool {given.task}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # before there was a job
+        return 130
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return words with the value of --mpi-args in the same one: it begins like an option."""
+    joined: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        value = next(rest, None) if word == "--mpi-args" else None
+        joined.append(word if value is None else f"{word}={value}")
+    return joined
+
+
+#: The options that take the next word as their value.
+_VALUED = ("-w", "--workers", "--mpiexec", "--mpi-args", "--grace")
+
+
+def _parser() -> argparse.ArgumentParser:
+    job = _Parser(add_help=False)
+    job.add_argument("--mpiexec", metavar="PATH", help="default: the one of mpi4py's MPI")
+    job.add_argument(
+        "--mpi-args",
+        metavar="'ARGS'",
+        type=shlex.split,
+        default=[],
+        help="more options for mpiexec, in one word",
+    )
+    job.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=_seconds,
+        default=GRACE_S,
+        help="how long the program may take to end after a signal; tasks that run have 60 %% of "
+        "that (default: %(default)g)",
+    )
+    parser = _Parser(
+        prog="workpool",
+        description="A task queue in one MPI window.",
+        epilog="`workpool COMMAND --help` tells the options of a command.",
+    )
+    commands = parser.add_subparsers(
+        dest="task", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    run = commands.add_parser(
+        "run",
+        parents=[job],
+        help="run a Python program with workers",
+        description=_RUN,
+        usage=f"workpool run [-w N] [options] {program.USAGE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument(
+        "-w",
+        "--workers",
+        metavar="N",
+        type=_workers,
+        default=_usual_workers(),
+        help="how many workers (default: one for each core, or what a batch job has room for "
+        "beside the driver; here %(default)d)",
+    )
+    run.add_argument(
+        "--survive",
+        action="store_true",
+        help="go on when a worker rank dies; without it MPI ends the job",
+    )
+    commands.add_parser(
+        "info",
+        parents=[job],
+        help="show the MPI in use, and what its atomics cost here",
+        description="Show the MPI in use, and what its one-sided calls cost here (2 ranks).",
+    )
+    commands.add_parser(
+        "bench",
+        parents=[job],
+        help="measure tasks per second, and the time from submit to result",
+        description="Measure no-op tasks: throughput with 2 workers, latency with 1 worker.",
+    )
+    stored = commands.add_parser(
+        "journal",
+        help="show what is in a journal",
+        description="Show how many results a journal has, of which functions, and since when. It "
+        "may be open in a job that runs. MPI is not started.",
+    )
+    stored.add_argument("file", metavar="FILE", help="as in WorkPool(journal=FILE)")
+    return parser
+
+
+def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str]]:
+    """Return the number of ranks and what they run, as words after ``python -m``."""
+    if given.task == "run":
+        found = program.parse(words)
+        found.check()
+        return given.workers + 1, ["workpool", *found.words()]
+    if given.task == "bench":
+        return 3, ["workpool", "-m", "workpool.launch.report", "bench"]
+    print(f"{'mpiexec':<22}{mpiexec.find(given.mpiexec).path}", flush=True)
+    return 2, ["workpool.launch.report", "info"]
+
+
+def _usual_workers() -> int:
+    """Return one worker for each core, or for each rank but one that a batch system has given."""
+    room = mpiexec.room()
+    if room is not None and room > 1:
+        return room - 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _workers(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} workers: give a number from 1 up")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number of seconds")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,337 @@
+"""Runs a job under mpiexec, and answers for its end.
+
+What a caller may rely on, whatever the MPI:
+
+* The exit status is the driver's, told by the driver itself (see ``status``).
+* A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
+  A driver that is still there a grace after any other, at a second Ctrl-C, or at whatever comes
+  after another, is ended with all its ranks.
+* No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
+  their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
+  outlive an mpiexec that was killed.
+* The terminal shows what the program writes.  MPI has nothing to add, because the ranks always
+  leave with 0, and because a job that must be ended is ended in the way that its mpiexec does not
+  comment on, after what was written has been passed on.  A rank that dies by itself is commented
+  on by MPI, as it should be.
+* A job that is to outlive the death of workers does not outlive its driver's, nor one that comes
+  before it has begun.
+* The driver has the launcher's own standard streams; those of the workers go through mpiexec.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import UsageError
+from ..system import supervisor
+from ..system.ranks import is_alone, rank_here, without_rank
+from ..system.shared_memory import SHM, litter_of, remove
+from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
+from ..system.streams import open_streams
+from .mpiexec import Kind, check_room, command_line, environment, find, leash, placed
+from .routes import Routes
+from .signals import Signals
+
+__all__ = ["run"]
+
+#: How often the launcher looks; what it costs is invisible.
+_LOOK_S = 0.02
+
+#: How often it looks what MPI has made, until the driver begins: a rank may die before.
+_NOTE_S = 0.1
+
+#: How much less often where the driver may be on another host: then it goes on.
+_SELDOM = 20
+
+#: Between the driver's last words and the end of the job: mpiexec passes them on.
+_DRAIN_S = 0.5
+
+#: What to do about a rank that has died.
+_ADVICE = (
+    "; if a task has ended its rank, run such tasks by with_options(isolate=True), "
+    "or the job with --survive"
+)
+
+#: The same where the ranks have used more shared memory than there is.
+_ADVICE_BUS = (
+    f"; if that was a bus error, {SHM} was full: lower arena_nbytes=, or enlarge it "
+    "(docker run --shm-size=1g)"
+)
+
+#: The same where a host may have died with all of its ranks.
+_ADVICE_PLACED = (
+    ": a rank of the job has died, see above, or a whole host{}; start it again without that host, "
+    "and with a journal it goes on from there"
+)
+
+#: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
+_TIDY_S = 3.0
+
+
+def run(
+    command: Sequence[str],
+    ranks: int,
+    *,
+    mpiexec: str | None = None,
+    mpi_args: Sequence[str] = (),
+    grace_s: float = GRACE_S,
+    survive: bool = False,
+) -> int:
+    """Run a command as the ranks of one job, and return the driver's exit status.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Whose rank 0 reports to ``status.Reporter``: ``python -m workpool ...``.
+    ranks : int
+        Number of processes: one driver, the rest workers.
+    mpiexec : str, optional
+        Default: the one that `mpiexec.find` finds.
+    mpi_args : sequence of str
+        More options for mpiexec.
+    grace_s : float
+        How long the driver may take to end at SIGTERM or SIGHUP, and its ranks after the driver.
+    survive : bool
+        Whether the job goes on when a worker dies.
+
+    Returns
+    -------
+    int
+        128 + n where signal n ended the driver.
+
+    Raises
+    ------
+    UsageError
+        If this process is a rank among others.
+    ResourceError
+        If there is no mpiexec for it.
+    """
+    here = rank_here()
+    if here is not None and not is_alone():
+        raise UsageError(
+            f"this process is a rank already ({here}), and cannot start ranks of its own: "
+            "under mpiexec, use `mpiexec -n N python -m workpool ...`"
+        )
+    open_streams()
+    program = find(mpiexec)
+    if not placed(mpi_args):
+        check_room(program.kind)
+    words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
+    long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
+    with (
+        tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
+        Watch(place) as watch,
+        Signals(watch, grace_s) as signals,
+    ):
+        process = subprocess.Popen(
+            words,
+            env={
+                **environment(
+                    program.kind, without_rank(os.environ) if here else os.environ, place
+                ),
+                VARIABLE: place,
+                GRACE: str(grace_s),
+                supervisor.VARIABLE: str(int(survive)),
+            },
+            stdin=subprocess.DEVNULL,  # the driver gets ours
+            start_new_session=True,  # a terminal's Ctrl-C is for us alone
+        )
+        local = not placed(mpi_args)
+        return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
+
+
+class _Job:
+    """One mpiexec under way, and every process below it.
+
+    Parameters
+    ----------
+    process : subprocess.Popen
+    kind : Kind
+    watch : Watch
+    signals : Signals
+        That have arrived.
+    grace_s : float
+    local : bool
+        Whether the driver surely runs on this host, where its word can be heard.
+    survive : bool
+        Whether it is none of our business that a worker dies.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        kind: Kind,
+        watch: Watch,
+        signals: Signals,
+        grace_s: float,
+        local: bool,
+        survive: bool,
+    ) -> None:
+        self.process = process
+        self.kind = kind
+        self.watch = watch
+        self.signals = signals
+        self.grace_s = grace_s
+        self.local = local
+        self.survive = survive
+        #: Files that MPI forgets when its ranks are killed.
+        self.litter: set[str] = set()
+        #: How ranks ended before the job was lost.
+        self.ends: dict[int, int] = {}
+        self.routes = Routes()
+        #: Whether the driver of a job that outlives others is gone, and no host was before.
+        self.bereft = False
+
+    def wait(self) -> int:
+        """Wait for the end of the job, or bring it about; return the driver's exit status."""
+        give_up = math.inf  # when the job is ended, if it has not ended
+        begun = False
+        hosts, noted = 0, time.monotonic()
+        while self.process.poll() is None and time.monotonic() < give_up:
+            self.watch.look(_LOOK_S, self.routes.fds)
+            self.routes.look()
+            now = time.monotonic()
+            known = self.watch.driver is not None
+            if not begun and (known or now > noted + _NOTE_S * (1 if self.local else _SELDOM)):
+                begun, noted = known, now
+                self._note_litter()  # once MPI has started, every rank has its files
+            if len(self.watch.elsewhere) > hosts:
+                hosts = len(self.watch.elsewhere)
+                self.routes.find(self._members(), self.watch.elsewhere)
+            if self.watch.ending is not None:
+                limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
+                give_up = min(give_up, now + limit_s)
+            if self.survive and self._lost():
+                self.bereft |= not self.routes.ended
+                told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
+                give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
+            give_up = min(give_up, now + self.signals.pass_on())
+        self.signals.judge(self.bereft)
+        status = self.process.poll()  # None: it must be ended
+        self.watch.look(0)  # the last words may have come with the end
+        self.routes.look()
+        self.routes.close()
+        if status == 0 and self.watch.ending is not None:
+            self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
+        else:
+            self._end()
+        remove(self.litter)  # what MPI leaves behind of ranks that were killed
+        return self._verdict(status)
+
+    def _end(self) -> None:
+        """End every process of the job on this host."""
+        self._note_litter()
+        if self.survive and self.watch.driver in self._members():
+            with suppress(ProcessLookupError):
+                os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
+        if self.kind is Kind.OPENMPI and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # tidies up, and is silent
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_TIDY_S)
+        # MPICH's is silent only if it is killed; its proxies then end the ranks of other hosts.
+        if self.process.poll() is None:
+            self.process.kill()
+        self._kill()
+        self.process.wait()
+
+    def _kill(self, after_s: float = 0) -> None:
+        """Kill every process that is left, unless it ends by itself before."""
+        begun = time.monotonic()
+        while left := self._members():
+            passed_s = time.monotonic() - begun
+            if passed_s > after_s + _TIDY_S:
+                _say(f"processes that cannot be killed: {left}")
+                return
+            if passed_s >= after_s:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(_LOOK_S)
+
+    def _lost(self) -> bool:
+        """Return whether mpiexec runs a job that has no driver any more, or gets none."""
+        if not self.ends:  # later there are those that we have ended
+            self.ends = supervisor.ends(self.watch.place)
+        if self.watch.driver is None:
+            return self.local and bool(self.ends)
+        return self.watch.silent and self.watch.ending is None
+
+    def _verdict(self, status: int | None) -> int:
+        """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
+        told = self.watch.ending
+        if told is not None and not told.failed and status is None and self.signals.asked is None:
+            _say(f"ranks that had not ended {self.grace_s:g} s after the driver were killed")
+        # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
+        # leave by SIGTERM: not by us.
+        broken = bool(status) and self.signals.asked is None and not self.survive
+        if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
+            return told.status
+        if self.signals.asked is not None:
+            if status is None and self.signals.overdue:
+                _say("killed: the program did not end in time after the signal, see --grace")
+            return 128 + self.signals.asked
+        if self.bereft or (self.survive and self._lost() and not self.routes.ended):
+            return self._lament(status)
+        status = status or 0
+        if self.watch.driver is None and not self.local:
+            return status if status >= 0 else 128 - status  # on another host: mpiexec must know
+        began = "the driver never told how it ended" if self.watch.driver else "no driver began"
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        lost = self.routes.ended or self.watch.elsewhere
+        hosts = [f"{host} (ranks {self.watch.elsewhere[host]})" for host in sorted(lost)]
+        named = f", {' or '.join(hosts)}" if hosts else ""
+        advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
+        died = status >= 0 or not self.local
+        died = died and self.watch.driver is not None and not (self.survive and self.local)
+        bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
+        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
+        return 128 - status if status < 0 else status or 1
+
+    def _lament(self, ended: int | None) -> int:
+        """Tell of a death that the job cannot outlive; return the status for it.
+
+        `ended` is how mpiexec ended, None if by us.
+        """
+        driver = self.watch.driver
+        if driver is None:
+            first, status = next(iter(self.ends.items()))
+            who = f"a rank (process {first})"
+            what = "before the job had begun, which takes all of its ranks: start it again"
+        else:
+            noted = supervisor.ends(self.watch.place).get(driver)
+            if noted is None:
+                who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
+                _say(f"{who}, and with it all that its program knew")
+                return 1
+            status = noted
+            who = f"the driver (rank 0, process {driver})"
+            what = "and with it all that its program knew: no job outlives its driver"
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        _say(f"{who} {how}, {what}")
+        return 128 - status if status < 0 else status or 1
+
+    def _note_litter(self) -> None:
+        self.litter.update(path for pid in self._members() for path in litter_of(pid))
+
+    def _members(self) -> list[int]:
+        """Return the process ids of the job, mpiexec's included, on this host."""
+        mark = self.watch.mark.encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone, or somebody else's
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found
+
+
+def _say(text: str) -> None:
+    print(f"workpool: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,117 @@
+"""Signals that the launcher gets: what the driver is told, and how long it may take to end."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from ..system.status import Watch
+
+__all__ = ["Signals"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: Signals that mean what the driver's program takes them for.
+_PASSED = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Signals:
+    """Collects the signals that end a program, in the order in which they arrive; passes on others.
+
+    Parameters
+    ----------
+    watch : Watch
+        Knows the driver.
+    grace_s : float
+        How long it may take to end at SIGTERM or SIGHUP.
+
+    Attributes
+    ----------
+    asked : int or None
+        Which of them the job is ended for.
+    overdue : bool
+        Whether the driver has been given a time to end in, and nothing has come since.
+    """
+
+    def __init__(self, watch: Watch, grace_s: float) -> None:
+        self.asked: int | None = None
+        self.overdue = False
+        self._watch = watch
+        self._grace_s = grace_s
+        self._received: list[int] = []
+        self._handled = 0
+        self._interrupted_s = -math.inf  # when the driver got a Ctrl-C, which it may catch
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        handlers: dict[int, Callable[[int, FrameType | None], object]] = {
+            **dict.fromkeys(map(int, _SIGNALS), self._note),
+            **dict.fromkeys(map(int, _PASSED), self._tell),
+        }
+        self._before = {signum: signal.getsignal(signum) for signum in handlers}
+        for ignored in (signal.SIGHUP, *_PASSED):
+            if self._before[ignored] is signal.SIG_IGN:
+                del self._before[ignored]  # nohup; the ranks inherit that
+        for signum in self._before:
+            signal.signal(signum, handlers[signum])
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+
+    def pass_on(self) -> float:
+        """Tell the driver what has come; return how many seconds it may take to end."""
+        limit_s = math.inf
+        for signum in self._received[self._handled :]:
+            self._handled += 1
+            limit_s = min(limit_s, self._pass_on(signum))
+        return limit_s
+
+    def judge(self, bereft: bool) -> None:
+        """See whether the job has ended because of a Ctrl-C, or of what has just come.
+
+        Parameters
+        ----------
+        bereft : bool
+            Whether it has ended because the driver is gone.
+        """
+        late = self._received[self._handled :]
+        if self.asked is None and late:
+            self.asked = late[0]
+        recent = time.monotonic() < self._interrupted_s + self._grace_s
+        if self.asked is None and recent and not bereft:
+            self.asked = signal.SIGINT
+
+    def _pass_on(self, signum: int) -> float:
+        now = time.monotonic()
+        insists = signum == signal.SIGINT and now < self._interrupted_s + self._grace_s
+        again = self.asked is not None or insists
+        self.overdue = False
+        if again or not self._tell(signum):
+            self.asked = self.asked or signum
+            return 0
+        if signum == signal.SIGINT:  # a program may catch it, and go on
+            self._interrupted_s = now
+            return math.inf
+        self.asked = signum
+        self.overdue = True
+        return self._grace_s + self._watch.patience_s * (signum == signal.SIGTERM)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self._received.append(signum)
+
+    def _tell(self, signum: int, frame: FrameType | None = None) -> bool:
+        """Send the driver a signal; return whether there is one."""
+        if self._watch.driver is None:
+            return False  # MPI is still starting
+        try:
+            os.kill(self._watch.driver, signum)
+        except ProcessLookupError:
+            return False
+        return True

@@ -1,0 +1,339 @@
+"""What is behind a pool: its tasks on their way to the driver, its counts, its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import accumulator
+from ..accumulator import Accumulator
+from ..contributions import Spec
+from ..driver.driver import Driver
+from ..errors import SerializationError, TaskKilled, UsageError
+from ..job import runtime
+from ..job.control import Choice
+from ..journal.ledger import Ledger, Ledgers, Noted, name_of
+from ..layout import Extent
+from ..serializer import Code, Packed, pack_call
+from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
+from ..whole import whole, within
+from .future import PoolFuture
+from .mapping import Seat
+from .resolver import Resolver
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from numpy.typing import DTypeLike
+
+
+#: Sets of limits whose tasks share what they have in common for good; programs make more of them
+#: that give each task what is left of some time.
+CONTEXTS = 32
+
+
+SHUT = "cannot schedule new futures after shutdown"
+
+
+class WorkerStats(NamedTuple):
+    """What one worker has done for a pool."""
+
+    rank: int
+    tasks: int
+    busy_s: float
+    evicted: int = 0  #: attempts that were taken back from it, because it was gone
+
+
+class Core:
+    """One pool, seen by its views, its futures and its maps.
+
+    Parameters
+    ----------
+    job : runtime.Runtime
+    choice : Choice
+        Of a table; it is opened if it is new.
+    setup : bytes
+        Encoded ``Setup``.
+    max_pending : int, optional
+    ledgers : Ledgers
+        Its journals, closed with it.
+
+    Attributes
+    ----------
+    watched : int
+        Futures that somebody has a condition of.
+    """
+
+    def __init__(
+        self,
+        job: runtime.Runtime,
+        choice: Choice,
+        setup: bytes,
+        max_pending: int | None,
+        ledgers: Ledgers,
+    ) -> None:
+        self.choice = choice
+        self.lock = threading.Lock()
+        self.watched = 0
+        self.ledgers = ledgers
+        self._runtime = job
+        self._setup = setup
+        self._max_pending = max_pending
+        self._number = next(job.numbers)
+        self._pending = 0
+        self._calling: list[Callable[[], object]] = []  # callbacks that are not over
+        self._shut = False
+        self._accumulators: list[tuple[Spec, Extent]] = []
+        self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
+        try:
+            with job.lock:
+                self._table = job.table(choice)
+                self.driver: Driver = self._table.driver
+                self._resolver = Resolver(
+                    self.driver,
+                    job.accumulators,
+                    ledgers,
+                    self.lock,
+                    self._number,
+                    self.ended,
+                    job.attend,
+                )
+                job.pools.append(self)
+        except BaseException:
+            ledgers.close()
+            raise
+
+    @property
+    def workers(self) -> int:
+        """How many workers serve the pool."""
+        return self.choice.workers
+
+    @property
+    def open(self) -> bool:
+        """Whether tasks can be submitted."""
+        return not self._shut and self._resolver.broken is None
+
+    def check_open(self) -> None:
+        """Raise unless tasks can be submitted."""
+        if self._resolver.broken is not None:
+            raise self._resolver.broken.with_traceback(None)  # else it grows from time to time
+        if self._shut:
+            raise RuntimeError(SHUT)
+
+    @whole
+    def context(self, limits: Limits | None) -> PoolContext:
+        """Return what tasks of these limits have in common."""
+        with self.lock:
+            found = self._contexts.get(limits)
+            if found is None:
+                context = Context(self._number, limits, self._setup)
+                resolver = self._resolver
+                found = PoolContext(self.number(), context, resolver.resolve, resolver.commit)
+                self._contexts[limits] = found
+            self._contexts.move_to_end(limits)
+            late = None
+            if len(self._contexts) > CONTEXTS:  # not the one without limits: ranks know it for good
+                late = self._contexts.pop(next(filter(None, self._contexts)))
+        if late is not None:
+            self.driver.drop(late)  # its rows keep it; tasks that wait have it put there again
+        return found
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def code(self, fn: Callable[..., Any]) -> Code | None:
+        """Return what of a function crosses once for all of its tasks, from the first one on."""
+        return self._runtime.codes.lookup(fn) or self._runtime.codes.lookup(fn)
+
+    def submits_at_once(self, fn: Callable[..., Any]) -> bool:
+        """Return whether many calls of a function cost no more to submit than their arguments."""
+        return self._max_pending is None and self.code(fn) is not None
+
+    def send(
+        self,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: dict[str, Any],
+        context: PoolContext,
+        retry: Retry | None,
+        ledger: Ledger | None,
+        kind: TaskKind = CALL,
+    ) -> Future[Any]:
+        """Submit one task, unless a journal has its result."""
+        self.check_open()
+        future: PoolFuture[Any] = PoolFuture(self)
+        noted = None
+        try:
+            code = self._runtime.codes.lookup(fn)
+            if ledger is not None:
+                key = ledger.keys.of_call(fn, code, args, kwargs, kind)
+                outcome = ledger.result(key, fn)
+                if outcome is not None:
+                    future.resolve(*outcome)
+                    return future
+                noted = Noted(ledger, name_of(fn), key)
+            payload = pack_call(fn, args, kwargs, code)
+            if retry is not None and isinstance(payload, Packed):
+                payload = payload.tobytes()  # as the arguments are now, for every attempt
+        except SerializationError as error:
+            future.resolve(None, error)
+            return future
+        if self._max_pending is not None and self._pending >= self._max_pending:
+            most = self._max_pending
+            self.driver.wait(lambda: self._pending < most)
+            self.check_open()
+        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
+        future._task = task
+        if not self._submit(task, code):
+            raise RuntimeError(SHUT)
+        if noted is not None and self.ledgers.due:
+            self.driver.progress()  # who goes on submitting makes none otherwise
+        return future
+
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
+        segment = seat.segment
+        noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
+        task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
+        return task if self._submit(task, code, further=True) else None
+
+    @whole
+    def _submit(self, task: Task, code: Code | None, further: bool = False) -> bool:
+        """Give a task to the driver, unless the pool is shut down.
+
+        One that goes on with what was submitted before is taken as long as something is pending:
+        then we have not let go of the table, and are not about to.
+        """
+        with self.lock:
+            if self._shut and not (further and self._pending):
+                return False
+            self._pending += 1
+        try:
+            self.driver.submit(task, code)
+        except BaseException:  # no memory for its arguments: nobody gets its future
+            if self.driver.cancel(task) or self.driver.kill(task):
+                self.ended()
+            raise
+        self._runtime.attend()
+        return True
+
+    @whole
+    def kill(self, task: Task, error: TaskKilled) -> bool:
+        """End a task that runs; its future has `error`.  False if it has ended."""
+        if not self.driver.kill(task):
+            return False
+        task.future._task = None
+        task.future.resolve(None, error)
+        self.ended()
+        return True
+
+    def number(self) -> int:
+        """Return a number that nothing else in the job has."""
+        return next(self._runtime.numbers)
+
+    # --- waiting and callbacks ----------------------------------------------------------------
+
+    def apart(self, action: Callable[[], object]) -> None:
+        """Do something that takes locks: at once, or by the thread that attends to the pools.
+
+        A generator that nobody has any more is closed by the garbage collector, which may come
+        while this very thread holds the lock.
+        """
+        if within(sys._getframe(1)):
+            self._runtime.call_back(action)
+        else:
+            action()
+
+    def watch(self) -> None:
+        """Somebody waits for a future without making progress."""
+        self._runtime.attend_closely()
+
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Have callbacks called by the thread that attends to the pools."""
+        calling = self._calling  # counts, without a lock that the collector's callbacks may meet
+        calling.append(callbacks)
+
+        def call() -> None:
+            try:
+                callbacks()
+            finally:
+                calling.pop()
+
+        self._runtime.call_back(call)
+
+    @whole
+    def ended(self) -> None:
+        """Count a task that has ended, whatever became of it."""
+        with self.lock:
+            self._pending -= 1
+            last = self._shut and not self._pending
+        if last:
+            self._detach()
+
+    # --- numbers ------------------------------------------------------------------------------
+
+    @whole
+    def accumulator(
+        self,
+        shape: int | tuple[int, ...] = (),
+        dtype: DTypeLike = float,
+        op: str | MPI.Op = "sum",
+    ) -> Accumulator:
+        """Return numbers in the repository's window; see ``View.accumulator``."""
+        from .. import rma
+
+        spec = accumulator.check(shape, dtype, rma.op_name(op))
+        with self.lock:  # a shutdown by another thread comes before, or finds it in the list
+            self.check_open()
+            extent = self.driver.reserve(spec.nbytes)
+            if extent is None:
+                raise UsageError(
+                    f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half "
+                    f"of the arena of {self.choice.arena_nbytes:,}: raise arena_nbytes="
+                )
+            spec = spec._replace(pool=self._number, offset=extent.offset)
+            self._accumulators.append((spec, extent))
+            window = None if self._runtime.survive else self._table.window
+            return self._runtime.accumulators.add(spec, window)
+
+    def stats(self) -> list[WorkerStats]:
+        """Return what each worker has done so far, by rank."""
+        found = []
+        for member in range(1, self.choice.workers + 1):
+            tasks, elapsed_ns = self._resolver.tally.get(member, (0, 0))
+            rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]
+            found.append(WorkerStats(rank, tasks, elapsed_ns * 1e-9, evicted))
+        return found
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more tasks; see ``Executor.shutdown``."""
+        with self.lock:
+            self._shut = True
+            last = not self._pending
+        if cancel_futures:
+            for task in self.driver.tasks(self._number):
+                task.future.cancel()
+        if wait:
+            self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
+            self._runtime.called_back(lambda: not self._calling)
+        if wait or last:
+            self._detach()
+
+    @whole
+    def _detach(self) -> None:
+        """Let go of the table: nothing of this pool is in it any more."""
+        with self.lock:
+            accumulators, self._accumulators = self._accumulators, []
+            if self in self._runtime.pools:
+                self._runtime.pools.remove(self)
+        for spec, extent in accumulators:
+            self._runtime.accumulators.close(spec)
+            if not self._pending:  # else a task was cut off, and what it adds may be on its way
+                self.driver.release(extent)
+        for context in tuple(self._contexts.values()):
+            self.driver.drop(context)
+        self.ledgers.close()

@@ -1,0 +1,169 @@
+"""``WorkPool``: a ``concurrent.futures.Executor`` whose workers are MPI ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import SerializationError, UsageError
+from ..job import entry
+from ..job.service import serve
+from ..journal.ledger import Ledgers
+from ..serializer import as_bytes, pack
+from ..tasks import Setup
+from .core import Core
+from .options import TaskOptions, choose
+from .view import View
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+T = TypeVar("T")
+
+
+class WorkPool(View):
+    """Runs callables on the workers of this MPI job.
+
+    Parameters
+    ----------
+    max_workers : int, optional
+        Use at most so many of the job's workers; all of them by default.
+    initializer : callable, optional
+        Called as ``initializer(*initargs)`` on each worker before its first task of this pool.
+    initargs : tuple
+    claim : {"pointer", "counter"}, optional
+        How workers take descriptors; default ``$WORKPOOL_CLAIM`` or ``"pointer"``.
+    rows : int, optional
+        Work descriptors in the table; default ``$WORKPOOL_ROWS`` or 1024.
+    arena_nbytes : int, optional
+        Bytes in the window for arguments and results; default ``$WORKPOOL_ARENA_NBYTES`` or
+        256 MiB, less where shared memory is short.  Larger ones go through in pieces.
+    repository : int, optional
+        The rank that holds the window; default ``$WORKPOOL_REPOSITORY`` or the driver's.
+    max_pending : int, optional
+        ``submit`` waits while so many tasks are pending; by default it never waits.
+    lease_s : float, optional
+        Seconds that a worker may be stopped until others run its task; default
+        ``$WORKPOOL_LEASE_S`` or 10.  One whose process runs is left alone, however long its task
+        takes.
+    journal : str or Path, optional
+        A file in which results are stored as they arrive: what is in it when the same script is
+        started again is not run again.
+    drain_s : float, optional
+        How long tasks that run may go on at SIGTERM while a journal is open.
+
+    Raises
+    ------
+    UsageError
+        If an option cannot be honoured, or the ranks were not started to serve a pool.
+    ResourceError
+        If there is too little shared memory.
+
+    Notes
+    -----
+    Pools with the same table (`max_workers`, `claim`, `rows`, `arena_nbytes`, `repository`,
+    `lease_s`) share it; a new table is opened when every worker is between two tasks.
+
+    Other than in the standard library, leaving a ``with`` block by an exception does not wait for
+    the tasks, so that an error that nobody catches ends the job at once; they run all the same.
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        *,
+        claim: str | None = None,
+        rows: int | None = None,
+        arena_nbytes: int | None = None,
+        repository: int | None = None,
+        max_pending: int | None = None,
+        lease_s: float | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        drain_s: float = 30.0,
+    ) -> None:
+        if max_workers is not None and max_workers < 1:
+            raise UsageError(f"max_workers must be greater than 0, not {max_workers}")
+        if max_pending is not None and max_pending < 1:
+            raise UsageError(f"max_pending={max_pending}: at least one task must be allowed")
+        if not drain_s >= 0:
+            raise UsageError(f"drain_s={drain_s}: give a number of seconds")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        job = entry.current()
+        setup = Setup(list(sys.path), initializer, tuple(initargs))
+        try:
+            packed = pack(setup)
+            # As the arguments are now, not as they are when a worker asks for them.
+            content = as_bytes(packed)
+        except Exception as error:
+            raise SerializationError(
+                f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
+            ) from error
+        choice = choose(job, max_workers, claim, rows, arena_nbytes, repository, lease_s)
+        ledgers = Ledgers(
+            (initializer, tuple(initargs)),
+            lambda: job.journal_opened(drain_s),
+            job.journal_closed,
+            journal,
+        )
+        super().__init__(Core(job, choice, content, max_pending, ledgers), TaskOptions())
+
+
+def run(
+    main: Callable[[WorkPool], T],
+    comm: MPI.Intracomm | None = None,
+    root: int = 0,
+    **options: Any,
+) -> T | None:
+    """Run ``main(pool)`` on one rank of an SPMD program, served by all others.  Collective.
+
+    In a script that was started by ``workpool run`` or ``python -m workpool``, whose other ranks
+    serve already, it is a pool for `main` and nothing else.
+
+    Parameters
+    ----------
+    main : callable
+    comm : MPI.Intracomm, optional
+        Default: ``MPI.COMM_WORLD``.
+    root : int
+        The rank that runs `main`.
+    **options
+        Of ``WorkPool``.
+
+    Returns
+    -------
+    object
+        What `main` returned on the root; None elsewhere, when the root has finished.
+
+    Raises
+    ------
+    UsageError
+        If the others serve already, and `comm` or `root` asks for something else.
+    """
+    from .. import rma
+
+    def program() -> T:
+        with WorkPool(**options) as pool:
+            return main(pool)
+
+    if entry.driving() and rma.world_size() > 1:
+        if comm is not None or root:
+            raise UsageError(
+                "workpool.run with comm= or root= where all other ranks serve this one already: "
+                "leave them out, or start the script by mpiexec alone, without -m workpool"
+            )
+        return program()
+    group = rma.Group(comm, root)
+    if group.rank > 0:
+        before = signal.getsignal(signal.SIGTERM)
+        serve(group)
+        if signal.getsignal(signal.SIGTERM) is not before:  # a pool had a journal
+            signal.signal(signal.SIGTERM, before)
+        return None
+    result: T = entry.drive(group, program)
+    return result

@@ -1,0 +1,184 @@
+"""A ``concurrent.futures.Future`` whose waiting makes the progress that it waits for.
+
+The standard library's future makes a ``Condition`` for itself, which costs more than a short task.
+One condition for all futures of a pool would be cheap, but ``concurrent.futures.wait`` locks the
+conditions of its futures in the order of the futures, so two threads that wait for futures of two
+pools would deadlock.  Here each future has its own, made when somebody asks for it: ``wait``,
+``as_completed``, a callback.  A future that nobody watches is resolved without one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from ..driver.driver import Driver
+from ..errors import UsageError
+from ..tasks import Task
+from ..whole import whole
+
+T = TypeVar("T")
+
+_CANCELLED = ("CANCELLED", "CANCELLED_AND_NOTIFIED")
+_ENDED = (*_CANCELLED, "FINISHED")
+
+
+class Pool(Protocol):
+    """What a future needs of its pool."""
+
+    driver: Driver
+    lock: threading.Lock
+    watched: int  # futures, not ended, that somebody has a condition of
+
+    def watch(self) -> None:
+        """See that progress is made: somebody waits without making any."""
+
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Have callbacks called by a thread that holds none of the user's locks."""
+
+    def ended(self) -> None:
+        """Count a task that has ended."""
+
+
+class PoolFuture(Future[T]):
+    """The future of one task of a pool."""
+
+    # Lists that few futures need: a pool may have millions, and the garbage collector looks at each
+    # list of each again and again.
+    _waiters: Any = ()
+    _done_callbacks: Any = ()
+    _own_condition: threading.Condition | None = None
+    _watched = False
+    _resolved = False
+
+    def __init__(self, pool: Pool) -> None:
+        # As Future.__init__ does, but for the condition.
+        self._state = "PENDING"
+        self._result: Any = None
+        self._exception: BaseException | None = None
+        self._pool = pool
+        self._task: Task | None = None
+
+    @property
+    @whole
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """What the standard library locks before it looks at a future."""
+        condition = self._own_condition
+        if condition is None:
+            with self._pool.lock:  # against resolve, and against another who asks
+                condition = self._own_condition
+                if condition is None:
+                    # Nobody touches them without the condition.
+                    self._waiters, self._done_callbacks = [], []
+                    condition = self._own_condition = threading.Condition()
+                    self._watched = self._state not in _ENDED
+                    self._pool.watched += self._watched
+            if self._watched:
+                self._pool.watch()
+        return condition
+
+    @whole
+    def resolve(self, result: Any, exception: BaseException | None) -> None:
+        """Give the future its outcome; called once."""
+        with self._pool.lock:
+            # Who has no condition yet sees the outcome as soon as he has made it.
+            if self._own_condition is None:
+                self._result, self._exception = result, exception
+                self._state = "FINISHED"
+                return
+            self._unwatch()
+        self._resolved = True
+        if exception is not None:
+            self.set_exception(exception)
+        else:
+            self.set_result(result)
+
+    def _invoke_callbacks(self) -> None:
+        # Whoever waits for some future resolves this one, perhaps with a lock that callbacks want.
+        if not self._resolved:  # cancelled; callbacks may want to see the pool shut down
+            with self._pool.lock:
+                self._unwatch()
+            self._pool.ended()
+            super()._invoke_callbacks()  # type: ignore[misc]
+        elif self._done_callbacks:
+            self._pool.call_back(super()._invoke_callbacks)  # type: ignore[misc]
+
+    def _unwatch(self) -> None:
+        self._pool.watched -= self._watched
+        self._watched = False
+
+    def __repr__(self) -> str:
+        """Say in which state the future is, without a condition: whoever has one waits for it."""
+        state = "cancelled" if self.cancelled() else self._state.lower()
+        if self._state == "FINISHED":
+            error = self._exception
+            state += " returned " if error is None else " raised "
+            state += type(self._result if error is None else error).__name__
+        return f"<{type(self).__name__} at {id(self):#x} state={state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a future cannot be sent to a task: wait for it, and pass its result()")
+
+    def done(self) -> bool:
+        """Return whether the task has ended or was cancelled."""
+        return self._state in _ENDED
+
+    def cancelled(self) -> bool:
+        """Return whether the task was cancelled."""
+        return self._state in _CANCELLED
+
+    def running(self) -> bool:
+        """Return whether a worker has claimed the task, and it is not done.
+
+        Notes
+        -----
+        RMA cost: 1 load.
+        """
+        task = self._task
+        return self._state not in _ENDED and task is not None and self._pool.driver.running(task)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Return what the task returned, or raise what it raised; see ``Future.result``."""
+        self._wait(timeout)
+        if self._exception is None:
+            result: T = self._result
+            return result
+        try:
+            raise self._exception
+        finally:
+            del self  # the traceback refers to this frame: break the cycle
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what the task raised, or None; see ``Future.exception``."""
+        self._wait(timeout)
+        return self._exception
+
+    @whole
+    def cancel(self) -> bool:
+        """Withdraw the task unless a worker has claimed it; see ``Future.cancel``.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
+        task = self._task
+        if self._state in _ENDED or task is None or not self._pool.driver.cancel(task):
+            return self.cancelled()
+        self._task = None
+        try:
+            super().cancel()
+        finally:  # a callback may raise what the standard library does not catch
+            self.set_running_or_notify_cancel()
+        return True
+
+    def _wait(self, timeout: float | None) -> None:
+        """Make progress until the task has ended; raise what the standard library raises."""
+        if self._state not in _ENDED:
+            self._pool.driver.wait(self.done, timeout)
+        if self._state in _CANCELLED:
+            raise CancelledError
+        if self._state not in _ENDED:
+            raise FutureTimeout

@@ -1,0 +1,368 @@
+"""One call of ``map``: its segments, the turns in them, and its results in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from itertools import repeat
+from typing import Any, Protocol, TypeVar
+
+from ...driver.driver import Driver
+from ...errors import FAILURES
+from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
+from ...reduction import Reduction
+from ...serializer import Code, unpack_outcome
+from ...serializer import Kind as OutcomeKind
+from ...tasks import Segment, Task
+from ...turns import Part, Turn
+from ...whole import whole
+from .cutter import SEGMENT_ITEMS, Cutter, Stretch
+
+#: Turns for each worker that are in the table at the same time.
+TURNS = 2
+
+
+T = TypeVar("T")
+
+
+def forgetting(values: list[T]) -> Iterator[T]:
+    """Iterate over a list, which lets go of each value: it may be large, and needed no more."""
+    values.reverse()
+    return map(values.pop, repeat(-1, len(values)))
+
+
+class Pool(Protocol):
+    """What a map needs of its pool."""
+
+    driver: Driver
+    lock: threading.Lock
+
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
+
+    def check_open(self) -> None:
+        """Raise unless tasks can be submitted."""
+
+    def ended(self) -> None:
+        """Count a task that has ended."""
+
+    def apart(self, action: Callable[[], object]) -> None:
+        """Do something now, or later where a lock may be held."""
+
+
+class Seat:
+    """Stands for the future of a turn."""
+
+    def __init__(self, mapping: Mapping, stretch: Stretch, segment: Segment) -> None:
+        self._mapping = mapping
+        self.stretch = stretch
+        self.segment = segment
+        self.task: Task | None = None
+        self.left = False  # it is over
+
+    def ended(self, kind: int, outcome: Any) -> None:
+        """Take in what became of the turn: a ``Turn``, or the encoding of an exception."""
+        self._mapping.turn_over(self, kind, outcome)
+
+    def resolve(self, value: Any, error: BaseException | None) -> None:
+        """Fail the whole map, because its pool is broken."""
+        self.set_exception(error or CancelledError())
+
+    def cancel(self) -> bool:
+        """Cancel the whole map: who iterates gets CancelledError."""
+        self._mapping.fail(CancelledError())
+        self._mapping.stop()
+        return True
+
+    def set_exception(self, error: BaseException) -> None:
+        """Fail the whole map; the turn has been withdrawn."""
+        self._mapping.fail(error)
+        self._mapping.leave(self)
+
+
+class Mapping:
+    """One call of ``map``.
+
+    Parameters
+    ----------
+    pool : Pool
+    cutter : Cutter
+        Says of what, and makes segments of the items.
+    """
+
+    def __init__(self, pool: Pool, cutter: Cutter) -> None:
+        self._pool = pool
+        self._cutter = cutter
+        self._fn = cutter.fn
+        self._operation = cutter.operation
+        self._stretches: list[Stretch] = []
+        self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
+        self._untaken = 0  # items in those that are
+        self._failure: BaseException | None = None
+        self._refusal: BaseException | None = None  # of the items after all stretches
+        self._stopped = False
+
+    @whole
+    def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
+        """Take on more items; False if they are better sent one by one, unless `large` ones may be.
+
+        Raises
+        ------
+        Exception
+            Whatever pickle raises.
+        """
+        found = self._cutter.cut(items, last, large)
+        if found is None:
+            return False
+        self._stretches += found
+        self._waiting += found
+        self._share_next()
+        return True
+
+    def add_next(self, items: Sequence[Any]) -> bool:
+        """Take on more items; False if they are refused, with what is raised in their place.
+
+        Whoever iterates gets the results before them first.
+        """
+        try:
+            self._pool.check_open()
+        except Exception as error:
+            self._refusal = error
+            return False
+        try:
+            self.add(items, last=True, large=True)
+        except FAILURES as error:
+            good, self._refusal = self._cutter.blame(items, error)
+            if good:
+                self.add(items[:good], last=True, large=True)
+            return False
+        return True
+
+    def results(self, more: Callable[[], object], deadline: float | None) -> Iterator[Any]:
+        """Yield the results in order.
+
+        Parameters
+        ----------
+        more : callable
+            Called whenever a segment has been consumed: to add items.
+        deadline : float, optional
+            By the monotonic clock.
+        """
+        try:
+            while self._stretches:
+                stretch = self._stretches[0]
+                found = self._computed(stretch, deadline)
+                for values in found if stretch.plan is None else stretch.plan.merged(found):
+                    yield from forgetting(values)
+                self._stretches.pop(0)
+                more()
+            if self._refusal is not None:
+                raise self._refusal
+        finally:
+            self._pool.apart(self.stop)
+
+    def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
+        """Yield the results of a stretch in order, in lists."""
+        at = 0
+        while at < stretch.items:
+            part, failed = self._wait(stretch, at, deadline)
+            at += part.total
+            if part.total:
+                yield self._values(part)
+            if failed is not None:
+                raise self._error(OutcomeKind.EXCEPTION, failed)
+
+    def fold(self, deadline: float | None) -> list[Any]:
+        """Return a list of the one value that all results are folded to, or of none."""
+        assert self._operation is not None
+        values: list[Any] = []
+        try:
+            for stretch in self._stretches:
+                left = stretch.items
+                while left:
+                    self._wait_for(partial(bool, stretch.parts), deadline)
+                    _, (part, failed) = stretch.parts.popitem()
+                    left -= part.total
+                    if failed is not None:
+                        raise self._error(OutcomeKind.EXCEPTION, failed)
+                    found = self._values(part)
+                    values = Reduction(None, self._operation).fold([*values, *found])
+        finally:
+            self._pool.apart(self.stop)
+        return values
+
+    def _wait(self, stretch: Stretch, at: int, deadline: float | None) -> tuple[Part, bytes | None]:
+        """Return the part that begins at an item."""
+        self._wait_for(lambda: at in stretch.parts, deadline)
+        return stretch.parts.pop(at)
+
+    def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
+        if not came():
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._pool.driver.wait(lambda: came() or self._over(), left):
+                raise FutureTimeout
+        if not came():
+            raise self._failure or CancelledError
+
+    def _values(self, part: Part) -> list[Any]:
+        values: list[Any]
+        values, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
+        if error is not None:
+            raise error
+        return values
+
+    def _error(self, kind: int, content: Any) -> BaseException:
+        _, error = unpack_outcome(kind, content, self._fn)
+        assert error is not None
+        return error
+
+    def _over(self) -> bool:
+        return self._stopped or self._failure is not None
+
+    @whole
+    def stop(self) -> None:
+        """Let no more items be taken."""
+        self._stopped = True
+        for stretch in self._stretches:
+            for segment in stretch.segments if stretch.seats else ():
+                self._pool.driver.withdraw(segment)
+            for task in tuple(stretch.tasks):
+                if self._pool.driver.cancel(task):
+                    self.leave(task.future)
+                    self._pool.ended()
+
+    def fail(self, error: BaseException) -> None:
+        """Have whoever iterates get an exception when the results so far are used up."""
+        if self._failure is None:
+            self._failure = error
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    @whole
+    def _share_next(self) -> None:
+        """Share out what is next, unless workers have enough to take.
+
+        Each segment that is shared out wants room in the arena, and the first ones are waited for
+        first.
+        """
+        found = []
+        with self._pool.lock:
+            while self._waiting and not self._over():
+                untaken = self._untaken + self._waiting[0].items
+                if self._untaken and untaken > SEGMENT_ITEMS:
+                    break
+                self._untaken = untaken
+                found.append(self._waiting.popleft())
+        for stretch in found:
+            self._share(stretch, stretch.segments)
+
+    @whole
+    def _all_taken(self, stretch: Stretch) -> None:
+        """Share out what comes after a stretch."""
+        with self._pool.lock:
+            self._untaken -= 0 if stretch.taken else stretch.items
+            stretch.taken = True
+        self._share_next()
+
+    @whole
+    def _share(self, stretch: Stretch, segments: Sequence[Segment]) -> None:
+        """Publish the first turns."""
+        seats = [
+            Seat(self, stretch, segment)
+            for segment in segments
+            for _ in range(min(TURNS * self._cutter.workers, segment.terms.total))
+        ]
+        with self._pool.lock:
+            stretch.seats += len(seats)  # all of them, before the first one can be over
+        for seat in seats:
+            self._take_turn(seat)
+
+    def _take_turn(self, seat: Seat) -> None:
+        task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code)
+        if task is None:  # by another thread, just now
+            seat.set_exception(CancelledError("the pool was shut down"))
+            return
+        seat.stretch.tasks.add(task)
+        if seat.left:  # by now, in another thread: which comes after us, or saw no task
+            seat.stretch.tasks.discard(task)
+
+    @whole
+    def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
+        """Take in the report of a turn, and publish the next one."""
+        stretch = seat.stretch
+        if kind == OutcomeKind.TURN:
+            for part in outcome.parts:
+                last = part is outcome.parts[-1]
+                stretch.parts[part.start] = part, outcome.failed if last else None
+            covered = outcome.covered or [(part.start, part.total) for part in outcome.parts]
+            with self._pool.lock:  # against another turn of the stretch
+                stretch.cover([(start, start + total) for start, total in covered])
+            if outcome.failed is not None:
+                self._item_failed(stretch, outcome)
+            if not outcome.exhausted and not self._over():
+                with self._pool.lock:
+                    stretch.seats += 1
+                self._take_turn(Seat(self, stretch, seat.segment))
+            if outcome.exhausted:
+                self._all_taken(stretch)
+        elif kind == OutcomeKind.LOST:
+            self._lose(stretch, Loss.decode(outcome))
+        else:
+            self.fail(self._error(kind, outcome))
+        self.leave(seat)
+
+    def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
+        """Take in that an item has raised: what comes after it in a stretch is not missed."""
+        if self._operation is not None:
+            self.fail(self._error(OutcomeKind.EXCEPTION, turn.failed))
+            return
+        # Whoever iterates comes as far as the first item that raises, so the rest of its chunk is
+        # for nobody; shared out again, it would raise again, for as long as nobody comes there.
+        last = turn.parts[-1]
+        with self._pool.lock:
+            stretch.covered.append((last.start + last.total, stretch.items))
+
+    def _lose(self, stretch: Stretch, loss: Loss) -> None:
+        """Take in that a worker has lost its turn; the items that are missing come again."""
+        if loss.why not in OF_THE_WORKER:
+            self.fail(loss.error(self._fn))
+        elif loss.why == Why.DEAD.value:
+            stretch.death = loss
+
+    @whole
+    def leave(self, seat: Seat) -> None:
+        """Count a turn that is over; with the last one all items are reported, or shared again."""
+        stretch = seat.stretch
+        seat.left = True
+        if seat.task is not None:  # a range may be long, and a task holds its outcome
+            stretch.tasks.discard(seat.task)
+            seat.task = None
+        with self._pool.lock:
+            stretch.seats -= 1
+            last = not stretch.seats
+        if not last:
+            return
+        stretch.tasks.clear()
+        ended, stretch.segments = stretch.segments, []
+        if not self._over():
+            # A worker that is gone has taken them with it; one that was only taken for gone may
+            # have taken them later still, and what it reports is refused.
+            content, ends = ended[0].content, bool(ended[0].terms.last)
+            missing, death = stretch.missing(), stretch.death
+            if death is not None and stretch.count_death(missing) >= MOST_CRASHES:
+                error = death.error(self._fn)
+                error.args = (f"{error}; so did two others, at the same items: no more tries",)
+                self.fail(error)
+            else:
+                stretch.segments = [self._cutter.segment(content, gap, ends) for gap in missing]
+        for segment in ended:
+            self._pool.driver.end(segment)
+        if stretch.segments:
+            self._share(stretch, stretch.segments)
+        else:
+            self._all_taken(stretch)

@@ -1,0 +1,183 @@
+"""How the items of a map become segments, which workers share out among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import SerializationError
+from ...journal.ledger import Ledger, Plan
+from ...layout import Terms
+from ...loss import Loss
+from ...reduction import Binary, Reduction
+from ...schedule import Schedule, tickets
+from ...serializer import Code, Encoded, encode_blocks, pack_call
+from ...tasks import Segment, Task
+from ...turns import Part
+
+#: Items of one segment at the most, and of those that are shared out at the same time.
+SEGMENT_ITEMS = 1 << 16
+
+#: Spans of items that are noted before they are joined: a range may take days.
+TIDY = 1024
+
+
+class Stretch:
+    """The results of one segment as they come."""
+
+    def __init__(self, segment: Segment, items: int, plan: Plan | None) -> None:
+        self.segments = [segment]  # what is shared out of it now
+        self.items = items
+        self.plan = plan  # if others are done already
+        self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
+        self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
+        self.seats = 0  # turns under way
+        self._tidy_at = TIDY  # spans
+        self.tasks: set[Task] = set()  # that are turns
+        self.taken = False  # all of it, by workers
+        self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
+        self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
+
+    def cover(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Note items that were reported: the first, and the one after the last."""
+        self.covered += spans
+        if len(self.covered) < self._tidy_at:
+            return
+        covered, self.covered = sorted(self.covered), []
+        first, end = covered[0]
+        for start, stop in covered[1:]:
+            if start > end:
+                self.covered.append((first, end))
+                first = start
+            end = max(end, stop)
+        self.covered.append((first, end))
+        self._tidy_at = TIDY + 2 * len(self.covered)
+
+    def missing(self) -> list[range]:
+        """Return the items that nobody has reported, though they were taken and are of use."""
+        found, end = [], 0
+        for start, stop in [*sorted(self.covered), (self.items, self.items)]:
+            if start > end:
+                found.append(range(end, start))
+            end = max(end, stop)
+        return found
+
+    def count_death(self, missing: list[range]) -> int:
+        """Count a death against the items that are missing; return the most that any has now."""
+        self.death = None
+        before, self._deaths = self._deaths, []
+        for some in missing:
+            known = [deaths for items, deaths in before if _meet(some, items)]
+            self._deaths.append((some, 1 + max(known, default=0)))
+        return max((deaths for _, deaths in self._deaths), default=0)
+
+
+def _meet(some: range, others: range) -> bool:
+    return some.start < others.stop and others.start < some.stop
+
+
+class Cutter:
+    """Makes segments of the items of one map.
+
+    Parameters
+    ----------
+    number : callable
+        Returns a number that nothing else in the job has.
+    workers : int
+        That share the items.
+    fn : callable
+    code : Code or None
+        Of `fn`; without, it is sent with the items.
+    schedule : Schedule
+    several : bool
+        Whether each item is a tuple of arguments.
+    operation : callable, optional
+        That folds the results.
+    ledger : Ledger, optional
+        Says which items are done.
+    """
+
+    def __init__(
+        self,
+        number: Callable[[], int],
+        workers: int,
+        fn: Callable[..., Any],
+        code: Code | None,
+        schedule: Schedule,
+        several: bool,
+        operation: Binary | None,
+        ledger: Ledger | None,
+    ) -> None:
+        self._number = number
+        self.workers = workers
+        self.fn = fn
+        self.code = code
+        self._schedule = schedule
+        self._several = several
+        self.operation = operation
+        self._ledger = ledger
+
+    def cut(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
+        """Cut items into segments; None if they are better sent one by one.
+
+        Parameters
+        ----------
+        items : sequence
+        last : bool
+            Whether none come after them.
+        large : bool
+            Whether they may be large.
+
+        Raises
+        ------
+        Exception
+            Whatever pickle raises.
+        """
+        if self._ledger is None:
+            return self._segments(items, last, large)
+        found = None
+        with self._ledger.keys.planning() as forget:
+            try:
+                found = self._segments(items, last, large)
+            finally:
+                if found is None:
+                    forget()
+        return found
+
+    def _segments(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
+        """Cut items into segments; None if they are better sent one by one."""
+        function: object = None if self.code else self.fn
+        if self.operation is not None:
+            function = Reduction(None if self.code else self.fn, self.operation)
+        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
+        if isinstance(items, range) and self._ledger is None:
+            size = len(items)
+        found: list[Stretch] = []
+        for at in range(0, len(items), max(1, size)):
+            part = items[at : at + size]
+            plan = None
+            if self._ledger is not None:
+                plan = self._ledger.plan(self.fn, self.code, part, self._several)
+                part = plan.missing(part)
+            content = encode_blocks(part, self._several, function, large)
+            if content is None:
+                return None
+            ends = last and at + size >= len(items)
+            segment = self.segment(content, range(len(part)), ends)
+            found.append(Stretch(segment, len(part), plan))
+        return found
+
+    def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
+        """Return some of the encoded items, to be shared out."""
+        terms = Terms(self._schedule, self.workers, ends, items.start, len(items))
+        most = tickets(self._schedule, len(items), self.workers)
+        return Segment(self._number(), content, most, terms)
+
+    def blame(self, items: Sequence[Any], error: BaseException) -> tuple[int, BaseException]:
+        """Return how many items can be sent before one that cannot, and the error that names it."""
+        for at, item in enumerate(items):
+            try:
+                pack_call(self.fn, item if self._several else (item,), {}, self.code)
+            except SerializationError as named:
+                return at, named
+        return 0, error

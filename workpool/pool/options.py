@@ -1,0 +1,150 @@
+"""What a pool asks for, by its arguments, by the environment, by default; and what its tasks do."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from ..errors import UsageError
+from ..job import runtime
+from ..job.control import Choice
+from ..members.leases import LEAST_LEASE_S
+from ..tasks import Limits, Retry
+
+N = TypeVar("N", int, float)
+
+
+class TaskOptions(NamedTuple):
+    """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``."""
+
+    timeout_s: float | None = None
+    retries: int = 0
+    retry_delay_s: float = 0.0
+    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+    isolate: bool = False
+    memory_limit_nbytes: int | None = None
+    max_tasks_per_child: int | None = None
+
+    def changed(self, **options: Any) -> TaskOptions:
+        """Return the same options but for these; raises what ``View.with_options`` raises."""
+        for name in options:
+            if name not in self._fields:
+                raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
+        changed = self._replace(**options)
+        changed._check()
+        return changed
+
+    def _check(self) -> None:
+        limits: tuple[tuple[str, int, Any], ...] = (
+            ("timeout_s", 0, float),
+            ("memory_limit_nbytes", 1, int),
+            ("max_tasks_per_child", 1, int),
+        )
+        for name, least, kind in limits:
+            value = getattr(self, name)
+            if value is not None and not _checked(name, value, kind) >= least:
+                raise UsageError(f"{name}={value!r}: a limit is at least {least}")
+        if self.isolate not in (True, False):
+            raise UsageError(f"isolate={self.isolate!r}: give True or False")
+        delay_s = _checked("retry_delay_s", self.retry_delay_s, float)
+        if _checked("retries", self.retries, int) < 0 or not 0 <= delay_s < math.inf:
+            raise UsageError(
+                f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
+            )
+        for failure in self._retry_on:
+            if not (isinstance(failure, type) and issubclass(failure, BaseException)):
+                raise UsageError(
+                    f"retry_on={self.retry_on!r}: an exception type or a tuple of them"
+                )
+
+    @property
+    def _retry_on(self) -> tuple[Any, ...]:
+        return self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,)
+
+    @property
+    def limits(self) -> Limits | None:
+        """What a child process that runs the tasks is held to; None if they run in the rank."""
+        limits = Limits(self.timeout_s, self.memory_limit_nbytes, self.max_tasks_per_child)
+        return limits if self.isolate or limits != Limits() else None
+
+    @property
+    def retry(self) -> Retry | None:
+        """Whether tasks are tried again."""
+        if not self.retries:
+            return None
+        return Retry(self.retries, self.retry_delay_s, self._retry_on)
+
+
+#: Bytes of the arena, unless said otherwise and where there is room.
+ARENA_NBYTES = 256 << 20
+LEAST_ARENA_NBYTES = 1 << 20
+ROWS = 1024
+
+#: How long a worker's heart may stand still, unless said otherwise.
+LEASE_S = 10.0
+
+
+def choose(
+    job: runtime.Runtime,
+    max_workers: int | None,
+    claim: str | None,
+    rows: int | None,
+    arena_nbytes: int | None,
+    repository: int | None,
+    lease_s: float | None,
+) -> Choice:
+    """Return the table that options and environment ask for."""
+
+    workers = job.workers
+    if max_workers is not None:
+        workers = min(workers, _checked("max_workers", max_workers, int))
+    claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
+    if claim not in ("pointer", "counter"):
+        raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
+    rows = _number("rows", rows, ROWS, int)
+    repository = _number("repository", repository, job.group.outer(0), int)
+    if not 0 <= repository < job.group.size:
+        raise UsageError(f"repository={repository}: this job has ranks 0 to {job.group.size - 1}")
+    repository = job.group.inner(repository)
+    lease_s = _number("lease_s", lease_s, LEASE_S, float)
+    if not lease_s >= LEAST_LEASE_S:
+        raise UsageError(
+            f"lease_s={lease_s:g}: hearts beat too seldom for less than {LEAST_LEASE_S}"
+        )
+    arena = _number("arena_nbytes", arena_nbytes, 0, int)
+    asked = Choice(workers, rows, arena, claim, repository, lease_s)
+    if not arena:
+        opened = job.defaults.get(asked)
+        if opened is not None and job.is_open(opened):
+            return opened  # how much is free now must not make another table of it
+        room = job.group.room()
+        arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
+        arena = max(LEAST_ARENA_NBYTES, arena)
+        job.defaults[asked] = asked._replace(arena_nbytes=arena)
+    return asked._replace(arena_nbytes=arena)
+
+
+def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:
+    """Return an option as given, from the environment, or by default."""
+    if given is not None:
+        return _checked(name, given, kind)
+    text = os.environ.get(f"WORKPOOL_{name.upper()}")
+    if not text:
+        return default
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"WORKPOOL_{name.upper()}={text!r} is not a number") from None
+
+
+def _checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
+    """Return a number as the kind that it must be, which changes none."""
+    try:
+        number = kind(given)
+    except (OverflowError, TypeError, ValueError):  # infinite, or none at all
+        number = None
+    if number is None or number != given:
+        raise UsageError(f"{name}={given!r}: give {'a whole' if kind is int else 'a'} number")
+    return number

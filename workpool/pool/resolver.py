@@ -1,0 +1,206 @@
+"""From what was collected to the futures that somebody waits for.
+
+What outcomes bring for others is committed first: what they add to accumulators, what is written
+into journals.  Then each becomes the result or the exception of its future, or its task is tried
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..accumulator import Accumulators
+from ..driver.driver import Driver
+from ..errors import BrokenPool, RemoteTraceback
+from ..journal.ledger import Ledgers
+from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
+from ..serializer import Kind, pack_exception, unpack_outcome
+from ..tasks import Finished, Task
+from ..turns import Turn
+from ..whole import whole
+from .mapping import Seat
+
+if TYPE_CHECKING:
+    from .future import PoolFuture
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
+_STORED = (_VALUE, int(Kind.TURN))
+_CRASHES = (Why.CRASHED.value, Why.DEAD.value)
+
+
+class Resolver:
+    """Resolves the futures of one pool.
+
+    Parameters
+    ----------
+    driver : Driver
+    accumulators : Accumulators
+    ledgers : Ledgers
+    lock : threading.Lock
+        The pool's.
+    pool_id : int
+    ended : callable
+        Counts a task that has ended.
+    attend : callable
+        Says that there is something to attend to.
+
+    Attributes
+    ----------
+    broken : BrokenPool or None
+        Why nothing more is run.
+    tally : dict of int to [int, int]
+        By worker: tasks, and their nanoseconds.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        accumulators: Accumulators,
+        ledgers: Ledgers,
+        lock: threading.Lock,
+        pool_id: int,
+        ended: Callable[[], None],
+        attend: Callable[[], None],
+    ) -> None:
+        self.broken: BrokenPool | None = None
+        self.tally: dict[int, list[int]] = {}
+        self._driver = driver
+        self._accumulators = accumulators
+        self._ledgers = ledgers
+        self._lock = lock
+        self._pool_id = pool_id
+        self._ended = ended
+        self._attend = attend
+
+    def commit(self, several: Iterable[Finished]) -> None:
+        """Add and write down what outcomes bring, before anybody can see them."""
+        several = tuple(several)
+        for finished in several:
+            if finished.carried:
+                self._collect(finished)
+        self._ledgers.commit(several)
+        for finished in several:
+            finished.written = True
+
+    @whole
+    def _collect(self, finished: Finished) -> None:
+        """Add what is carried to the accumulators; a task fails whose part cannot be added."""
+        from .. import rma
+
+        with self._lock:
+            if not finished.carried:
+                return  # another thread was quicker
+            refused = self._accumulators.collect(finished.carried)
+            outcomes: deque[tuple[Task, int, memoryview | bytes]] = deque()
+            for task, kind, content in finished.outcomes:
+                assert task.batch is not None
+                error = refused.get(task.batch.tasks.index(task)) if refused else None
+                if error is not None:
+                    host = rma.processor_name()
+                    kind = Kind.EXCEPTION
+                    content = pack_exception(error, task=task.function, rank=None, host=host)
+                outcomes.append((task, kind, content))
+            finished.outcomes = outcomes
+            finished.carried = b""
+
+    @whole
+    def resolve(self, finished: Finished) -> None:
+        """Give futures their outcomes; another thread may help."""
+        with self._lock:
+            tally = self.tally.setdefault(finished.owner, [0, 0])
+            tally[0] += finished.uncounted
+            tally[1] += finished.elapsed_ns
+            finished.uncounted = finished.elapsed_ns = 0
+        while finished.outcomes:
+            try:
+                outcome = finished.outcomes.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            self._resolve_one(finished, *outcome)
+
+    def _resolve_one(
+        self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
+    ) -> None:
+        future: PoolFuture[Any] = task.future
+        if finished.failures and task.noted is not None and kind in _STORED:
+            failure = finished.failures.get(task.noted.ledger)
+            if failure is not None:
+                future._task = None
+                future.resolve(None, failure)
+                self._ended()
+                return
+        if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
+            task.batch = None  # which refers to its tasks
+            self._resolve_turn(task.future, kind, content, finished.owner)
+            return
+        value: Any = None
+        interrupt = loss = None
+        error: BaseException | None
+        try:
+            if kind == _LOST:
+                loss = Loss.decode(content)
+                error = loss.error(task.function)
+            else:
+                value, error = unpack_outcome(kind, content, task.function)
+        except BaseException as caught:  # Ctrl-C while a result is restored
+            value, error = None, caught
+            interrupt = caught
+        if error is not None:
+            if isinstance(error, BrokenPool) and loss is not None:
+                self.broken = error
+            elif kind == _BROKEN:
+                error = self._break(error)
+            elif kind != _VALUE and self._again(task, error, loss):
+                return
+        future._task = task.batch = None
+        try:
+            future.resolve(value, error)
+        finally:
+            self._ended()
+        if interrupt is not None:
+            raise interrupt
+
+    def _again(self, task: Task, error: BaseException, loss: Loss | None) -> bool:
+        """Return whether a task that has failed is tried again; it is on its way then."""
+        if isinstance(error.__cause__, RemoteTraceback):
+            error.__cause__.attempts = task.attempt + 1
+        task.crashes += loss is not None and loss.why in _CRASHES
+        retry, delay_s = task.retry, 0.0
+        if loss is None or loss.why not in OF_THE_WORKER:
+            if retry is None or task.failures >= retry.retries or not isinstance(error, retry.on):
+                return False
+            task.failures += 1
+            delay_s = retry.delay_s
+        if task.crashes >= MOST_CRASHES:
+            error.args = (f"{error}; it has brought down {task.crashes} processes: no more tries",)
+            return False
+        self._driver.retry(task, delay_s)
+        self._attend()
+        return True
+
+    def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
+        try:
+            turn = Turn.decode(content) if kind == Kind.TURN else None
+            if turn is not None:  # counted before anybody can see the results
+                with self._lock:
+                    self.tally[owner][0] += sum(part.total for part in turn.parts)
+            seat.ended(kind, turn or content)
+        finally:
+            self._ended()
+
+    @whole
+    def _break(self, error: BaseException) -> BrokenPool:
+        """Fail what is queued, because the initializer has failed; return with what."""
+        if self.broken is None:
+            self.broken = BrokenPool(f"initializer failed: {error!r}")
+            self.broken.__cause__ = error
+            for task in self._driver.tasks(self._pool_id):
+                if self._driver.cancel(task):
+                    task.future._task = None
+                    task.future.resolve(None, self.broken)
+                    self._ended()
+        return self.broken

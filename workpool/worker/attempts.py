@@ -1,0 +1,235 @@
+"""From a claim to the outcome of its tasks: what they need is fetched, and they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Generic
+
+from .. import layout, verbs
+from ..errors import ProtocolError, WindowError
+from ..layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items
+from ..loss import unstarted
+from ..members.leases import Heart
+from ..repository import Claim, Claimant, Stream
+from ..serializer import Blocks, Encoded, Kind, split
+from ..tasks import ISOLATED, RANGE
+from .exchange import Exchange
+from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
+from .ranges import Pace, Range
+from .runner import AnyRunner, E, Evicted, Pool, Runner
+
+if TYPE_CHECKING:
+    from .isolation import IsolatedRunner
+
+_PAYLOAD = Stream.PAYLOAD
+
+
+class Runners:
+    """What calls the functions of tasks: the worker itself, and a child process once one is wanted.
+
+    Parameters
+    ----------
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+    """
+
+    def __init__(self, rank: int, host: str) -> None:
+        self.own = Runner(rank, host)
+        #: The items that were run last, if they were those of a range: whatever else runs may
+        #: change what their function refers to.
+        self.latest: Blocks | None = None
+        self._isolated: IsolatedRunner | None = None
+
+    def isolated(self, holds: Callable[[], bool]) -> IsolatedRunner:
+        """Return what has tasks run by a child process, as long as `holds` says they are ours.
+
+        Raises
+        ------
+        ImportError, OSError, MemoryError
+            There are no descriptors, or no memory, left to import it: most workers do without.
+        """
+        if self._isolated is None:
+            from .isolation import IsolatedRunner
+
+            self._isolated = IsolatedRunner(self.own)
+        self._isolated.holds = holds
+        return self._isolated
+
+    def leave(self) -> None:
+        """End the child process, if there is one."""
+        if self._isolated is not None:
+            self._isolated.leave()
+
+
+class _Calls(Generic[E]):
+    """How the tasks of one row are run: a runner, and what it must know of them."""
+
+    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
+
+    def __init__(self, runner: AnyRunner[E], pool: E, kind: int, code_id: int) -> None:
+        self.short_ns = runner.short_ns
+        self._runner = runner
+        self._pool = pool
+        self._kind = kind
+        self._code_id = code_id
+
+    def call(self, payload: Any) -> tuple[Kind, Encoded]:
+        return self._runner.call(self._pool, self._kind, self._code_id, payload)
+
+    def failure(self, error: BaseException) -> bytes:
+        return self._runner.failure(error, "of unknown name")
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
+
+    def retract(self) -> bool:
+        return self._runner.retract()
+
+
+class Attempts:
+    """Runs what a worker has claimed in one table.
+
+    Parameters
+    ----------
+    runners : Runners
+    heart : Heart
+        Told when there is something to watch.
+    window : verbs.Window
+    geometry : Geometry
+    claimant : Claimant
+    exchange : Exchange
+    """
+
+    def __init__(
+        self,
+        runners: Runners,
+        heart: Heart,
+        window: verbs.Window,
+        geometry: Geometry,
+        claimant: Claimant,
+        exchange: Exchange,
+    ) -> None:
+        self._runners = runners
+        self._heart = heart
+        self._window = window
+        self._geometry = geometry
+        self._claimant = claimant
+        self._exchange = exchange
+        self._pace = Pace()
+        self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
+        self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
+        #: A turn of it has found no more items; there may be others on their way.
+        self._spent = False
+        self._items: ItemRun | None = None  # the tasks that run now, if they are several
+        self._watched: ItemRun | None = None  # when the heart looked last
+
+    def watch(self) -> bool:
+        """See that no task holds up others; return whether there are some that could."""
+        watched, self._watched = self._watched, self._items
+        if self._watched is not None:
+            self._watched.watch()
+        return bool(watched or self._watched)
+
+    def run(
+        self, claim: Claim, descriptor: Descriptor, inline: memoryview
+    ) -> tuple[Kind, Encoded | Outcomes]:
+        """Fetch what tasks need, call them, and encode what became of them.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back meanwhile.
+        """
+        if self._spent and descriptor.items != self._blocks[0]:
+            self._blocks, self._spent = (NO_ITEMS, None), False
+        runner: AnyRunner[Any] = self._runners.own  # or the other one, each with pools of its own
+        isolated = bool(descriptor.kind & ISOLATED)
+        kind, code = descriptor.kind & ~ISOLATED, descriptor.code
+        if kind != RANGE:
+            self._runners.latest = None
+        if isolated:
+            try:
+                runner = self._runners.isolated(lambda: self._holds(claim))
+            except (ImportError, OSError, MemoryError) as error:
+                own = self._runners.own
+                return Kind.LOST, unstarted(error, own.rank, own.host)
+        try:
+            pool = runner.enter(
+                descriptor.context.blob_id,
+                lambda: self._exchange.blob(claim, Stream.CONTEXT, descriptor.context),
+            )
+            if pool.failure is not None:
+                return Kind.BROKEN, pool.failure
+            if code.blob_id and code.blob_id not in pool.callables:
+                pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
+            if kind == RANGE:
+                return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
+            payload = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
+        except (Evicted, ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:  # restoring what tasks need may run anything
+            runner.contributions.clear()  # of a turn's items
+            return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
+        if descriptor.tasks > 1:
+            calls = _Calls(runner, pool, kind, code.blob_id)
+            return Kind.BATCH, self._run_items(claim, calls, split(payload))
+        called = runner.call(pool, kind, code.blob_id, payload)
+        self._runners.own.contributions.keep()
+        return called
+
+    def _run_range(
+        self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
+    ) -> bytes:
+        """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
+        offset, nbytes = descriptor.payload
+
+        def fetch(start: int, stop: int) -> memoryview:
+            place = Extent(offset + start, stop - start)
+            return self._exchange.fetch(claim, _PAYLOAD, place, inline)
+
+        items, blocks = self._blocks
+        if blocks is None or items != descriptor.items:
+            least = nbytes if offset == layout.STREAMED else min(nbytes, Blocks.LEAST)
+            first = self._exchange.fetch(claim, _PAYLOAD, Extent(offset, least), inline)
+            blocks = Blocks(first, fetch)
+            self._blocks = descriptor.items, blocks  # the next turn is likely to be in it again
+        blocks.fetch = fetch  # by this attempt
+        if self._runners.latest is not blocks:
+            blocks.forget()
+        turn = Range(
+            self._runners.own,
+            pool,
+            self._pace,
+            self._window,
+            self._geometry,
+            descriptor,
+            layout.read_terms(inline),
+            blocks,
+        )
+        self._runners.latest = blocks
+        encoded = turn.run()
+        self._spent |= turn.exhausted
+        return encoded
+
+    def _holds(self, claim: Claim) -> bool:
+        """Return whether an attempt is still ours, for who runs it in a child process."""
+        return self._claimant.holds(claim) if self._items is None else self._items.holds()
+
+    def _run_items(self, claim: Claim, calls: _Calls[Any], payloads: list[bytes]) -> Outcomes:
+        """Run the tasks of a batch, as far as nobody takes them back."""
+        nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
+        place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
+        self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
+        self._heart.hurry()
+        try:
+            outcomes = self._items.run(self._runners.own.contributions)
+            self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
+            return outcomes
+        except Evicted:
+            if place is not NOTHING:
+                self._exchange.region.release(place)
+            raise
+        finally:
+            self._items = None

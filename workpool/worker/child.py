@@ -1,0 +1,190 @@
+"""The child process of a worker, which runs tasks that may be killed: see ``isolation``.
+
+It knows nothing of MPI, answers one request at a time, and ends when its worker does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import io
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import NamedTuple
+
+from ..contributions import Parts
+from ..serializer import Kind, as_bytes, join, split
+from ..system.channel import Channel
+from ..system.process import NUMBERS, map_numbers
+from ..system.streams import flush
+from .runner import Runner
+
+#: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
+STACK_SIGNAL = signal.SIGRTMAX - 3
+
+#: Messages that are no answers: it can begin; it lacks the setup of the task's pool; it lacks the
+#: code of the task's function; it has not begun the task, and will not.
+READY = b"ready"
+SETUP = b"setup"
+CODE = b"code"
+REFUSED = b"refused"
+
+#: What its worker and the child have in sight: the number of the request that the child has begun
+#: or refused last, and which it shall refuse, from one to before another.  The first is number 1.
+BEGUN, FROM, TO = range(NUMBERS)
+
+#: What they ask for is the worker's matter, or its driver's: the worker ends us.
+_OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
+
+_PDEATHSIG = 1  # prctl(2)
+
+
+class Request(NamedTuple):
+    """One task."""
+
+    pool_id: int
+    code_id: int
+    kind: int
+    payload: object  # a buffer
+    memory_nbytes: int | None
+
+
+class Answer(NamedTuple):
+    """What became of it."""
+
+    kind: int
+    encoded: bytes
+    contributions: Parts | None  # what the task has added to accumulators
+
+
+def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: str) -> None:
+    """Answer requests until the worker closes the connection.
+
+    Parameters
+    ----------
+    fd : int
+        Of a socket to the worker.
+    stack_fd : int
+        Of the file for stacks.
+    numbers_fd : int
+        Of the file of the numbers.
+    parent : int
+        Process id of the worker.
+    rank : int
+        Its MPI rank, for messages.
+    host : str
+        The name of its host, for messages.
+    """
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return  # ended meanwhile
+    for signum in _OF_THE_WORKER:
+        signal.signal(signum, lambda signum, frame: None)
+    for descriptor in (fd, stack_fd):
+        os.set_inheritable(descriptor, False)
+    os.register_at_fork(
+        # One that comes in between is for the new process, which has another way with it.
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_WORKER),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER),
+        after_in_child=lambda: _let_go(fd),
+    )
+    me = os.getpid()
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
+    sys.meta_path.insert(0, _NoMPI())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    runner = Runner(rank, host)
+    runner.begin()
+    import_module("numpy")  # else the first task with an array pays, from its time and its memory
+    channel = Channel(socket.socket(fileno=fd))
+    numbers = map_numbers(numbers_fd)
+    os.close(numbers_fd)
+    channel.send(READY)
+    with suppress(EOFError):
+        while True:
+            request = channel.receive()
+            numbers[BEGUN] += 1
+            # Not before the step above: who takes requests back has stopped us to look at it.
+            if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
+                channel.send(REFUSED)
+                continue
+            answer = _run(runner, Request(*split(request)), channel)
+            if os.getpid() != me:  # the task has forked, and this is not the process that is asked
+                flush()
+                os._exit(answer.kind != Kind.VALUE)
+            channel.send(join(tuple(answer)))
+            channel.flush()  # the next task may take long
+
+
+def _let_go(fd: int) -> None:
+    """Be an ordinary process, after a fork: the worker sees its child's end by that of `fd`."""
+    os.close(fd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER)
+
+
+def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
+    def ask(what: bytes) -> bytearray:
+        channel.send(what)
+        return channel.receive()
+
+    code_id = request.code_id
+    pool = runner.find(request.pool_id)
+    # Before the limit holds: what is received, and the initializer, is not the task's.
+    setup = ask(SETUP) if pool is None else b""
+    lacks_code = code_id and (pool is None or code_id not in pool.callables)
+    code = ask(CODE) if lacks_code else None
+    try:
+        pool = pool or runner.prepare(request.pool_id, request.pool_id, setup)
+        if pool.failure is not None:
+            return Answer(Kind.BROKEN, pool.failure, None)
+        if code is not None:
+            pool.callables.add(code_id, code)
+    except BaseException as error:  # restoring a function may run anything
+        return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
+    with _memory(request.memory_nbytes):
+        kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
+    return Answer(kind, as_bytes(encoded), runner.contributions.take())
+
+
+@contextmanager
+def _memory(nbytes: int | None) -> Iterator[None]:
+    """Bound what may be allocated besides what there is; beyond it comes MemoryError."""
+    if nbytes is None:
+        yield
+        return
+    with open("/proc/self/status") as file:
+        status = file.read()
+    held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = held + nbytes if hard == resource.RLIM_INFINITY else min(held + nbytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+class _NoMPI:
+    """Finds no mpi4py, and says why."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] == "mpi4py":
+            raise ImportError(
+                "no MPI here: a task with isolate=True, a time limit or a memory limit runs in a "
+                "child process of its worker; without them it runs in the rank itself",
+                name=name,
+            )
+        return None

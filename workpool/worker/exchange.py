@@ -1,0 +1,154 @@
+"""How a worker gets bytes from its driver and gives it others: in one place, or in pieces."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from .. import layout, verbs
+from ..arena import Region, empty, write
+from ..backoff import WAIT_S, Backoff
+from ..errors import ProtocolError
+from ..layout import NOTHING, Blob, Extent, Piece
+from ..protocol import Step
+from ..repository import Claim, Claimant, Miss, Stream
+from ..serializer import Encoded
+from .runner import Evicted
+
+
+class Exchange:
+    """A worker's part of one arena, and its way into that of the driver.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    claimant : Claimant
+    stretch : Extent
+        The part.
+
+    Attributes
+    ----------
+    share : int
+        Two extents of so many bytes find room, wherever the first one lies, as soon as nothing else
+        is left: an attempt that has the one never waits for ever for the other.
+    """
+
+    def __init__(self, window: verbs.Window, claimant: Claimant, stretch: Extent) -> None:
+        self.region = Region(stretch)
+        self.share = stretch.nbytes // 4
+        self._window = window
+        self._claimant = claimant
+        self._results: deque[tuple[int, int, Extent]] = deque()  # (row, its DONE word, extent)
+
+    def keep(self, claim: Claim, extents: Sequence[Extent], committed: bool) -> None:
+        """Let go of an attempt's extents, as soon as the driver has what is in them."""
+        for extent in extents:
+            if committed:
+                self._results.append((claim.number, claim.word, extent))
+            else:
+                self.region.release(extent)
+
+    # --- room for results ---------------------------------------------------------------------
+
+    def reserve(self, nbytes: int) -> Extent:
+        """Return room for a result, waiting until the driver has collected enough of the others."""
+        wait = Backoff(WAIT_S)
+        while (extent := self.try_reserve(nbytes)) is None:
+            wait.pause()
+        return extent
+
+    def try_reserve(self, nbytes: int) -> Extent | None:
+        """Return room for results if there is any now."""
+        while (extent := self.region.reserve(nbytes)) is None:
+            if not self.reap():
+                return None
+        return extent
+
+    def reap(self) -> bool:
+        """Release the extents whose row speaks of another ticket by now: they are collected."""
+        if not self._results:
+            return False
+        words = self._claimant.look()
+        kept: deque[tuple[int, int, Extent]] = deque()
+        for number, word, extent in self._results:
+            if words[number] == word:
+                kept.append((number, word, extent))
+            else:
+                self.region.release(extent)
+        freed = len(kept) < len(self._results)
+        self._results = kept
+        return freed
+
+    # --- pieces -------------------------------------------------------------------------------
+
+    def blob(self, claim: Claim, stream: Stream, blob: Blob) -> bytes:
+        """Return shared bytes that a descriptor names; see ``fetch``."""
+        return bytes(self.fetch(claim, stream, blob.extent, memoryview(b"")))
+
+    def fetch(self, claim: Claim, stream: Stream, extent: Extent, inline: memoryview) -> memoryview:
+        """Return the bytes that an extent of the descriptor stands for.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back meanwhile.
+
+        Notes
+        -----
+        RMA cost: none for inline bytes; 1 get, 1 flush and 1 load for others; in pieces, the cost
+        of two requests for each.
+        """
+        offset, nbytes = extent
+        if offset == layout.INLINE:
+            return inline[:nbytes]
+        content = empty(nbytes)
+        if offset == layout.STREAMED:
+            self._want_all(claim, stream, content)
+            return content
+        self._window.get(offset, content)
+        self._window.flush()
+        # An extent is the row's as long as the row is ours: after an eviction it may be reused.
+        if not self._claimant.holds(claim):
+            raise Evicted
+        return content
+
+    def _want_all(self, claim: Claim, stream: Stream, content: memoryview) -> None:
+        """Ask the driver for the pieces of a stream, one after another, and fill `content`."""
+        position = 0
+        while True:
+            # The last request, at the end of the stream, says that the last piece was read.
+            request = Piece(stream, position, content.nbytes, NOTHING)
+            if not self._claimant.request(claim, Step.WANT, request):
+                raise Evicted
+            piece = self._answer(claim, Step.SUPPLY)
+            if position == content.nbytes:
+                return
+            nbytes = piece.extent.nbytes
+            if piece.position != position or not 0 < nbytes <= content.nbytes - position:
+                raise ProtocolError(f"asked for byte {position} of {content.nbytes}, got {piece}")
+            self._window.get(piece.extent.offset, content[position : position + nbytes])
+            self._window.flush()
+            position += nbytes
+
+    def offer_all(self, claim: Claim, encoded: Encoded) -> None:
+        """Hand an outcome to the driver in pieces."""
+        extent = self.reserve(self.share)
+        try:
+            for position in range(0, len(encoded), extent.nbytes):
+                nbytes = min(extent.nbytes, len(encoded) - position)
+                write(self._window, extent.offset, encoded, position, nbytes)
+                piece = Piece(Stream.OUTCOME, position, len(encoded), Extent(extent.offset, nbytes))
+                if not self._claimant.request(claim, Step.OFFER, piece):
+                    raise Evicted
+                self._answer(claim, Step.TAKE)
+        finally:
+            self.region.release(extent)
+
+    def _answer(self, claim: Claim, step: Step) -> Piece:
+        """Wait until the driver has taken the step."""
+        wait = Backoff(WAIT_S)
+        while (answer := self._claimant.answered(claim, step)) is None:
+            wait.pause()
+        if isinstance(answer, Miss):
+            raise Evicted
+        return answer

@@ -1,0 +1,310 @@
+"""The worker's side of a child process that runs its tasks: as ``runner``, but they may be killed.
+
+One child belongs to each worker and is kept between tasks.  A task that crashes, leaves or outlasts
+its limit costs that child and nothing else: the worker's own process stays as it was, and starts
+another child for the next task.
+
+Two processes that wait for each other after every task would spend most of their time on waking up.
+So the tasks of a stride are sent together, and the child goes from one to the next; its answers say
+how far it has come, even if it crashes.  What it has not begun can be taken back: the worker stops
+it for a moment, looks at the number of the request that it has begun, and writes down, where both
+can see it, which ones it shall refuse::
+
+    child                                worker, from the thread of its heart
+    begun += 1                           SIGSTOP, and wait until it stands
+    refused if from <= begun < to        begun < first: from, to = first, last + 1
+    else run it                          SIGCONT
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pickle import PickleBuffer
+from threading import Lock
+from typing import Any, NamedTuple
+
+from ..errors import SerializationError
+from ..loss import Loss, Why, unstarted
+from ..recent import Recent
+from ..serializer import Encoded, Kind, join, split
+from ..system import channel
+from ..system.process import ChildProcess
+from ..tasks import Context, Limits
+from . import child, runner
+from .runner import Evicted
+
+#: Functions whose code is kept for the next child, and their bytes.
+CODES = 256
+CODES_NBYTES = 64 << 20
+
+#: Contexts that are remembered, each with the setup of its pool; others are fetched again.
+CONTEXTS = 32
+
+#: How long a child may take to start, and how often that is tried.
+START_S = 60.0
+STARTS = 3
+
+#: How often a worker looks whether its task was taken back: soon, then less and less often.
+FIRST_LOOK_S = 5e-3
+LONGEST_LOOK_S = 50e-3
+
+#: Lines of a stack that are not the task's.
+_OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
+
+
+class Codes(Recent[bytes]):
+    """The code of functions, as the child needs it."""
+
+    def add(self, code_id: int, data: bytes) -> None:
+        """Keep the code of a function."""
+        self.keep(code_id, data, len(data))
+
+
+class IsolatedPool(NamedTuple):
+    """What a worker keeps for those tasks of a pool that share their limits."""
+
+    failure: None  # of the initializer, which the child runs
+    callables: Codes
+    pool_id: int
+    setup: bytes
+    limits: Limits
+
+
+class Unstarted(Exception):
+    """There is no child, and none can be started: the message says why."""
+
+
+class IsolatedRunner:
+    """Has the functions of tasks called by a child process; see ``runner.AnyRunner``.
+
+    Parameters
+    ----------
+    own : Runner
+        The worker's own, which gets what tasks add to accumulators.
+
+    Attributes
+    ----------
+    holds : callable
+        Asked while a task runs: whether the attempt is still ours.
+    """
+
+    short_ns = 300_000  # with what the messages take
+
+    def __init__(self, own: runner.Runner) -> None:
+        self.contributions = own.contributions
+        self.failure = own.failure
+        self.holds: Callable[[], bool] = lambda: True
+        self._rank = own.rank
+        self._host = own.host
+        self._codes = Codes(CODES, CODES_NBYTES)
+        self._entered: Recent[IsolatedPool] = Recent(CONTEXTS, 0)  # by the number of a context
+        self._child: ChildProcess | None = None
+        self._tasks = 0  # that the child has been given
+        self._lock = Lock()  # on the child, and on what it was sent ahead
+        self._ahead: deque[bytes] = deque()  # payloads of requests that it has and that wait
+        # Pool and code of its last value, unless it has asked for another since.
+        self._knows: tuple[int, int] | None = None
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
+        """Return what there is to know of a pool; `content` fetches it the first time."""
+        pool = self._entered.get(context_id)
+        if pool is None:
+            pool_id, limits, setup = Context.decode(content())
+            assert limits is not None
+            pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
+            self._entered.keep(context_id, pool, 0)
+        else:
+            self._entered.move_to_end(context_id)
+        self.contributions.pool = pool.pool_id
+        return pool
+
+    def call(
+        self, pool: IsolatedPool, kind: int, code_id: int, payload: Any
+    ) -> tuple[Kind, Encoded]:
+        """Have one task run, and return what became of it.
+
+        Raises
+        ------
+        Evicted
+            If the attempt is not ours any more: the child is gone.
+        """
+        try:
+            process = self._current(pool.limits)
+            if not self._was_sent(payload):
+                self._tasks += 1
+                process.channel.send(_request(pool, kind, code_id, payload))
+            message = self._answer(process, pool, code_id)
+            answer = None if message is None else child.Answer(*split(message))
+        except Unstarted as error:
+            return Kind.LOST, unstarted(error, self._rank, self._host)
+        except (EOFError, OSError):  # the child is gone
+            return Kind.LOST, self._crashed()
+        except (MemoryError, SerializationError) as error:
+            self._forget().kill()  # the rest of the result would be the next answer
+            return Kind.EXCEPTION, self.failure(error, "of unknown name")
+        if answer is None:
+            return Kind.LOST, self._timed_out(pool.limits.timeout_s)
+        if answer.kind == Kind.VALUE:
+            self._knows = pool.pool_id, code_id
+        if answer.contributions is not None:
+            self.contributions.give(answer.contributions)
+        return Kind(answer.kind), answer.encoded
+
+    def send_ahead(
+        self, pool: IsolatedPool, kind: int, code_id: int, payloads: Collection[bytes]
+    ) -> None:
+        """Send what ``call`` will be asked for next, in this order, if the child can take it.
+
+        The child goes from one task to the next without waiting for us: it must lack nothing for
+        them, and there must be no limits, which are watched for each.
+        """
+        if self._knows == (pool.pool_id, code_id) and pool.limits == Limits():
+            assert self._child is not None
+            assert not self._ahead
+            requests = [_request(pool, kind, code_id, payload) for payload in payloads]
+            self._ahead.extend(payloads)
+            self._tasks += len(requests)
+            with suppress(OSError):  # the child is gone, as ``call`` will find
+                self._child.channel.send(*requests)
+
+    def retract(self) -> bool:
+        """Have the child begin nothing of what it was sent ahead; for another thread.
+
+        Returns
+        -------
+        bool
+            False if it may have begun some of that.
+        """
+        with self._lock:
+            if not self._ahead or self._child is None:
+                return True
+            first = self._tasks - len(self._ahead) + 1
+            numbers = self._child.numbers
+            with self._child.stopped() as still:
+                if not still or numbers[child.BEGUN] >= first:
+                    return False
+                # It stands before it has begun the first: when it does, it sees this.
+                numbers[child.FROM], numbers[child.TO] = first, self._tasks + 1
+            self._ahead.clear()
+            return True
+
+    def _was_sent(self, payload: Any) -> bool:
+        """Return whether the child has a task by now, which is waited for from here on."""
+        with self._lock:
+            if not self._ahead:
+                return False
+            sent = self._ahead.popleft()
+        assert sent is payload
+        return True
+
+    def _current(self, limits: Limits) -> ChildProcess:
+        """Return the child; start one if there is none, or if it has run its number of tasks."""
+        most = limits.tasks_per_child
+        if self._child is not None and not self._ahead and self._child.ended():
+            self._forget().kill()  # between two tasks: that is not the next one's matter
+        if self._child is not None and most is not None and self._tasks >= most:
+            self.leave()
+        return self._child or self._start()
+
+    def _start(self) -> ChildProcess:
+        """Start a child, and wait until it can begin; try again if it cannot."""
+        for left in reversed(range(STARTS)):
+            try:
+                process = self._child = ChildProcess(child.__name__, self._rank, self._host)
+            except (OSError, RuntimeError, MemoryError) as error:  # something is used up
+                raise Unstarted(str(error) or "no memory") from error
+            self._tasks = 0
+            try:
+                in_time = self._wait(process, time.monotonic(), START_S)
+                if in_time and process.channel.receive() == child.READY:
+                    return process
+            except (EOFError, OSError):
+                if not left:  # the last one is the task's to complain of
+                    raise
+            self._forget().kill()
+        raise Unstarted(f"it did not begin within {START_S:g} s")
+
+    def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
+        """Send the child what it lacks for a task, and return its answer, if it is in time."""
+        start = time.monotonic()
+        while self._wait(process, start, pool.limits.timeout_s):
+            message = process.channel.receive()
+            if message == child.REFUSED:
+                continue  # what was sent ahead of this, and taken back
+            if message == child.SETUP:
+                self._knows = None
+                process.channel.send(pool.setup)
+            elif message == child.CODE:
+                self._knows = None  # it may fail to restore it
+                process.channel.send(pool.callables[code_id])
+            else:
+                return message
+            start = time.monotonic()  # what it lacked is not the task's matter
+        return None
+
+    def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
+        """Wait for a message, and have sent what is left to send; False if it is not in time.
+
+        Raises
+        ------
+        Evicted
+            If the attempt is not ours any more: the child is gone.
+
+        Notes
+        -----
+        RMA cost: 1 load for each look.
+        """
+        look_s = FIRST_LOOK_S
+        while True:
+            wait_s = look_s
+            if limit_s is not None:
+                wait_s = min(wait_s, start + limit_s - time.monotonic())
+            if process.channel.ready(wait_s):
+                return True
+            # What it has started may hold its end of the connection.
+            if process.ended() and not process.channel.ready(0):
+                raise EOFError
+            if limit_s is not None and time.monotonic() - start >= limit_s:
+                return False
+            if not self.holds():
+                self._forget().kill()
+                raise Evicted
+            look_s = min(2 * look_s, LONGEST_LOOK_S)
+
+    def _forget(self) -> ChildProcess:
+        """Return the child's process, which is the child no more."""
+        assert self._child is not None
+        with self._lock:
+            process, self._child = self._child, None
+            self._ahead.clear()
+            self._knows = None
+        return process
+
+    def _timed_out(self, limit_s: float | None) -> bytes:
+        process = self._forget()
+        lines = process.stack(child.STACK_SIGNAL).splitlines()
+        process.kill()
+        stack = "\n".join(line for line in lines if not any(file in line for file in _OURS))
+        loss = Loss(Why.TIMEOUT.value, limit_s, 0, stack, process.pid, self._rank, self._host)
+        return loss.encoded()
+
+    def _crashed(self) -> bytes:
+        process = self._forget()
+        returncode, text = process.died()
+        loss = Loss(Why.CRASHED.value, None, returncode, text, process.pid, self._rank, self._host)
+        return loss.encoded()
+
+    def leave(self) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            self._forget().leave()
+
+
+def _request(pool: IsolatedPool, kind: int, code_id: int, payload: Any) -> bytes:
+    """Return a task as the child is sent it."""
+    sent = payload if isinstance(payload, bytes) else PickleBuffer(payload)
+    request = child.Request(pool.pool_id, code_id, kind, sent, pool.limits.memory_nbytes)
+    return join(tuple(request))

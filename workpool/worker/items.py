@@ -1,0 +1,242 @@
+"""How a worker runs the tasks of one row: in strides, so that what a row costs is shared by many.
+
+The claim starts the first task alone.  From then on the worker says by one step that the outcomes
+so far are in the window and that it starts the next task, or a stride of them if they are as short
+as they were expected to be.  Within a stride it says nothing.  A task that takes long all the same
+must not hold those behind it, which may even be what it waits for: so the worker's heart looks
+after the stride from a thread of its own, puts the outcomes that there are, and gives back what is
+not started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from threading import Lock
+from typing import Protocol
+
+from .. import layout, verbs
+from ..contributions import Contributions
+from ..layout import STRIDE, Extent
+from ..repository import Claim, Claimant, Miss
+from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
+from .runner import Evicted
+
+#: Room for the outcomes: so much, and at least so much more for each.
+OUTCOMES_NBYTES = 8 << 10
+OUTCOME_NBYTES = 64
+
+#: Stands for an outcome that comes with the row: the driver passes over it until then.
+_LATER = layout.write_item(CONTRIBUTES, 0, b"")
+
+
+class Outcomes:
+    """What became of the first tasks of a row.
+
+    Parameters
+    ----------
+    place : Extent
+        Where they are in the window, as far as they fit.
+
+    Attributes
+    ----------
+    entries : list of bytes
+    nbytes : int
+        Of all entries.
+    room : int
+        How many find room there, besides what stands for those of a stride that do not.
+    """
+
+    def __init__(self, place: Extent) -> None:
+        self.place = place
+        self.room = max(0, place.nbytes - STRIDE * len(_LATER))
+        self.entries: list[bytes] = []
+        self.nbytes = 0
+
+
+class Calls(Protocol):
+    """How tasks are run."""
+
+    #: Tasks that take longer are started one by one.
+    short_ns: int
+
+    def call(self, payload: bytes) -> tuple[Kind, Encoded]:
+        """Run one task."""
+
+    def failure(self, error: BaseException) -> bytes:
+        """Encode why the outcome of a task is lost."""
+
+    def send_ahead(self, payloads: Collection[bytes]) -> None:
+        """Say which tasks come next, in order, unless they are retracted."""
+
+    def retract(self) -> bool:
+        """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
+
+
+class ItemRun:
+    """One row's tasks, from its claim until none is left, or those that are have gone elsewhere.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    claimant : Claimant
+    claim : Claim
+    payloads : sequence of bytes
+        Of the tasks.
+    place : Extent
+        For the outcomes; if it is empty, the first task will be the only one.
+    calls : Calls
+        How they are run.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        claimant: Claimant,
+        claim: Claim,
+        payloads: Sequence[bytes],
+        place: Extent,
+        calls: Calls,
+    ) -> None:
+        self.outcomes = Outcomes(place)
+        self._calls = calls
+        self._payloads = payloads
+        self._window = window
+        self._claimant = claimant
+        self._claim = claim
+        self._lock = Lock()  # on what is in the window: one of worker and heart changes it at once
+        self._pending: deque[bytes] = deque()  # started, as far as the word says
+        self._said = 0  # outcomes that are in the window, in so many bytes
+        self._said_nbytes = 0
+        self._over = False
+        self._seen = -1  # outcomes, when the heart looked last
+
+    def run(self, contributions: Contributions) -> Outcomes:
+        """Run the tasks; return what became of those that were not given back.
+
+        Parameters
+        ----------
+        contributions : Contributions
+            Of the tasks, noted by their positions.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back.
+        """
+        outcomes, pending, calls = self.outcomes, self._pending, self._calls
+        entries = outcomes.entries
+        end = time.perf_counter_ns()
+        pending.append(self._payloads[0])
+        try:
+            while True:
+                begun, done = end, len(entries)
+                while pending:
+                    if outcomes.nbytes > outcomes.room and calls.retract():
+                        break
+                    try:
+                        payload = pending.popleft()
+                    except IndexError:  # the heart was quicker
+                        break
+                    contributions.task = len(entries)
+                    kind, encoded = calls.call(payload)
+                    start, end = end, time.perf_counter_ns()
+                    try:
+                        entry = layout.write_item(
+                            kind | CONTRIBUTES if contributions or contributions.parts else kind,
+                            end - start,
+                            as_bytes(encoded),
+                        )
+                    except MemoryError as error:  # for a copy of a large result
+                        contributions.drop()
+                        entry = layout.write_item(Kind.EXCEPTION, end - start, calls.failure(error))
+                    if contributions.parts:
+                        contributions.keep()
+                    outcomes.nbytes += len(entry)
+                    entries.append(entry)
+                short = end - begun < calls.short_ns * (len(entries) - done)
+                if not self._next(short):
+                    return outcomes
+                end = time.perf_counter_ns()
+        finally:
+            with self._lock:
+                self._over = True
+
+    def _next(self, stride: bool) -> bool:
+        """Start the next tasks; return whether there are any."""
+        payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
+        with self._lock:
+            done = len(outcomes.entries)
+            if outcomes.nbytes > outcomes.room:
+                return False  # all go elsewhere, and what is left goes back
+            disp, entries = self._unsaid(done)
+            if done == len(payloads):
+                self._window.put(disp, entries)  # complete when the row is
+                return False
+            if not self._said:
+                self._claimant.announce(self._claim, place)
+            ended = done - self._said
+            following = self._claimant.next(self._claim, disp, entries, ended, stride)
+            if following is Miss.CONTENDED:
+                raise Evicted
+            self._note(ended, entries)
+            if following:
+                self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
+                self._calls.send_ahead(self._pending)
+            return bool(following)
+
+    def watch(self) -> None:
+        """Give back what waits behind a task that runs for longer than from one call to the next.
+
+        Notes
+        -----
+        RMA cost: none, or that of ``Claimant.give_back``.
+        """
+        seen, self._seen = self._seen, len(self.outcomes.entries)
+        if seen == self._seen:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give back what is not started of a stride, and say what has ended; for the heart.
+
+        Notes
+        -----
+        RMA cost: that of ``Claimant.give_back``.
+        """
+        with self._lock:
+            if self._over or not layout.is_stride(self._claim.word) or not self._calls.retract():
+                return
+            # First: what we count below has ended, or is the next.  That may not have begun: then
+            # the driver finds no outcome of it at the row's end, and has it run elsewhere.
+            self._pending.clear()
+            done = len(self.outcomes.entries)
+            if done == len(self._payloads):
+                return  # the worker is about to leave, with what it has
+            ended = done - self._said
+            disp, entries = self.outcomes.place.offset + self._said_nbytes, _LATER * ended
+            if self.outcomes.nbytes <= self.outcomes.room:
+                disp, entries = self._unsaid(done)
+            if self._claimant.give_back(self._claim, disp, entries, ended):
+                self._note(ended, entries)
+
+    def holds(self) -> bool:
+        """Return whether the attempt is still ours.
+
+        Notes
+        -----
+        RMA cost: 1 load.
+        """
+        # The heart may be about to give something back: a word that was loaded before that, and is
+        # compared with the claim's after it, looks as if somebody had taken the row.
+        with self._lock:
+            return self._claimant.holds(self._claim)
+
+    def _unsaid(self, done: int) -> tuple[int, bytes]:
+        """Return the outcomes that are not in the window, and where they belong."""
+        entries = b"".join(self.outcomes.entries[self._said : done])
+        return self.outcomes.place.offset + self._said_nbytes, entries
+
+    def _note(self, ended: int, entries: bytes) -> None:
+        self._said += ended
+        self._said_nbytes += len(entries)

@@ -1,0 +1,269 @@
+"""A worker's part in a range: it takes chunks of the items until its turn is over, then reports.
+
+Many workers run one range at the same time, each with a row of its own.  What they share is the
+counter of the range: whoever adds to it has the chunk.  A turn is short, so that results come back
+while others are computed, and a worker that is lost costs no more than a turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from .. import layout, verbs
+from ..errors import ProtocolError, SerializationError, WindowError
+from ..layout import Descriptor, Geometry
+from ..reduction import Reduction
+from ..repository import take_items
+from ..schedule import Schedule, chunk
+from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
+from ..turns import Part, Turn
+from .runner import Evicted, Pool, Runner
+
+#: A turn lasts for so many items, at the most for so long, and at the least for so many chunks.
+TURN_ITEMS = 20
+MOST_TURN_S = 25e-3
+TURN_CHUNKS = 4
+
+#: How long a chunk lasts when the schedule is adaptive, but for the last ones: so long, or so many
+#: times as long as it takes to get it: that is a few microseconds, some fifty after a task that has
+#: slept, or whose data have taken the caches, and then the rest of what a chunk costs grows alike.
+CHUNK_S = 2e-3
+MOST_CHUNK_S = 50e-3
+TAKES = 400
+
+#: How much larger than the one before a chunk may be: a turn begins with one item, because those
+#: of this range may cost more than the last ones did.  The first turn ever ends there, too: what a
+#: function costs that nobody has called is anybody's guess, and its first result is waited for.
+GROWTH = 8
+
+#: Results of so many bytes end a turn.
+TURN_NBYTES = 1 << 20
+
+
+def chunk_s(take_s: float) -> float:
+    """Return how long a chunk lasts, by the time that it takes to get one."""
+    return max(CHUNK_S, min(MOST_CHUNK_S, TAKES * take_s))
+
+
+class Pace:
+    """How long the items of functions take on this worker, and how long chunks shall last."""
+
+    #: Functions remembered.
+    MOST = 1024
+
+    def __init__(self) -> None:
+        self._mean_s: dict[Hashable, float] = {}
+        self._chunk_s = 0.0
+
+    def turn_s(self, function: Hashable) -> float:
+        """Return how long to go on before a report, which costs as much as a very short item."""
+        mean_s = self._mean_s.get(function)
+        if mean_s is None:
+            return 0.0
+        return max(min(MOST_TURN_S, TURN_ITEMS * mean_s), TURN_CHUNKS * self._chunk_s)
+
+    def count(self, function: Hashable, left: int, before: int) -> int:
+        """Return how many items to take next: as many as a chunk, or a share of what is left."""
+        mean_s = self._mean_s.get(function)
+        if mean_s is None or not before:
+            return 1
+        return max(1, min(int(self._chunk_s / mean_s), left, GROWTH * before))
+
+    def share(
+        self, function: Hashable, seen: int, workers: int, before: int, look: Callable[[], int]
+    ) -> int:
+        """Return how many items to take next of the last ones, which all workers share.
+
+        Others have taken as much while our last chunk ran: a share of the items that were seen to
+        be left then may be all that are left.
+
+        Parameters
+        ----------
+        function : hashable
+        seen : int
+            How many items were left.
+        workers : int
+        before : int
+            How many were taken last.
+        look : callable
+            Returns how many are left now.
+        """
+        wanted = self.count(function, seen // (2 * workers), before)
+        if wanted > 1 and seen < 4 * workers * wanted:
+            wanted = self.count(function, look() // (2 * workers), before)
+        return wanted
+
+    def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
+        """Take in how long some items took, and how long it took to get them."""
+        wanted_s = chunk_s(take_s)
+        usual_s = self._chunk_s or wanted_s
+        # Now and then somebody else has the core.
+        self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
+        latest_s = max(elapsed_s, 1e-9) / items
+        mean_s = self._mean_s.get(function, latest_s)
+        if len(self._mean_s) >= self.MOST:
+            self._mean_s.clear()
+        self._mean_s[function] = mean_s + 0.5 * (latest_s - mean_s)
+
+
+class Range:
+    """One turn of a worker in a range.
+
+    Parameters
+    ----------
+    runner : Runner
+    pool : Pool
+        Whose items they are.
+    pace : Pace
+    window : verbs.Window
+    geometry : Geometry
+    descriptor : Descriptor
+        Of the turn.
+    terms : Terms
+    blocks : Blocks
+        The items.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        pool: Pool,
+        pace: Pace,
+        window: verbs.Window,
+        geometry: Geometry,
+        descriptor: Descriptor,
+        terms: layout.Terms,
+        blocks: Blocks,
+    ) -> None:
+        self._runner = runner
+        self._pool = pool
+        self._pace = pace
+        self._window = window
+        self._geometry = geometry
+        self._items = descriptor.items
+        self._code_id = descriptor.code.blob_id
+        # A function that comes with the items has no other name than theirs.
+        self._function: Hashable = self._code_id or descriptor.items
+        self._terms = terms
+        self._schedule = Schedule(terms.schedule)
+        self._blocks = blocks
+        self._left = terms.total  # as last seen
+        self._count = 0  # of the last chunk
+        self._parts: list[Part] = []
+        self._failed: bytes | None = None
+        self.exhausted = False
+        sent = blocks.function()
+        self._reduction = sent if isinstance(sent, Reduction) else None
+        self._sent = self._reduction.function if self._reduction is not None else sent
+
+    def run(self) -> bytes:
+        """Take chunks and run them until the turn is over; return the report.
+
+        Notes
+        -----
+        RMA cost: for each chunk 1 fetch_add, 1 more towards the end, 1 get and 1 flush.
+        """
+        nbytes = 0
+        end = time.perf_counter()
+        over = end + self._pace.turn_s(self._function)
+        while taken := self._take():
+            asked, start = end, time.perf_counter()
+            self._run_chunk(taken)
+            nbytes += len(self._parts[-1].encoded)
+            end = time.perf_counter()
+            self._pace.measured(self._function, len(taken), end - start, start - asked)
+            if end >= over or nbytes >= TURN_NBYTES or self._failed is not None:
+                break
+        parts, covered = self._parts, []
+        if self._reduction is not None:
+            covered = [(part.start, part.total) for part in parts]
+            parts = self._folded()
+        return Turn(parts, self._failed, self.exhausted, covered).encoded()
+
+    def _take(self) -> range:
+        """Take the next chunk; empty if none is left."""
+        count = 1
+        if self._schedule is Schedule.ADAPTIVE:
+            count = self._count = self._wanted()
+        taken = take_items(self._window, self._geometry, self._items, count)
+        self.exhausted = taken.stop == self._items.total
+        self._left = self._items.total - taken.stop
+        if taken and self._schedule is not Schedule.ADAPTIVE:
+            taken = chunk(self._schedule, self._terms.total, self._terms.workers, taken.start)
+        return range(self._terms.first + taken.start, self._terms.first + taken.stop)
+
+    def _wanted(self) -> int:
+        """Return how many items to take by the worker's own measure."""
+        if not self._terms.last:
+            return self._pace.count(self._function, self._left, self._count)
+        return self._pace.share(
+            self._function, self._left, self._terms.workers, self._count, self._look
+        )
+
+    def _look(self) -> int:
+        """Return how many items nobody has taken.  RMA cost: 1 fetch_add."""
+        start = take_items(self._window, self._geometry, self._items, 0).start
+        return self._items.total - start
+
+    def _run_chunk(self, taken: range) -> None:
+        function = self._sent
+        if function is None:
+            function = self._pool.callables.get(self._code_id)
+        values: list[Any] = []
+        try:
+            items = self._blocks.items(taken)
+        except (Evicted, ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:  # restoring an item may run anything
+            wrong = SerializationError(
+                f"cannot restore items of a map, item {taken.start} or some after it: {error!r}; a "
+                "worker must be able to import every module that they come from"
+            )
+            wrong.__cause__ = error
+            self._failed = self._runner.failure(wrong, function or "of unknown name")
+        else:
+            values, self._failed = self._runner.call_items(function, items, self._blocks.several)
+        total = len(values)
+        if self._reduction is not None:
+            values = self._fold(values)
+        encoded, count = self._encode(values, function)
+        self._parts.append(Part(taken.start, total if count == len(values) else count, encoded))
+
+    def _fold(self, values: list[Any]) -> list[Any]:
+        assert self._reduction is not None
+        try:
+            thawed = [value.thaw() if type(value) is Frozen else value for value in values]
+            return self._reduction.fold(thawed)
+        except BaseException as error:  # the operation is the user's, or the values' own
+            self._failed = self._runner.failure(error, self._reduction.operation)
+            return []
+
+    def _folded(self) -> list[Part]:
+        """Return the parts of a turn as one."""
+        values = [value for part in self._parts for value in unpack(part.encoded)]
+        total = sum(part.total for part in self._parts)
+        encoded, _ = self._encode(self._fold(values), "of unknown name")
+        return [Part(part.start, total, encoded) for part in self._parts[:1]]
+
+    def _encode(self, values: list[Any], function: object) -> tuple[bytes, int]:
+        """Encode results; what cannot be encoded fails its item, and with it the end of the chunk.
+
+        Returns
+        -------
+        encoded : bytes
+        count : int
+            How many of them.
+        """
+        try:
+            encoded = pack_value(values, function)
+        except Exception:
+            for i, value in enumerate(values):
+                try:
+                    pack_value(value, function)
+                except Exception as error:
+                    self._failed = self._runner.failure(error, function)
+                    return self._encode(values[:i], function)
+            raise
+        return as_bytes(encoded), len(values)

@@ -1,0 +1,258 @@
+"""What a worker does with a task between its bytes and the bytes of its outcome: no window here.
+
+Whatever the user's code does, this process goes on: what a task raises is its outcome, SystemExit
+and KeyboardInterrupt included; what fails before its function is called is its outcome, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from .. import contributions
+from ..contributions import Contributions
+from ..errors import ProtocolError, SerializationError, WindowError
+from ..recent import Recent
+from ..serializer import (
+    ATOMS,
+    CallableCache,
+    Encoded,
+    Frozen,
+    Kind,
+    Prepared,
+    collect_globals,
+    frozen,
+    pack_exception,
+    pack_value,
+    prepared_by,
+    unpack,
+    unpack_call,
+    use,
+)
+from ..tasks import CHUNK, Context, Setup
+
+#: Pools that are remembered: a job may open any number of them, one after another.  Where more than
+#: that are in use in turn, their initializers run again.
+POOLS = 256
+
+_VALUE = Kind.VALUE
+
+
+class Evicted(Exception):
+    """The attempt was taken back while the worker was busy with it: forget it."""
+
+
+class Pool(NamedTuple):
+    """What a worker keeps for the tasks of one pool."""
+
+    pool_id: int
+    failure: bytes | None  # what its initializer raised
+    callables: CallableCache
+    prepared: Prepared  # by its initializer
+
+
+class Entered(Protocol):
+    """What a runner keeps for the tasks of one pool."""
+
+    @property
+    def failure(self) -> bytes | None:
+        """What the pool's initializer raised."""
+
+    @property
+    def callables(self) -> Codes:
+        """The code of functions that tasks need."""
+
+
+class Codes(Protocol):
+    """Functions by the number of their code."""
+
+    def __contains__(self, code_id: object, /) -> bool: ...
+
+    def add(self, code_id: int, data: Any, /) -> None:
+        """Keep one."""
+
+
+E = TypeVar("E", bound=Entered)
+
+
+class AnyRunner(Protocol[E]):
+    """Whoever has the functions of tasks called: ``Runner``, or a child process behind its back.
+
+    Attributes
+    ----------
+    contributions : Contributions
+        What tasks have added to accumulators.
+    short_ns : int
+        Of several tasks, those that take longer are started one by one.
+    """
+
+    contributions: Contributions
+    short_ns: int
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> E:
+        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
+
+    def call(self, pool: E, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+        """Run one task and return what became of it; what it has added is for the caller to keep.
+
+        Parameters
+        ----------
+        pool : Entered
+        kind : TaskKind
+        code_id : int
+            Of its function, which the pool has; 0 if the payload contains it.
+        payload : buffer
+            The encoded call.
+        """
+
+    def send_ahead(self, pool: E, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+        """Say what `call` will be asked for next, in this order."""
+
+    def retract(self) -> bool:
+        """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
+
+    def failure(self, error: BaseException, task: object) -> bytes:
+        """Encode what was raised."""
+
+
+class Runner:
+    """Calls the functions of tasks itself; see ``AnyRunner``.
+
+    Parameters
+    ----------
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+    """
+
+    short_ns = 50_000
+
+    def __init__(self, rank: int, host: str) -> None:
+        self.contributions = Contributions()
+        self.rank = rank
+        self.host = host
+        self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
+        self._pool: Pool | None = None  # the one whose tasks run now
+
+    def begin(self) -> None:
+        """Say that tasks run in this thread: what they add to accumulators is theirs."""
+        contributions.current.set(self.contributions)
+
+    def enter(self, context_id: int, content: Callable[[], bytes]) -> Pool:
+        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
+        pool = self.find(context_id)
+        if pool is None:
+            context = Context.decode(content())
+            pool = self.prepare(context_id, context.pool_id, context.setup)
+        self.contributions.pool = pool.pool_id
+        return pool
+
+    def find(self, number: int) -> Pool | None:
+        """Return a pool; None if it must be prepared, for the first time or again."""
+        pool = self._pools.get(number)
+        if pool is not None:
+            self._pools.move_to_end(number)
+            if pool is not self._pool:
+                self._be_in(pool)
+        return pool
+
+    def _be_in(self, pool: Pool) -> None:
+        self._pool = pool
+        use(pool.prepared)
+
+    def prepare(self, number: int, pool_id: int, content: bytes | bytearray) -> Pool:
+        """Do what a pool wants done before its first task."""
+        self._pool = None
+        namespaces = collect_globals()
+        setup: Setup = unpack(content)
+        sys.path.extend(path for path in setup.sys_path if path not in sys.path)
+        initializer, initargs = setup.initializer, setup.initargs
+        failure, prepared = None, Prepared()
+        if initializer is not None:
+            try:
+                prepared = prepared_by(lambda: initializer(*initargs), namespaces)
+            except BaseException as error:  # whatever it is, the pool is broken by it
+                failure = self.failure(error, initializer)
+        self.contributions.clear()  # an initializer is no task: it contributes nothing
+        pool = Pool(pool_id, failure, CallableCache(), prepared)
+        self._be_in(pool)
+        self._pools.keep(number, pool, 0)
+        return pool
+
+    def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+        """Run one task."""
+        name: object = "of unknown name"
+        try:
+            function = pool.callables.get(code_id) if code_id else None
+            if function is not None:
+                name = function
+            sent, args, kwargs = unpack_call(payload)
+            if sent is not None:
+                name = function = sent
+            if function is None:
+                raise SerializationError("the task has neither code nor a function in its payload")
+            value: Any
+            if kind == CHUNK:
+                value = [frozen(function(*item)) for item in args]
+            else:
+                value = function(*args, **kwargs)
+            encoded = pack_value(value, name)
+        except (ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            self.contributions.drop()
+            return Kind.EXCEPTION, self.failure(error, name)
+        return _VALUE, encoded
+
+    def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+        """Do nothing: here a task that is next has not begun."""
+
+    def retract(self) -> bool:
+        """Return that nothing was sent ahead."""
+        return True
+
+    def call_items(
+        self, function: Callable[..., Any] | None, items: Sequence[Any], several: bool
+    ) -> tuple[list[Any], bytes | None]:
+        """Call a function with each item; return its values, and what the next item raised.
+
+        Parameters
+        ----------
+        function : callable
+        items : sequence
+        several : bool
+            Whether each item is a tuple of arguments.
+
+        Returns
+        -------
+        values : list
+            Of several, those are `Frozen` that later calls could change.
+        failed : bytes or None
+        """
+        values: list[Any] = []
+        parts = self.contributions.parts
+        try:
+            if function is None:
+                raise SerializationError("the range has neither code nor a function")
+            apart = len(items) > 1
+            for item in items if several else zip(items):
+                value = function(*item)
+                if apart and type(value) not in ATOMS:
+                    value = frozen(value)
+                if parts:
+                    if type(value) is not Frozen:
+                        pack_value(value, function)  # what cannot come back does not count
+                    self.contributions.keep()
+                values.append(value)
+        except (ProtocolError, WindowError):
+            raise  # ours, not the task's
+        except BaseException as error:
+            self.contributions.drop()
+            return values, self.failure(error, function or "of unknown name")
+        return values, None
+
+    def failure(self, error: BaseException, task: object) -> bytes:
+        """Encode what was raised."""
+        return pack_exception(error, task=task, rank=self.rank, host=self.host)

@@ -1,0 +1,340 @@
+"""The worker's half: take, fetch, run, put the outcome, commit.  ``driver`` is the other half.
+
+The same steps in the same order, facing each other::
+
+    driver                                   worker
+    prepare   task -> descriptor
+    publish   rows READY            ------>  take      tickets -> offers
+                                             claim     one compare-and-swap: mine to run
+                                             fetch     context, code, payload: ``attempts``
+                                             run       -> outcome
+    collect   rows DONE             <------  commit    outcome, then one compare-and-swap
+    resolve   outcome -> future
+
+A worker claims each row when it starts it, not when it takes the ticket: what it has taken and not
+started stays READY, and an idle worker may have it.  So a long task in a batch holds up nobody, and
+tasks that wait for each other do not deadlock as long as there are workers for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .. import layout, verbs
+from ..arena import write
+from ..backoff import IDLE_S, WAIT_S, Backoff, wake_on_time
+from ..layout import NOTHING, Descriptor, Extent, Geometry, OutcomeRecord
+from ..members.leases import Heart
+from ..protocol import Step
+from ..repository import TAKERS, Claim, Claimant, Miss, Offer
+from ..serializer import CONTRIBUTES, Encoded, as_bytes
+from ..tracing import Tracer
+from .attempts import Attempts, Runners
+from .exchange import Exchange
+from .items import Outcomes
+from .runner import Evicted
+
+#: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
+#: twentieth of the time that the worker has been idle, so that is how late it comes.
+IDLE_GROWTH = 1.05
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_EMPTY, _CONTENDED = Miss.EMPTY, Miss.CONTENDED
+
+#: How often a busy worker looks for rows whose tickets were lost.
+SWEEP_S = 10e-3
+
+#: How often an idle one does, and how soon after its last task.
+IDLE_SWEEP_S = 200e-3
+SOON_S = 1e-3
+
+#: How often a worker looks whether the driver calls, and how often one that has nothing to do, as
+#: far as it does not sleep for longer.
+CONTROL_S = 50e-3
+IDLE_CONTROL_S = 5e-3
+
+#: Tickets taken by one atomic: at most so many, and at most so much expected work.
+MOST_TICKETS = 32
+TICKETS_S = 1e-3
+
+
+class Worker:
+    """Serves any number of tables, one task at a time.
+
+    Parameters
+    ----------
+    member : int
+        Who we are in the tables.
+    rank : int
+        Our MPI rank, for messages.
+    host : str
+        The name of our host, for messages.
+    tracer : Tracer, optional
+    carries : bool
+        Whether outcomes carry all contributions to accumulators.
+    """
+
+    def __init__(
+        self,
+        member: int,
+        rank: int,
+        host: str,
+        tracer: Tracer | None = None,
+        carries: bool = False,
+    ) -> None:
+        self.member = member
+        self.tracer = tracer
+        self.carries = carries
+        self.runners = Runners(rank, host)
+        self._services: dict[int, _Service] = {}
+        self.heart = Heart(self._beat, self._watch)
+
+    def attach(
+        self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
+    ) -> None:
+        """Serve one more table, taking tickets by ``"pointer"`` or ``"counter"``."""
+        service = _Service(self, window, geometry, method)
+        self._services = {**self._services, table: service}
+        self.heart.keep(lease_s)
+
+    def detach(self, table: int) -> None:
+        """Stop serving a table."""
+        with self.heart.still:
+            self._services = {t: s for t, s in self._services.items() if t != table}
+
+    def _beat(self) -> None:
+        for service in self._services.values():
+            service.beat()
+
+    def _watch(self) -> bool:
+        watched = [service.watch() for service in self._services.values()]  # each of them
+        return any(watched)
+
+    def serve(
+        self, control: Callable[[], bool], sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        """Run tasks until `control` says that it is over.
+
+        Parameters
+        ----------
+        control : callable
+            Called between tasks; returns False in the end.
+        sleep : callable
+            ``sleep(seconds)``, while there is nothing to do: returns True if somebody has ended it.
+        """
+        wake_on_time()
+        self.runners.own.begin()
+        self.heart.start()
+        try:
+            self._serve(control, Backoff(IDLE_S, growth=IDLE_GROWTH, sleep=sleep))
+        finally:
+            self.heart.stop()
+            self.runners.leave()
+
+    def _serve(self, control: Callable[[], bool], idle: Backoff) -> None:
+        asked = 0.0
+        while True:
+            busy = False
+            for service in tuple(self._services.values()):
+                busy |= service.work()
+            now = time.monotonic()
+            if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
+                asked = now
+                if not control():
+                    return
+            if busy:
+                idle.reset()
+            elif idle.pause():  # who has woken us takes us for awake
+                idle.reset()
+                asked = 0.0
+
+
+class _Service:
+    """One table, as its worker sees it."""
+
+    def __init__(
+        self, worker: Worker, window: verbs.Window, geometry: Geometry, method: str
+    ) -> None:
+        self._worker = worker
+        self._window = window
+        self._geometry = geometry
+        taker = TAKERS[method](window, geometry.members - 1)
+        self._claimant = Claimant(window, geometry, worker.member, taker)
+        self._exchange = Exchange(window, self._claimant, geometry.region(worker.member))
+        self._attempts = Attempts(
+            worker.runners, worker.heart, window, geometry, self._claimant, self._exchange
+        )
+        self._contributions = worker.runners.own.contributions
+        self._mean_s = TICKETS_S  # of a task, over the last ones
+        self._limit = 1  # tickets to take at once
+        self._beats = 0
+        self._swept = 0.0  # when we last looked behind the head
+        self._rest_s = SOON_S  # until we look there again when we are idle
+        self._busy = True  # there was work last time
+        self._contended = Backoff(WAIT_S)
+
+    def beat(self) -> None:
+        """Show that we live; called by the heart.  RMA cost: 1 compare_and_swap."""
+        disp = self._geometry.beat(self._worker.member)
+        self._window.compare_and_swap(disp, self._beats, self._beats + 1)  # nobody else writes it
+        self._beats += 1
+
+    def watch(self) -> bool:
+        """See that no task holds up others; called by the heart.  Return whether there are some."""
+        return self._attempts.watch()
+
+    # --- take ---------------------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """Take tickets and run what they give; return whether there was anything."""
+        now = time.monotonic()
+        idle = not self._busy and now - self._swept < self._rest_s
+        if idle and self._claimant.quiet():
+            return False  # an idle worker does one look each time it wakes
+        limit = self._limit
+        if idle:
+            claim = self._claimant.seize(limit)
+            if not isinstance(claim, Miss):
+                self._busy = True
+                self._rest_s = SOON_S
+                self._attempt(claim, None)
+                return True
+            if claim is _CONTENDED:
+                self._swept = 0.0  # as below
+        found = self._claimant.take(limit)
+        if found is _CONTENDED:
+            self._contended.pause()
+            return True
+        self._contended.reset()
+        if isinstance(found, Miss):
+            self._busy = False
+            if now - self._swept > self._rest_s:
+                self._swept = now
+                # Tickets die with a worker, and a living one may be busy with the first of many.
+                self._busy = self._run_all(self._claimant.sweep(limit))
+                if not self._busy:
+                    self._rest_s = IDLE_SWEEP_S
+                    self._exchange.reap()
+            return self._busy
+        self._busy = True
+        self._rest_s = SOON_S
+        if found and now - self._swept > SWEEP_S:
+            # Even while work flows, rows behind the head must not wait for ever.
+            self._swept = now
+            first = self._geometry.ticket(*found[0].row)
+            self._run_all(self._claimant.sweep(1, before=first))
+        if not self._run_all(found):
+            # Whoever was quicker swept, and may hold the ticket of what is older than our next.
+            self._swept = 0.0
+        return True
+
+    # --- claim, run, commit -------------------------------------------------------------------
+
+    def _run_all(self, offers: list[Offer] | Miss) -> bool:
+        """Claim and run offers in order, skipping what others claim first."""
+        if isinstance(offers, Miss):
+            return False
+        ran = False
+        following: Claim | Miss = _EMPTY
+        for i, offer in enumerate(offers):
+            claim = following
+            if isinstance(claim, Miss):
+                # A miss of the last commit was about this very offer: do not try it again.
+                if claim is _CONTENDED:
+                    following = _EMPTY
+                    continue
+                claim = self._claimant.claim(offer)
+            following = _EMPTY
+            if isinstance(claim, Miss):
+                continue
+            ran = True
+            following = self._attempt(claim, offers[i + 1] if i + 1 < len(offers) else None)
+        return ran
+
+    def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
+        """Run one claim and commit its outcome; return the claim on the next offer."""
+        descriptor, inline = claim.descriptor
+        if self._worker.tracer is not None:
+            self._trace("claimed", claim, descriptor)
+        start = time.perf_counter_ns()
+        try:
+            kind, content = self._attempts.run(claim, descriptor, inline)
+            elapsed_ns = time.perf_counter_ns() - start
+            committed, following = self._commit(claim, kind, content, elapsed_ns, then)
+            self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
+            self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
+        except Evicted:
+            committed, following = False, _EMPTY
+        finally:
+            self._contributions.clear()
+        if self._worker.tracer is not None:
+            self._trace("completed" if committed else "rejected", claim, descriptor)
+        return following
+
+    def _commit(
+        self,
+        claim: Claim,
+        kind: int,
+        content: Encoded | Outcomes,
+        elapsed_ns: int,
+        then: Offer | None,
+    ) -> tuple[bool, Claim | Miss]:
+        """Put an outcome where the driver finds it, and commit it."""
+        contributions = self._contributions
+        contributes, carried = bool(contributions), b""
+        if contributes and (self._worker.carries or contributions.foreign):
+            carried = contributions.packed()
+            kind |= CONTRIBUTES
+        extent, inline, held = self._place(claim, content, carried)
+        record = layout.write_outcome(OutcomeRecord(kind, elapsed_ns, extent), inline)
+        following: Claim | Miss = _EMPTY
+        if contributes and not carried:
+            committed = self._claimant.commit(claim, record)
+            if committed:
+                # Only the attempt that won the commit contributes: exactly once.
+                contributions.make(self._window)
+                self._claimant.advance(claim, Step.COMPLETE)
+        else:
+            committed, following = self._claimant.complete(claim, record, then)
+        if held:
+            self._exchange.keep(claim, held, committed)
+        return committed, following
+
+    def _place(
+        self, claim: Claim, content: Encoded | Outcomes, carried: bytes
+    ) -> tuple[Extent, bytes, list[Extent]]:
+        """Put an outcome into the window; return what its record says, and what it holds of ours.
+
+        The record names an extent, or stands before the bytes themselves.
+        """
+        held = []
+        if isinstance(content, Outcomes):
+            place, nbytes, entries = content.place, content.nbytes, content.entries
+            if place is not NOTHING:
+                held.append(place)  # the driver may be reading in it
+            if nbytes <= content.room and not carried:
+                return Extent(place.offset, nbytes), b"", held
+            content = b"".join(entries)
+        if carried:
+            encoded = as_bytes(content)
+            content = layout.write_carried(encoded, carried)
+        nbytes = len(content)
+        if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
+            return Extent(layout.INLINE, nbytes), content, held
+        if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
+            try:
+                self._exchange.offer_all(claim, content)
+            except Evicted:
+                self._exchange.keep(claim, held, committed=False)
+                raise
+            return Extent(layout.STREAMED, nbytes), b"", held
+        extent = self._exchange.reserve(nbytes)
+        write(self._window, extent.offset, content)
+        return extent, b"", [*held, extent]
+
+    def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
+        assert self._worker.tracer is not None
+        ticket = self._geometry.ticket(claim.number, claim.word)
+        attempt = layout.attempt_of(claim.word)
+        self._worker.tracer(event, task_id=descriptor.task_id, ticket=ticket, attempt=attempt)
