@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _import_half() -> None:
-    """Import what this rank is going to need: each half does without the other.
+    """Import what this rank is going to need, the driver's half or the worker's.
 
     Before MPI is started, for there the ranks that are first keep the cores busy with waiting.
     """

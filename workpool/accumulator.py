@@ -148,13 +148,23 @@ class Accumulator:
         if contributions is not None:
             contributions.add(self._spec, array)
         else:
-            self.collect(array)
+            self._collect(array)
 
     def value(self) -> Any:
         """Return the numbers as they stand: an array, or a scalar for shape ``()``.
 
         Exact for every task whose future is done; while others run, what they have committed so
         far.  After the pool's shutdown, the last value.
+
+        Returns
+        -------
+        ndarray or scalar
+            A copy, of the accumulator's shape and dtype.
+
+        Raises
+        ------
+        UsageError
+            In a task.
 
         Notes
         -----
@@ -168,7 +178,7 @@ class Accumulator:
             raise UsageError(f"value of {self!r}: only the driver can read it")
         return numbers.copy() if numbers.shape else numbers[()]
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Set the numbers to the operation's identity; the driver does, before any task can add."""
         identity = OPERATIONS[self._spec.op].identity(self.dtype)
         numbers = np.full(self.shape, identity, self.dtype)
@@ -179,7 +189,7 @@ class Accumulator:
         self._window.flush()  # before the first contribution, which is not ordered with a Put
 
     @whole  # MPI reads the part until the flush
-    def collect(self, part: NDArray[Any]) -> None:
+    def _collect(self, part: NDArray[Any]) -> None:
         """Add to the numbers; the driver does.
 
         Raises
@@ -202,7 +212,7 @@ class Accumulator:
                     f"add to {self!r} outside of a task: call it in the thread that runs the task"
                 )
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Keep the last value and let go of the window: the pool was shut down."""
         with self._lock:
             self._numbers = self._read()
@@ -229,13 +239,13 @@ class Accumulators:
     def add(self, spec: Spec, window: verbs.Window | None) -> Accumulator:
         """Return a new one, whose numbers stand in a window or, without, here."""
         numbers = self._open[spec] = Accumulator(spec, window)
-        numbers.start()
+        numbers._start()
         return numbers
 
     def close(self, spec: Spec) -> None:
         """Let go of one: when this returns, nobody will touch its room any more."""
         with self._lock:
-            self._open.pop(spec).close()
+            self._open.pop(spec)._close()
 
     def collect(self, carried: memoryview | bytes) -> dict[int, UsageError]:
         """Add what an outcome carries.
@@ -259,7 +269,7 @@ class Accumulators:
                     refused.update(dict.fromkeys(tasks, _gone(Accumulator(closed[0]))))
                     continue
                 for spec, part in parts.items():
-                    self._open[spec].collect(part)
+                    self._open[spec]._collect(part)
         return refused
 
 

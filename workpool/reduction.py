@@ -49,7 +49,7 @@ def _larger(one: Any, other: Any) -> Any:
 
 
 def _is_nan(value: Any) -> bool:
-    """Return whether a value is no number, as every minimum and maximum of it is."""
+    """Return whether a value is NaN, which passes through every minimum and maximum."""
     return isinstance(value, float) and value != value
 
 

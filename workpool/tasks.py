@@ -73,7 +73,7 @@ class Shared:
     Parameters
     ----------
     blob_id : int
-        Unique in the job; workers remember what they have by it.
+        Workers remember what they have by it: codes have numbers of their own, and so do contexts.
     content : bytes or Packed
     """
 

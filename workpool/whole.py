@@ -1,4 +1,4 @@
-"""Functions that run to their end, or not at all.
+"""Functions that neither a signal's handler nor the garbage collector may cut in two.
 
 They hold a lock, or are about to write down what they have done to the window.  Python lets two
 things come between any two of their steps: a signal's handler, whose exception would leave tasks

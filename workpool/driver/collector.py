@@ -207,7 +207,10 @@ class Collector:
         decided: bool = True,
         carried: memoryview = _NOTHING,
     ) -> None:
-        """Sort out what became of the first tasks of a row: all that ran, if that is `decided`."""
+        """Sort out what became of the first tasks of a row.
+
+        `decided`: the row is DONE, so the tasks without an outcome were not run, and wait again.
+        """
         first = batch.tasks[0]
         outcomes: list[tuple[Task, int, memoryview]] = []
         times_ns: list[int] = []

@@ -136,14 +136,12 @@ class Dispatcher:
             self._bells.wake(self._workers, now)
 
     def rest_s(self, late_s: float) -> float | None:
-        """Return for how long nobody needs us; None where a result is soon to come.
-
-        While the workers have enough to do, that is until they have done a part of it.
+        """Return the seconds that a waiting thread may sleep; None: do not, a result is due.
 
         Parameters
         ----------
         late_s : float
-            How long no row has asked for anything.
+            Seconds since a row has asked for anything.
         """
         rows, row_s = len(self._published.rows), self._collector.row_s
         if not rows or row_s <= SHORT_S:

@@ -1,6 +1,6 @@
 """The driver's half: prepare, publish, collect, resolve.  ``worker`` is the other half.
 
-The same steps in the same order, facing each other: see the picture in ``worker``.
+The same steps face each other in both: see the picture in ``worker``.
 
 ``submit`` prepares and publishes in the thread that calls it, and whoever waits for a future makes
 the progress: two threads that hand work to each other through the interpreter lock would cost

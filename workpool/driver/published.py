@@ -124,9 +124,10 @@ class Published:
             self._finish(batch, layout.owner_of(word), items, False)
 
     def single_out(self, task: Task) -> bool:
-        """Ask the worker of a task which of several it runs; return whether one can see that.
+        """Recall what waits behind a task in its row; return whether the word names what runs.
 
-        It says so as soon as its heart finds that one of them lasts; they may also end before.
+        A worker that has started several at once names the one that runs when its heart finds that
+        it lasts, and gives back the others.
 
         Notes
         -----

@@ -74,12 +74,12 @@ class Caller:
 
     @property
     def obeyed(self) -> int:
-        """What the word of each worker says when it has done what it was last told."""
+        """The word that each worker has written when it has carried out the last order."""
         return self._calls
 
     @whole
     def call(self) -> int:
-        """Ask the workers to come; return what the word of each says when it has.
+        """Ask the workers to come; return the word that each writes when it has.
 
         All must have obeyed the call before: who sleeps would wait for its end for ever.
 

@@ -87,7 +87,7 @@ class Crew:
             raise
 
     def summon(self) -> int:
-        """Ask the workers to come; return what the word of each says when it has."""
+        """Ask the workers to come; return the word that each writes when it has."""
         word = self.control.call()
         self._bells.ring_all()
         return word
@@ -99,12 +99,12 @@ class Crew:
         part()
 
     def gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> list[int]:
-        """Wait until the words of all workers that live, but for some, are as far as this one.
+        """Wait until each living worker that is not in `late` has written `word`, or a later one.
 
         Returns
         -------
         list of int
-            Those whose words are not.
+            The workers that have not.
 
         Raises
         ------

@@ -164,7 +164,7 @@ def vanish(status: int) -> NoReturn:
 
 
 def abort(group: rma.Group, status: int) -> NoReturn:
-    """End every process of the job at once; of one that outlives its dead, only this one."""
+    """End the job at once; with --survive this process alone, whose death the others notice."""
     flush()
     if survives() and group.size > 1:
         vanish(status)  # a worker is one that has died; when the driver is gone, the others leave

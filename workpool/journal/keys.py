@@ -87,9 +87,10 @@ class CallKeys:
 
     @contextmanager
     def planning(self) -> Iterator[Callable[[], None]]:
-        """Give a function that forgets the items since, because they are sent another way.
+        """Hold the counts; the function that is given undoes what was counted since.
 
-        Nobody else counts meanwhile: two equal calls must not get one key.
+        For items that turn out to be sent another way.  Nobody else counts meanwhile, lest two
+        equal calls get one key.
         """
         with self._lock:
             mark = self._before.mark()

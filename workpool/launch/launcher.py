@@ -46,10 +46,11 @@ __all__ = ["run"]
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
 
-#: How often it looks what MPI has made, until the driver begins: a rank may die before.
+#: How often it notes the files that MPI has made, until the driver begins: a rank may die before.
 _NOTE_S = 0.1
 
-#: How much less often where the driver may be on another host: then it goes on.
+#: How much less often where the driver may be on another host.  It cannot report from there, so the
+#: launcher goes on looking until the end.
 _SELDOM = 20
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.

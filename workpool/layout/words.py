@@ -93,7 +93,7 @@ def item_of(word: int) -> int:
 
 
 def started_of(word: int) -> int:
-    """Return how many items have been started, as far as there are so many."""
+    """Return how many items have been started; a stride may reach beyond the last one."""
     return item_of(word) + (STRIDE if word & _STRIDE else 1)
 
 
@@ -118,7 +118,7 @@ def generation_of(word: int) -> int:
 
 
 def first_word(generation: int) -> int:
-    """Return what no word of this generation is less than, and every earlier one is."""
+    """Return the smallest word of a generation; words of earlier generations are smaller."""
     return generation << _GENERATION_SHIFT
 
 

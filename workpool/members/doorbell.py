@@ -21,10 +21,10 @@ from .liveness import Process
 
 __all__ = ["Doorbell", "Doorbells", "name"]
 
-#: Shorter sleeps are nobody's to end.
+#: Sleeps that are shorter than this cannot be interrupted.
 LEAST_S = 1e-3
 
-#: Who has ended a task so lately makes no longer ones.
+#: A worker that has ended a task within this time still sleeps too briefly to be worth a ring.
 AWAKE_S = 20e-3
 
 
@@ -42,7 +42,7 @@ def _datagrams() -> socket.socket:
 
 
 class Doorbell:
-    """That of this process.
+    """The doorbell of this process.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class PoolFuture(Future[T]):
 
     @whole
     def resolve(self, result: Any, exception: BaseException | None) -> None:
-        """Give the future its outcome; called once."""
+        """Give the future its outcome.  Called once, by the pool, as ``set_result`` is."""
         with self._pool.lock:
             # Who has no condition yet sees the outcome as soon as he has made it.
             if self._own_condition is None:
@@ -133,6 +133,9 @@ class PoolFuture(Future[T]):
     def running(self) -> bool:
         """Return whether a worker has claimed the task, and it is not done.
 
+        A worker claims several short tasks at once: the last of them count as running while they
+        wait for those before.
+
         Notes
         -----
         RMA cost: 1 load.
@@ -141,7 +144,24 @@ class PoolFuture(Future[T]):
         return self._state not in _ENDED and task is not None and self._pool.driver.running(task)
 
     def result(self, timeout: float | None = None) -> T:
-        """Return what the task returned, or raise what it raised; see ``Future.result``."""
+        """Return what the task returned, or raise what it raised; see ``Future.result``.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait; for ever by default.
+
+        Raises
+        ------
+        CancelledError
+            If the task was cancelled.
+        TimeoutError
+            If it has not ended in time; it goes on.
+
+        Notes
+        -----
+        Whoever waits makes the progress of the whole pool.
+        """
         self._wait(timeout)
         if self._exception is None:
             result: T = self._result
@@ -152,13 +172,21 @@ class PoolFuture(Future[T]):
             del self  # the traceback refers to this frame: break the cycle
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the task raised, or None; see ``Future.exception``."""
+        """Return what the task raised, None if it returned; see ``Future.exception``.
+
+        Parameters, errors and cost are those of `result`.
+        """
         self._wait(timeout)
         return self._exception
 
     @whole
     def cancel(self) -> bool:
         """Withdraw the task unless a worker has claimed it; see ``Future.cancel``.
+
+        Returns
+        -------
+        bool
+            Whether it is cancelled.
 
         Notes
         -----

@@ -51,6 +51,8 @@ class View(Executor):
     def with_options(self, **options: Any) -> View:
         """Return a view of the same pool whose tasks are run otherwise.
 
+        Options that are not given are those of this view.
+
         Parameters
         ----------
         timeout_s : float, optional
@@ -70,6 +72,10 @@ class View(Executor):
             What a task may allocate; beyond that it gets MemoryError.
         max_tasks_per_child : int, optional
             Tasks that a child process runs before another takes its place.
+
+        Returns
+        -------
+        View
 
         Raises
         ------
@@ -91,6 +97,11 @@ class View(Executor):
     def kill(self, future: Future[Any]) -> bool:
         """End a task, queued or running; its future is cancelled, or has `TaskKilled`.
 
+        Parameters
+        ----------
+        future : Future
+            Of a task of this pool, submitted through any of its views.
+
         Returns
         -------
         bool
@@ -99,7 +110,8 @@ class View(Executor):
         Raises
         ------
         UsageError
-            If the task runs in the rank itself, which cannot be killed.
+            If the future is not of this pool, or its task runs in the rank itself, which cannot be
+            killed.
 
         Notes
         -----
@@ -127,6 +139,18 @@ class View(Executor):
         """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.
 
         The call is pickled before this returns; what cannot be pickled is the future's exception.
+
+        Parameters
+        ----------
+        fn : callable
+            Anything that can be imported, or is the script's own: lambdas and closures, too.
+        *args, **kwargs : object
+            Whatever pickle or cloudpickle takes, as it is now: later changes are not seen.
+
+        Returns
+        -------
+        PoolFuture
+            Of what `fn` returns or raises.
 
         Raises
         ------
@@ -179,10 +203,27 @@ class View(Executor):
         journal : str or Path, optional
             Of this map; default: the pool's.
 
+        Returns
+        -------
+        iterator
+            Of the results.  Where an item has failed it raises that exception, and ends; where the
+            time is over, ``TimeoutError``.
+
         Raises
         ------
         ValueError
             If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
+        TypeError
+            If `chunksize` or `buffersize` is no integer.
+        BrokenPool
+            If the pool's initializer has failed.
+        RuntimeError
+            After shutdown.
+
+        Notes
+        -----
+        RMA cost: for each chunk 1 or 2 fetch_add and 1 get, for each turn of a worker what a task
+        costs.
         """
         return self._map(fn, iterables, False, timeout, chunksize, buffersize, schedule, journal)
 
@@ -197,7 +238,16 @@ class View(Executor):
         schedule: str = "adaptive",
         journal: str | os.PathLike[str] | None = None,
     ) -> Iterator[T]:
-        """Yield ``fn(*item)`` of each item, in order; otherwise as `map`."""
+        """Yield ``fn(*item)`` of each item, in order.
+
+        Parameters
+        ----------
+        fn : callable
+        iterable : iterable of iterable
+            The positional arguments of each call.
+        timeout, chunksize, buffersize, schedule, journal
+            As for `map`, and so are the iterator that is returned, the errors and the cost.
+        """
         return self._map(fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal)
 
     def _map(
@@ -278,6 +328,12 @@ class View(Executor):
         UsageError
             If there are no items, no such operation or no such schedule, or if tasks have limits,
             are retried or have a journal.
+        SerializationError
+            If the items cannot be pickled.
+        TimeoutError
+            If the time is over.
+        Exception
+            What `fn` or the operation has raised.
 
         Notes
         -----
@@ -348,15 +404,30 @@ class View(Executor):
             ``sum``, ``prod``, ``min``, ``max``, ``band``, ``bor``, ``bxor``, ``land``, ``lor`` or
             ``lxor``.
 
+        Returns
+        -------
+        Accumulator
+            An argument for tasks; its ``value()`` is for the driver.
+
         Raises
         ------
         UsageError
             If MPI does not define `op` for `dtype`, or the arena has no room.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush.
         """
         return self._core.accumulator(shape, dtype, op)
 
     def stats(self) -> list[WorkerStats]:
-        """Return what each worker has done for this pool so far, by rank."""
+        """Return what each worker has done for this pool so far.
+
+        Returns
+        -------
+        list of WorkerStats
+            By rank.
+        """
         return self._core.stats()
 
     @property
@@ -370,7 +441,15 @@ class View(Executor):
         return self._core.workers
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more tasks; see ``Executor.shutdown``."""
+        """Accept no more tasks; see ``Executor.shutdown``.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when all tasks have ended and all callbacks were called.
+        cancel_futures : bool
+            Whether to cancel what no worker has claimed.
+        """
         self._core.shutdown(wait, cancel_futures=cancel_futures)
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:

@@ -9,9 +9,9 @@ pointer
     tail, and it may lose a race, which is a ``Miss.CONTENDED``.
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
-    then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
-    until the word CLOSED says that it never will.  Tickets that die with their holder are picked up
-    by ``Claimant.sweep``.
+    then holds a ticket for work that does not exist yet: it waits until the tail passes it, until
+    the word CLOSED says that it never will, or, as the runtime has it, until it is sent home.
+    Tickets that die with their holder are picked up by ``Claimant.sweep``.
 
 Both share the queue out in proportion (a share of what is left divided by the workers, after
 guided self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers C-36(12), 1987), so a
@@ -56,16 +56,16 @@ class Taker(Protocol):
         """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
 
     def quiet(self, tail: int) -> bool:
-        """Return whether there is nothing to take, with the tail as it was just seen."""
+        """Return whether there is nothing to take, given the tail that was just read."""
 
     def single(self, limit: int) -> list[Swap] | None:
-        """Return the steps that take the first ticket, if `take` would take no more than one.
+        """Return the compare-and-swaps that take one ticket, for the caller to issue with its own.
 
-        None if it would, or if nothing is known of what there is.
+        None if `take` would take several, or if the queue was not read since the last `take`.
         """
 
     def tried(self, found: list[int]) -> None:
-        """Take in what stood where these steps were tried."""
+        """Take in what those compare-and-swaps have found."""
 
 
 class _Taker:
@@ -92,7 +92,7 @@ class _Taker:
         raise NotImplementedError
 
     def quiet(self, tail: int) -> bool:
-        """Return whether there is nothing to take, with the tail as it was just seen."""
+        """Return whether there is nothing to take, given the tail that was just read."""
         self._tail = tail
         self._news = True
         return self.first >= tail

@@ -18,9 +18,9 @@ between the rules are:
   and operation are the same; with a ``get`` or a ``put`` at the same time it is not.
 * Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them.
 
-Every call into MPI holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.  The window
-of a rank that is alone is an ``OwnWindow``: the same verbs, on its memory.  Where ranks of other
-hosts may be lost, it is a ``PatientWindow``, which counts by compare-and-swap.
+Every call on a window holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.  The
+window of a rank that is alone is an ``OwnWindow``: the same verbs, on its memory.  Where ranks of
+other hosts may be lost, it is a ``PatientWindow``, which counts by compare-and-swap.
 
 References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MPI_Win_allocate``),
 12.3.5 (atomics), 12.5.3 (``MPI_Win_lock_all``), 12.5.4 (flush), 12.7 (semantics).

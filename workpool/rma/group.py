@@ -29,7 +29,8 @@ _LEVELS = {
     MPI.THREAD_MULTIPLE: "multiple",
 }
 
-#: Held during every call into MPI: mpi4py may have been asked for less than MPI_THREAD_MULTIPLE.
+#: Held during every call into MPI while there may be others: mpi4py may have been asked for less
+#: than MPI_THREAD_MULTIPLE.
 _IN_MPI = threading.Lock()
 
 

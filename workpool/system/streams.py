@@ -21,14 +21,14 @@ def open_streams() -> None:
 
 
 def flush() -> None:
-    """Let go of what has been written."""
+    """Flush both streams, as far as they can be."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception, SystemExit):  # none, broken, closed, or a task's own
             stream.flush()
 
 
 def leave() -> None:
-    """Let go of what has been written; what cannot be is not Python's matter at its end either."""
+    """Flush both streams; one that fails is dropped, so that Python does not try again at exit."""
     for name in ("stdout", "stderr"):
         try:
             getattr(sys, name).flush()

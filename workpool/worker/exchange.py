@@ -29,8 +29,9 @@ class Exchange:
     Attributes
     ----------
     share : int
-        Two extents of so many bytes find room, wherever the first one lies, as soon as nothing else
-        is left: an attempt that has the one never waits for ever for the other.
+        Bytes, a quarter of the region: wherever one extent of that size lies in it, there is room
+        for a second one when everything else is released.  So an attempt that has one never waits
+        for ever for the other.
     """
 
     def __init__(self, window: verbs.Window, claimant: Claimant, stretch: Extent) -> None:

@@ -45,7 +45,8 @@ class Outcomes:
     nbytes : int
         Of all entries.
     room : int
-        How many find room there, besides what stands for those of a stride that do not.
+        Bytes of `place` for outcomes; the rest of it is kept for the marks that stand in the places
+        of a stride's outcomes which do not fit.
     """
 
     def __init__(self, place: Extent) -> None:

@@ -52,7 +52,7 @@ class Pool(Protocol):
         """Count a task that has ended."""
 
     def apart(self, action: Callable[[], object]) -> None:
-        """Do something now, or later where a lock may be held."""
+        """Call `action`: now, or on the attendant if this thread is inside a whole function."""
 
 
 class Seat:
