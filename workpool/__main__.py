@@ -113,7 +113,7 @@ def _drive(found: Program, reporter: Reporter) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        error.__traceback__ = program.trimmed(error.__traceback__)
+        error.with_traceback(program.trimmed(error.__traceback__))  # a class may refuse to assign
         raise
 
 

@@ -78,7 +78,7 @@ class Driver:
         self.geometry = geometry
         self.tracer = tracer
         self.beats = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
         self._window = window
         self._counters = Counters(window, geometry)
         self._publisher = publisher = Publisher(window, geometry, 0)
@@ -107,6 +107,11 @@ class Driver:
     def attended(self) -> bool:
         """Whether a thread waits, and makes progress by it."""
         return bool(self._waiting)
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread is in the middle of a step, and runs a finalizer."""
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     @property
     def outstanding(self) -> int:
@@ -327,7 +332,15 @@ class Driver:
     # --- waiting and room ---------------------------------------------------------------------
 
     def wait(self, ended: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Make progress until `ended` says so, or for `timeout` seconds; return what it says."""
+        """Make progress until `ended` says so, or for `timeout` seconds; return what it says.
+
+        Raises
+        ------
+        RuntimeError
+            If a finalizer wants to wait, in the middle of a step of this thread.
+        """
+        if self.held:
+            raise RuntimeError("a finalizer cannot wait for tasks: nobody would go on")
         deadline = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(WAIT_S)
         me = threading.get_ident()

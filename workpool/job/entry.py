@@ -172,16 +172,34 @@ def launch(
                 _current.fail(status)
             if isinstance(error, KeyboardInterrupt):
                 _finish_running("Ctrl-C")
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # from the program's first frame
-            sys.excepthook(type(error), error, error.__traceback__)
-            status = 130 if isinstance(error, KeyboardInterrupt) else 1
+            status = _show(error)
             if _current is not None and not _forked():  # None: the program has finalized MPI
                 _current.fail(status)
         if _forked():
             flush()
             os._exit(status)
         step = _close_current
+    return status
+
+
+def _show(error: BaseException) -> int:
+    """Show an error that nobody has caught, and return the status of the job, as Python does."""
+    status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    trace = None
+    try:
+        trace = error.__traceback__
+        if trace is not None:
+            trace = trace.tb_next  # from the program's first frame
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    except SystemExit as end:
+        status = exit_status(end)
+    except BaseException as failure:  # the program's own hook
+        with suppress(BaseException):
+            print("Error in sys.excepthook:", file=sys.stderr)
+            own = failure.__traceback__.tb_next if failure.__traceback__ else None
+            sys.__excepthook__(type(failure), failure.with_traceback(own), own)
+            print("\nOriginal exception was:", file=sys.stderr)
+            sys.__excepthook__(type(error), error, trace)
     return status
 
 

@@ -96,7 +96,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
-        if not self.path or os.path.isdir(self.path):
+        if not self.path or (os.path.exists(self.path) and not os.path.isfile(self.path)):
             raise UsageError(f"journal={self.path!r}: give the name of a file")
         self.skipped = 0
         # Reentrant for `release`, which the garbage collector calls at any time: while this thread
@@ -111,6 +111,7 @@ class Journal:
             try:
                 self._functions = dict(self._ask("SELECT name, number FROM functions"))
                 self._read_keys()
+                self._file = os.stat(self.path)
             except BaseException:
                 self._connection.close()
                 raise
@@ -228,6 +229,7 @@ class Journal:
                     f"journal {self.path} is closed: its pool was shut down before this result "
                     "could be stored"
                 )
+            self._check_file()
             rows = []
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -254,6 +256,18 @@ class Journal:
                 if isinstance(error, sqlite3.Error):
                     raise failed(self.path, "write", error) from error
                 raise
+
+    def _check_file(self) -> None:
+        """See that the file is still there: SQLite would go on with one that has no name."""
+        try:
+            there = os.path.samestat(os.stat(self.path), self._file)
+        except OSError:
+            there = False
+        if not there:
+            raise ResourceError(
+                f"journal {self.path} was removed or replaced while it was in use: results cannot "
+                "be stored any more; start the script again, and leave the file alone meanwhile"
+            )
 
     def hold(self) -> None:
         """Keep values readable after the journal is closed, until `release`."""

@@ -58,8 +58,8 @@ _DRAIN_S = 0.5
 
 #: What to do about a rank that has died.
 _ADVICE = (
-    "; if a task has ended its rank, run such tasks by with_options(isolate=True), "
-    "or the job with --survive"
+    "; a rank has died, the driver's or a worker's: with --survive it is said which, and the job "
+    "outlives its workers; tasks that may end their rank are run by with_options(isolate=True)"
 )
 
 #: The same where the ranks have used more shared memory than there is.

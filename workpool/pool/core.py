@@ -88,7 +88,7 @@ class Core:
         ledgers: Ledgers,
     ) -> None:
         self.choice = choice
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # reentrant for finalizers alone: see `held`
         self.watched = 0
         self.ledgers = ledgers
         self._runtime = job
@@ -124,6 +124,15 @@ class Core:
         return self.choice.workers
 
     @property
+    def held(self) -> bool:
+        """Whether this thread holds the pool's locks, or its driver's.
+
+        Then it is in the middle of a step, and runs a finalizer (``__del__``, a callback of
+        ``weakref``) that the garbage collector has called: what that wants done has to wait.
+        """
+        return self.driver.held or self.lock._is_owned()  # type: ignore[attr-defined]
+
+    @property
     def open(self) -> bool:
         """Whether tasks can be submitted."""
         return not self._shut and self._resolver.broken is None
@@ -134,6 +143,12 @@ class Core:
             raise self._resolver.broken.with_traceback(None)  # else it grows from time to time
         if self._shut:
             raise RuntimeError(SHUT)
+
+    def check_submits(self) -> None:
+        """Raise unless tasks can be submitted by who asks."""
+        self.check_open()
+        if self.held:
+            raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
     @whole
     def context(self, limits: Limits | None) -> PoolContext:
@@ -174,7 +189,7 @@ class Core:
         kind: TaskKind = CALL,
     ) -> Future[Any]:
         """Submit one task, unless a journal has its result."""
-        self.check_open()
+        self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
         noted = None
         try:
@@ -262,7 +277,7 @@ class Core:
         """Somebody waits for a future without making progress."""
         self._runtime.attend_closely()
 
-    def call_back(self, callbacks: Callable[[], None]) -> None:
+    def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""
         calling = self._calling  # counts, without a lock that the collector's callbacks may meet
         calling.append(callbacks)
@@ -323,6 +338,9 @@ class Core:
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks; see ``Executor.shutdown``."""
+        if self.held:
+            self.call_back(lambda: self.shutdown(False, cancel_futures=cancel_futures))
+            return
         with self.lock:
             self._shut = True
             last = not self._pending

@@ -30,17 +30,21 @@ class Pool(Protocol):
     """What a future needs of its pool."""
 
     driver: Driver
-    lock: threading.Lock
+    lock: threading.RLock
     watched: int  # futures, not ended, that somebody has a condition of
 
     def watch(self) -> None:
         """See that progress is made: somebody waits without making any."""
 
-    def call_back(self, callbacks: Callable[[], None]) -> None:
+    def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by a thread that holds none of the user's locks."""
 
     def ended(self) -> None:
         """Count a task that has ended."""
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread holds its locks: it runs a finalizer, in the middle of a step."""
 
 
 class PoolFuture(Future[T]):
@@ -141,7 +145,11 @@ class PoolFuture(Future[T]):
         RMA cost: 1 load.
         """
         task = self._task
-        return self._state not in _ENDED and task is not None and self._pool.driver.running(task)
+        if self._state in _ENDED or task is None:
+            return False
+        if self._pool.held:
+            return task.batch is not None
+        return self._pool.driver.running(task)
 
     def result(self, timeout: float | None = None) -> T:
         """Return what the task returned, or raise what it raised; see ``Future.result``.
@@ -192,6 +200,9 @@ class PoolFuture(Future[T]):
         -----
         RMA cost: 1 compare_and_swap.
         """
+        if self._pool.held:
+            self._pool.call_back(self.cancel)
+            return False
         task = self._task
         if self._state in _ENDED or task is None or not self._pool.driver.cancel(task):
             return self.cancelled()

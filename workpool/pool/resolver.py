@@ -40,7 +40,7 @@ class Resolver:
     driver : Driver
     accumulators : Accumulators
     ledgers : Ledgers
-    lock : threading.Lock
+    lock : threading.RLock
         The pool's.
     pool_id : int
     ended : callable
@@ -61,7 +61,7 @@ class Resolver:
         driver: Driver,
         accumulators: Accumulators,
         ledgers: Ledgers,
-        lock: threading.Lock,
+        lock: threading.RLock,
         pool_id: int,
         ended: Callable[[], None],
         attend: Callable[[], None],
@@ -154,8 +154,12 @@ class Resolver:
                 self.broken = error
             elif kind == _BROKEN:
                 error = self._break(error)
-            elif kind != _VALUE and self._again(task, error, loss):
-                return
+            elif kind != _VALUE:
+                try:
+                    if self._again(task, error, loss):
+                        return
+                except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
+                    error = odd
         future._task = task.batch = None
         try:
             future.resolve(value, error)

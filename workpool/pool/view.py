@@ -271,7 +271,7 @@ class View(Executor):
         if buffersize is not None and buffersize < 1:
             raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._core.check_open()
+        self._core.check_submits()
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
@@ -356,7 +356,7 @@ class View(Executor):
             operation = op
         else:
             operation = OPERATIONS[rma.op_name(op)].function
-        self._core.check_open()
+        self._core.check_submits()
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()

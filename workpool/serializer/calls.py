@@ -123,15 +123,21 @@ def task_name(task: object) -> str:
         return task
     if isinstance(task, functools.partial):
         return f"partial({task_name(task.func)})"
-    name = getattr(task, "__qualname__", None)
+    try:
+        name = getattr(task, "__qualname__", None)
+    except Exception:  # the user's own code
+        name = None
     return name if isinstance(name, str) else type_name(task)
 
 
 def type_name(value: object) -> str:
     """Return the name of a value's type, with its module unless it is a builtin."""
-    kind = type(value)
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    of_type = type.__getattribute__  # past what a metaclass makes of attributes
+    try:
+        module, name = of_type(type(value), "__module__"), of_type(type(value), "__qualname__")
+    except Exception:  # the user's own code all the same
+        return "a type without a name"
+    return str(name) if module == "builtins" else f"{module}.{name}"
 
 
 def said(error: BaseException) -> str:

@@ -211,9 +211,9 @@ def _open(envelope: _Envelope, task: object) -> BaseException:
             f"task {task_name(task)} raised {envelope.summary} [this TaskError stands in for "
             f"it: {reason}; give its class __reduce__, or raise an exception of plain data]"
         )
-    # Past the __setattr__ of its class: that of a frozen dataclass refuses.
+    # Past what its class makes of attributes: that of a frozen dataclass cannot be assigned to.
     cause = RemoteTraceback(envelope.text, envelope.task, envelope.rank, envelope.host)
-    BaseException.__setattr__(exc, "__cause__", cause)
+    BaseException.__dict__["__cause__"].__set__(exc, cause)
     return exc
 
 

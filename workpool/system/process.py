@@ -77,7 +77,10 @@ class ChildProcess:
             self.numbers = map_numbers(numbers_fd)
             fds = [theirs.fileno(), self._stack_fd, numbers_fd]
             text = ", ".join(map(repr, [*fds, os.getpid(), *arguments]))
-            path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
+            here = ""
+            with contextlib.suppress(OSError):  # it is gone
+                here = os.getcwd()
+            path = [entry or here for entry in sys.path if isinstance(entry, str)]
             command = _START.format(path=path, module=module, arguments=text)
             flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(

@@ -239,10 +239,14 @@ def grace_s() -> float:
 
 
 def exit_status(end: SystemExit) -> int:
-    """Return the status that the interpreter makes of a SystemExit, with its message printed."""
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code & 0xFF  # of the number, which may be True, the system keeps so many bits
-    print(end.code, file=sys.stderr)
+    """Return the status that the interpreter makes of a SystemExit, with its message printed.
+
+    Raises nothing: the message may be an object of the user's, and standard error full or closed.
+    """
+    with contextlib.suppress(BaseException):
+        if end.code is None:
+            return 0
+        if isinstance(end.code, int):
+            return end.code & 0xFF  # of the number, which may be True, the system keeps so many
+        print(end.code, file=sys.stderr, flush=True)
     return 1

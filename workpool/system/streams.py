@@ -47,8 +47,12 @@ def say(text: str) -> None:
 
 
 def report_failure(what: str) -> None:
-    """Say on standard error that the runtime itself has failed, and how."""
-    say(f"{what}, the job ends here\n{traceback.format_exc().rstrip()}")
+    """Say on standard error that the runtime itself has failed, and how.  Raises nothing."""
+    try:
+        how = traceback.format_exc().rstrip()
+    except BaseException:  # the exception is the user's, and so are its methods
+        how = "(it raised an exception that cannot be shown)"
+    say(f"{what}, the job ends here\n{how}")
 
 
 def run_or_exit(run: Callable[[], object], what: str) -> None:

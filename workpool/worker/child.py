@@ -90,13 +90,13 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
         signal.signal(signum, lambda signum, frame: None)
     for descriptor in (fd, stack_fd):
         os.set_inheritable(descriptor, False)
+    me = os.getpid()
     os.register_at_fork(
         # One that comes in between is for the new process, which has another way with it.
         before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_WORKER),
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER),
-        after_in_child=lambda: _let_go(fd),
+        after_in_child=lambda: _let_go(fd, me),
     )
-    me = os.getpid()
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
     sys.meta_path.insert(0, _NoMPI())
@@ -125,9 +125,10 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
             channel.flush()  # the next task may take long
 
 
-def _let_go(fd: int) -> None:
+def _let_go(fd: int, child: int) -> None:
     """Be an ordinary process, after a fork: the worker sees its child's end by that of `fd`."""
-    os.close(fd)
+    if os.getppid() == child:  # else it forks in its turn, and the number is another file's
+        os.close(fd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER)
@@ -172,7 +173,8 @@ def _memory(nbytes: int | None) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        with suppress(ValueError):  # the task has lowered what it cannot raise again
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 class _NoMPI:

@@ -40,7 +40,7 @@ class Pool(Protocol):
     """What a map needs of its pool."""
 
     driver: Driver
-    lock: threading.Lock
+    lock: threading.RLock
 
     def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
