@@ -12,7 +12,8 @@ from launching import Ended, Started, run
 #: `strike(pool, signum, *members)` sends a signal to members when all workers are idle.
 HEAD = """\
 import os, signal, sys, time
-from workpool import WorkPool, entry
+from workpool import WorkPool
+from workpool.job import entry
 from workpool.system.shared_memory import litter_of
 
 def member(n):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from workpool.driver.backlog import BATCH_TASKS, Backlog
+from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, Backlog
 from workpool.tasks import Context, PoolContext, SharedCode, Task, TaskKind
 
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
 
 
-def rows(code: SharedCode, tasks: int, share: int) -> list[int]:
+def rows(code: SharedCode, tasks: int, share: int, payload: bytes = b"payload") -> list[int]:
     """Return how many tasks are in each row."""
     backlog = Backlog(lambda segment: True)
     for number in range(tasks):
-        task = Task(number, TaskKind.CALL, rows, CONTEXT, b"payload", None)
+        task = Task(number, TaskKind.CALL, rows, CONTEXT, payload, None)
         task.code = code
         backlog.tasks.append(task)
     sizes = []
@@ -46,6 +46,11 @@ def test_very_short_tasks_share_one_whatever_their_share() -> None:
     assert rows(code(5), 10_000, 5000)[0] == min(BATCH_TASKS, 101)
 
 
+def test_a_row_is_not_for_any_number_of_bytes() -> None:
+    assert rows(code(5), 10, 10, bytes(BATCH_NBYTES // 4)) == [4, 4, 2]
+    assert rows(code(5), 3, 3, bytes(BATCH_NBYTES + 1)) == [1, 1, 1]
+
+
 def test_nobody_waits_for_a_slow_one() -> None:
     """One slow task in very many says little: somebody else may have had the core."""
     assert rows(code(*[5] * 1000), 100, 100)[0] == 100
@@ -66,3 +71,16 @@ def test_what_is_cancelled_before_its_time_is_gone() -> None:
     backlog.wake()
     assert list(backlog.tasks) == tasks[2:]
     assert backlog.outstanding == 1
+    tasks[2].over = True
+    backlog.withdraw(tasks[2])
+    assert backlog.outstanding == 0
+    assert backlog.next_batch(1) is None
+    assert backlog.outstanding == 0
+
+
+def test_what_is_put_back_comes_first_and_in_its_order() -> None:
+    backlog = Backlog(lambda segment: True)
+    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    backlog.tasks.append(tasks[2])
+    backlog.put_back(tasks[:2])
+    assert list(backlog.tasks) == tasks

@@ -146,15 +146,16 @@ class Colour(Enum):
 """
 
 
-def test_an_enumeration_is_all_that_its_body_defines() -> None:
-    def digest(text: str) -> bytes:
-        space: dict[str, Any] = {"__name__": "__main__"}
-        exec(text, space)
-        found: bytes = fingerprint(space["Colour"], type(None))
-        return found
+def digest(text: str, name: str) -> bytes:
+    """Return the fingerprint of what a script calls `name`."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(text, space)
+    return fingerprint(space[name], type(None))
 
-    first = digest(ENUM)
-    assert digest(ENUM) == first
+
+def test_an_enumeration_is_all_that_its_body_defines() -> None:
+    first = digest(ENUM, "Colour")
+    assert digest(ENUM, "Colour") == first
     for old, new in (
         ("* 2", "* 3"),
         ("cls.RED", "cls.GREEN"),
@@ -163,7 +164,22 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         ("return self\n", "return None\n"),
     ):
         assert old in ENUM
-        assert digest(ENUM.replace(old, new)) != first
+        assert digest(ENUM.replace(old, new), "Colour") != first
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x, y=1): return x",
+        "def f(x, *, y=1): return x",
+        "def make(y): return lambda x: x + y\nf = make(1)",
+        "def f(x): return x\nf.y = 1",
+        "class A1: pass\nclass A2: pass\nclass f(A1): pass",
+    ],
+)
+def test_a_definition_is_all_that_its_calls_may_depend_on(text: str) -> None:
+    start, _, end = text.rpartition("1")
+    assert digest(text, "f") == digest(text, "f") != digest(f"{start}2{end}", "f")
 
 
 def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from workpool.loss import Loss
-from workpool.serializer import Code, Kind, pack, pack_call, unpack_outcome
+from workpool.loss import Loss, Why
+from workpool.serializer import Code, Kind, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import process
 from workpool.system.channel import Channel
@@ -64,8 +64,7 @@ def test_what_was_answered_before_the_end_is_received() -> None:
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
-    setup = pack(Setup([], None, ()))
-    assert isinstance(setup, bytes)
+    setup = Setup([], None, ()).encoded()
     fetched: list[int] = []
 
     def content(number: int, limits: Limits | None) -> bytes:
@@ -89,8 +88,7 @@ class Child:
     """A child process and one function that it runs."""
 
     def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
-        setup = pack(Setup([], None, ()))
-        assert isinstance(setup, bytes)
+        setup = Setup([], None, ()).encoded()
         self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
         self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
@@ -220,10 +218,30 @@ def test_a_child_that_has_died_meanwhile_cannot_be_stopped(child: Child, tmp_pat
 def test_a_child_that_dies_between_two_tasks_costs_none(child: Child, tmp_path: Path) -> None:
     assert child.runner._child is not None
     pid = child.runner._child.pid
+    descriptors = len(os.listdir("/proc/self/fd"))
     os.kill(pid, signal.SIGKILL)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert child.call(payload(1)) == -1
     assert ran(tmp_path) == [0, 1]
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_a_signal_may_have_no_name() -> None:
+    signum = signal.SIGRTMIN + 6
+    crash = Loss(Why.CRASHED.value, None, -signum, "", 1, 1, "here").error(abs)
+    assert f"signal {signum} (no standard one)" in str(crash)
+
+
+def test_a_task_that_forks_leaves_no_signal_blocked() -> None:
+    def forks() -> set[int]:
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        return set(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+
+    found = Child(forks, Limits())
+    assert found.call(payload()) == set()
+    found.runner.leave()
 
 
 def test_a_child_that_somebody_else_waits_for_can_die(child: Child) -> None:
@@ -243,8 +261,7 @@ def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
         raise ValueError("no setup")
 
     found = Child(abs, Limits())
-    setup = pack(Setup([], fail, ()))
-    assert isinstance(setup, bytes)
+    setup = Setup([], fail, ()).encoded()
     broken = found.runner.enter(2, lambda: Context(2, Limits(), setup).encoded())
     tasks = [payload(-n) for n in range(1, 5)]
     kinds = [found.runner.call(broken, 0, 1, tasks[0])[0]]

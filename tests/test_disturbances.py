@@ -434,3 +434,59 @@ def test_what_the_driver_has_no_memory_for_fails_alone() -> None:
                     print(sum(each.map(abs, range(100))))
     """
     assert run_ranks(3, script).stdout == "MemoryError 4950\n4950\n" * 2
+
+
+# --- finalizers that the garbage collector calls ------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_finalizers_may_ask_cancel_and_shut_down(ranks: int) -> None:
+    """They come in the middle of a submit, where their own thread holds the pool's locks."""
+    script = """
+        import gc, sys
+        from concurrent.futures import wait
+        from workpool import WorkPool
+
+        class Holder:
+            def __init__(self, act):
+                self.me, self.act = self, act
+            def __del__(self):
+                self.act()
+
+        gc.set_threshold(50)
+        met = set()
+
+        def submits():
+            try:
+                pool.submit(abs, -1)
+            except RuntimeError as error:
+                met.add(str(error))
+
+        def waits():
+            try:
+                last.result()
+            except RuntimeError as error:
+                met.add(str(error))
+
+        with WorkPool() as pool:
+            futures = []
+            for act in ("running", "cancel", "submit", "result"):
+                for _ in range(3000):
+                    last = future = pool.submit(abs, -1)
+                    futures.append(future)
+                    Holder({"submit": submits, "result": waits}.get(act) or getattr(future, act))
+            wait(futures)
+            assert all(future.cancelled() or future.result() == 1 for future in futures)
+            print(sorted(met))
+            for _ in range(3000):
+                Holder(pool.shutdown)
+                try:
+                    pool.submit(abs, -1)
+                except RuntimeError:
+                    break
+            else:
+                raise AssertionError("still open")
+    """
+    stdout = run_ranks(ranks, script).stdout
+    assert "a finalizer cannot submit" in stdout
+    assert "can wait: nobody would go on" in stdout

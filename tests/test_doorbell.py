@@ -133,6 +133,8 @@ def test_as_many_are_woken_as_there_are_rows() -> None:
     now += 2 * AWAKE_S
     bells.deaf = {1}
     assert woken(1) == [1, 2], "one that is dead wakes nobody"
+    now += 2 * AWAKE_S
+    assert woken(9) == [1, 2, 4]
     Doorbells().wake(4, now)
 
 

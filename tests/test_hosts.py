@@ -102,7 +102,8 @@ def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
 
 DEADLY = """
 import os, signal, sys, time
-from workpool import WorkPool, entry
+from workpool import WorkPool
+from workpool.job import entry
 
 def task(n):
     time.sleep(0.01)

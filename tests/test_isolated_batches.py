@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import itertools, os, sys, time
-from workpool import TaskKilled, WorkerCrashed, WorkPool, driver
+from workpool import TaskKilled, WorkerCrashed, WorkPool
+from workpool.driver import driver
 from workpool.driver.published import Published
 
 place = sys.argv[1]

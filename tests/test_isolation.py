@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 TASKS = """
 import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
 import numpy as np
-from workpool import TaskKilled, TaskTimeout, WorkerCrashed, WorkPool, isolation, process
+from workpool import TaskKilled, TaskTimeout, WorkerCrashed, WorkPool
+from workpool.system import process
+from workpool.worker import isolation
 from workpool.errors import RemoteTraceback, UsageError
 from workpool.serializer import CallableCache
 
@@ -338,6 +340,9 @@ def test_a_limit_of_memory() -> None:
         assert limited.submit(allocate, 16 << 20).result() == 16 << 20
         free = pool.with_options(isolate=True)
         assert free.submit(allocate, 128 << 20).result() == 128 << 20
+        # What is sent there, and comes back, counts as well.
+        for task in (limited.submit(len, bytes(96 << 20)), limited.submit(bytes, 48 << 20)):
+            assert type(error(task)) is MemoryError
         # The first array that a child sees costs the task its bytes, and not NumPy's libraries.
         tight = pool.with_options(memory_limit_nbytes=4 << 20, max_tasks_per_child=1)
         assert tight.submit(np.sum, np.ones(1000)).result() == 1000
@@ -546,5 +551,46 @@ def test_options_that_cannot_be() -> None:
             pass
         else:
             raise AssertionError("reduce")
+        """,
+    )
+
+
+def test_what_a_forked_task_forks_keeps_its_files_and_signals() -> None:
+    run(
+        2,
+        """
+        def fork(then):
+            child = os.fork()
+            if not child:
+                status = 1
+                try:
+                    status = then()
+                finally:
+                    os._exit(status)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        def write_to(fds):
+            for fd in fds:
+                os.write(fd, b"x")
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            return len(blocked & {signal.SIGINT, signal.SIGTERM})
+        def first():
+            fds = [os.open(os.devnull, os.O_WRONLY) for _ in range(60)]
+            return fork(lambda: write_to(fds))
+        assert pool.with_options(isolate=True).submit(fork, first).result(30) == 0
+        """,
+    )
+
+
+def test_what_counts_as_a_failure_may_raise() -> None:
+    run(
+        2,
+        """
+        class Meta(type):
+            def __instancecheck__(cls, instance):
+                raise RuntimeError("asked")
+        class Odd(Exception, metaclass=Meta):
+            pass
+        task = pool.with_options(retries=1, retry_on=(Odd,)).submit(int, "x")
+        assert str(error(task)) == "asked"
         """,
     )

@@ -25,6 +25,8 @@ from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.serializer import CONTRIBUTES, Kind, Packed
 from workpool.testing import MemoryWindow
+from workpool.worker.attempts import Attempts, Runners
+from workpool.worker.exchange import Exchange
 from workpool.worker.items import ItemRun
 from workpool.worker.runner import Evicted
 
@@ -197,6 +199,24 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
         scene.run(during)
     assert layout.state_of(scene.word) == State.FREE
     assert scene.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
+
+
+def test_an_attempt_that_was_taken_back_keeps_no_room() -> None:
+    scene = Scene()
+    exchange = Exchange(scene.window, scene.claimant, scene.geometry.region(1))
+    runners, heart = Runners(1, "here"), Heart(lambda: None)
+    attempts = Attempts(runners, heart, scene.window, scene.geometry, scene.claimant, exchange)
+    free_nbytes: list[int] = []
+
+    def during(n: int) -> None:
+        free_nbytes.append(exchange.region.free_nbytes)
+        if n == 3:
+            assert scene.publisher.reclaim(Row(0, scene.word))
+
+    scene.calls.during = during
+    with pytest.raises(Evicted):
+        attempts._run_items(scene.claim, scene.calls, [bytes([n]) for n in range(TASKS)])
+    assert free_nbytes[0] < exchange.region.free_nbytes == exchange.region.stretch.nbytes
 
 
 @pytest.mark.parametrize("retracts", [True, False])
@@ -387,7 +407,9 @@ def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:
 
 def test_the_heart_watches_while_there_is_something() -> None:
     beats, looks = [], []
-    heart = Heart(lambda: beats.append(1), lambda: len(looks) < 5 and not looks.append(1))
+    heart = Heart(
+        lambda: beats.append(heart.still.locked()), lambda: len(looks) < 5 and not looks.append(1)
+    )
     heart.keep(LEAST_LEASE_S)
     heart.start()
     try:
@@ -408,3 +430,4 @@ def test_the_heart_watches_while_there_is_something() -> None:
     finally:
         heart.stop()
     assert beats
+    assert all(beats), "while somebody else may take away what it beats for"

@@ -77,6 +77,30 @@ def test_a_child_that_forks_before_there_is_a_pool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
+def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
+    """They would publish into its rows, and collect its outcomes."""
+    script = """
+        import os
+        from workpool import UsageError, WorkPool
+
+        with WorkPool() as pool:
+            waiting = pool.submit(pow, 2, 5)
+            child = os.fork()
+            if not child:
+                refused = 0
+                for use in (waiting.cancel, waiting.running, lambda: pool.submit(abs, 1)):
+                    try:
+                        use()
+                    except UsageError as error:
+                        refused += "forked" in str(error)
+                os._exit(refused)
+            refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print(refused, waiting.result(), pool.submit(pow, 3, 2).result())
+    """
+    assert run_ranks(ranks, script).stdout == "3 32 9\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_pool_never_used(ranks: int) -> None:
     run_ranks(ranks, "from workpool import WorkPool\npool = WorkPool()\nprint('nothing')\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from launching import ROOT
 from workpool.errors import ResourceError, UsageError
 from workpool.journal.file import holder, inspect
 from workpool.journal.journal import Entry, Journal, read_keys
+from workpool.journal.ledger import Ledger, Ledgers
 from workpool.launch import cli
 
 
@@ -36,10 +38,13 @@ def entry(number: int, listed: int = 0) -> Entry:
 def right(journal: Journal, number: int, place: int = 0) -> bool:
     """Return whether a result is there; it must not be a wrong one."""
     places = journal.find(read_keys(key(number + place)))
+    found = journal.find_one(key(number + place))
     if places.records[0] < 0:
+        assert found is None
         return False
     record = journal.load(int(places.records[0]))
     assert record is not None
+    assert found == (places.records[0], record, place)
     assert int(places.places[0]) == place
     assert record.value == entry(number).value
     return True
@@ -78,6 +83,20 @@ def test_what_is_stored_is_found(tmp_path: Path) -> None:
     journal.release()
 
 
+def test_who_has_begun_to_read_reads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workpool.journal.journal._RECENT", 1)
+    first = Journal(tmp_path / "run.db")
+    first.store([entry(n) for n in range(3)])
+    first.close()
+    ledger = Ledger(tmp_path / "run.db", (None, ()))
+    journal = ledger.journal
+    reader = ledger.reading(right(journal, n) for n in range(3))
+    assert next(reader)
+    journal.close()
+    assert list(reader) == [True, True]
+    assert not right(journal, 0), "nobody reads any more"
+
+
 def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workpool.journal.journal.MOST_NBYTES", 1000)
     journal = Journal(tmp_path / "run.db")
@@ -96,6 +115,27 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     journal.close()
     assert holder(path) is None
     Journal(path).close()
+
+
+def test_who_only_looks_keeps_no_job_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.db"
+    Journal(path).close()
+    looking = os.open(f"{path}.lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(looking))
+    Journal(path).close()
+
+
+def test_an_interrupt_while_a_journal_is_opened_leaves_it_free(tmp_path: Path) -> None:
+    def opened() -> None:
+        raise KeyboardInterrupt
+
+    ledgers = Ledgers((None, ()), opened, lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        ledgers.open(tmp_path / "run.db")
+    Journal(tmp_path / "run.db").close()
 
 
 def test_one_at_a_time_by_whatever_name(tmp_path: Path) -> None:
@@ -151,7 +191,9 @@ def test_refused(tmp_path: Path) -> None:
         Journal(newer)
     with pytest.raises(ResourceError, match="No such file or directory"):
         Journal(tmp_path / "missing" / "run.db")
-    for name in ("", tmp_path):  # SQLite would take the first for a file that nobody sees
+    os.mkfifo(tmp_path / "pipe")
+    # SQLite would take the first for a file that nobody sees.
+    for name in ("", tmp_path, tmp_path / "pipe", os.devnull):
         with pytest.raises(UsageError, match="give the name of a file"):
             Journal(name)
     assert not list(tmp_path.glob(".*"))
@@ -186,6 +228,10 @@ def test_no_room(tmp_path: Path) -> None:
     journal.store([Entry("new", key(5), False, entry(5).value)])
     journal.close()
     assert kept(path, 1, 5, 499) == [True, True, False]
+    with sqlite3.connect(path) as connection:
+        names = "SELECT name FROM records JOIN functions ON function = functions.number"
+        assert connection.execute(names).fetchall() == [("f",), ("new",)]
+    connection.close()
 
 
 def test_damage_is_never_a_wrong_result(tmp_path: Path) -> None:
@@ -227,6 +273,19 @@ def test_damage_is_never_a_wrong_result(tmp_path: Path) -> None:
     assert all(str(path) in text for text in said)
     assert opened > 30
     assert found > missing > 100
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_taken_away_takes_no_more_results(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    journal.store([entry(1)])
+    path.unlink()
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(ResourceError, match="was removed or replaced"):
+        journal.store([entry(2)])
+    journal.close()
 
 
 def test_what_was_damaged_and_done_again(tmp_path: Path) -> None:

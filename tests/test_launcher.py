@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from launching import ROOT, Ended, Started, job, run
 from processes import PATIENCE
 
+from workpool.launch.signals import Signals
+from workpool.system.status import Watch
+
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+HANDLED = [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2]
 
 # Without MPI: an mpiexec of one rank, and a driver that only reports.
 
@@ -63,6 +70,7 @@ def launch(place: Path, program: str, before: str = "", grace_s: float = 5) -> l
         ("os.kill(os.getpid(), 9)", 137, "mpiexec was killed by signal 9"),
         ("os.kill(os.getpid(), 7)", 135, "/dev/shm was full: lower arena_nbytes="),
         ("reporter.ended(0); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),
+        ("reporter.ended(143); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),
     ],
 )
 def test_status(tmp_path: Path, program: str, status: int, said: str) -> None:
@@ -79,6 +87,40 @@ def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
     assert ended == (1, "", "workpool: no driver began: mpiexec ended with status 0\n")
 
 
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    """Give a launcher's half of the line, and leave signals as they were."""
+    before = {signum: signal.getsignal(signum) for signum in HANDLED}
+    with Watch(str(tmp_path)) as watch:
+        yield watch
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+def test_signals_are_the_launchers_for_a_while_if_they_are_not_ignored(watch: Watch) -> None:
+    for signum in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(signum, signal.SIG_IGN)  # as nohup does
+    before = [signal.getsignal(signum) for signum in HANDLED]
+    with Signals(watch, grace_s=5):
+        meanwhile = [signal.getsignal(signum) for signum in HANDLED]
+    taken = [one is not other for one, other in zip(before, meanwhile, strict=True)]
+    assert taken == [True, True, False, False, True]
+    assert [signal.getsignal(signum) for signum in HANDLED] == before
+
+
+@pytest.mark.parametrize(("signum", "limit_s"), [(signal.SIGTERM, 305), (signal.SIGHUP, 5)])
+def test_it_is_sigterm_that_may_take_as_long_as_the_driver_says(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, signum: int, limit_s: float
+) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *given: told.append(given))
+    watch.driver, watch.patience_s = 123, 300.0
+    with Signals(watch, grace_s=5) as signals:
+        signal.raise_signal(signum)
+        assert signals.pass_on() == limit_s
+    assert told == [(123, signum)]
+
+
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
     with job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
@@ -87,7 +129,7 @@ def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
         assert started.wait(5) == (128 + signum, "started\n", "")
 
 
-@pytest.mark.parametrize("signum", [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("signum", HANDLED)
 def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
     program = (
         f"signal.signal({signum}, lambda *_: (reporter.ended(9), sys.exit()))\n"
@@ -210,6 +252,16 @@ def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
         assert started.wait(10).status in (0, 1, 2)
 
 
+def test_what_mpi_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
+    litter = Path("/dev/shm", f"mpich_shm_{uuid.uuid4().hex}")
+    try:
+        with job(launch(tmp_path, "reporter.failed(1)", before=f"exec 9>{litter}")) as started:
+            assert started.wait().status == 1
+            assert not litter.exists()
+    finally:
+        litter.unlink(missing_ok=True)
+
+
 def test_ranks_that_outlast_the_driver(tmp_path: Path) -> None:
     command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
     fake = Path(command[3])
@@ -228,26 +280,32 @@ def test_launcher_killed(tmp_path: Path) -> None:
         gone_by(started, 5)
 
 
-def test_driver_has_the_terminal(tmp_path: Path) -> None:
-    program = "print(*map(os.isatty, range(3)), sys.stdout.isatty()); print('read', input())"
+def test_driver_has_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    program = (
+        "print(*map(os.isatty, range(3)), sys.stdout.isatty())\n"
+        "print('read', sys.stdin.readline())\n"  # input() would flush what is printed
+        "reporter.ended(0)"
+    )
     ours, theirs = os.openpty()
     process = subprocess.Popen(
-        launch(tmp_path, program + "; reporter.ended(0)"),
+        launch(tmp_path, program),
         cwd=ROOT,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, b"typed\n")
-    assert process.wait(20) == 0
     shown = ""
     with contextlib.suppress(OSError):  # nobody has the other end any more
-        while text := os.read(ours, 1000).decode():
-            shown += text
+        while select.select([ours], [], [], 10 * PATIENCE)[0]:
+            shown += os.read(ours, 1000).decode()
+            if shown.rstrip().endswith("True True True True"):
+                os.write(ours, b"typed\n")
     os.close(ours)
-    assert "True True True True" in shown
+    status = process.wait(20)
     assert "read typed" in shown
+    assert status == 0
 
 
 def test_long_temporary_directory(tmp_path: Path) -> None:
@@ -365,6 +423,24 @@ with WorkPool() as pool:
     for future in [pool.submit(task, sys.argv[1], n) for n in range(8)]:
         future.result()
 """
+
+
+@pytest.mark.mpi
+@pytest.mark.lengthy
+@pytest.mark.usefixtures("claim")
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("sys.stderr.close(); sys.exit('said to nobody')", 1),
+        ("sys.exit(type('Silent', (), {'__str__': lambda self: 1 / 0})())", 1),
+        ("sys.excepthook = lambda *error: sys.exit(7); 1 / 0", 7),
+        ("sys.excepthook = lambda *error: {}['hook']; 1 / 0", 1),
+    ],
+)
+def test_last_words_that_fail_end_the_job_all_the_same(end: str, status: int) -> None:
+    text = f"import sys; from workpool import WorkPool; WorkPool(); {end}"
+    with run("-w", "1", "-c", text) as started:
+        assert started.wait(20).status == status
 
 
 @pytest.mark.mpi

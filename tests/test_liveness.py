@@ -16,7 +16,7 @@ import pytest
 
 from workpool.job import survival
 from workpool.job.survival import STUCK, Sentry, obituary
-from workpool.members.leases import Gone, Leases
+from workpool.members.leases import BEATS, Gone, Heart, Leases
 from workpool.members.liveness import Liveness, Process, this_process
 from workpool.system import supervisor
 
@@ -84,6 +84,7 @@ def test_to_leave_is_not_to_die() -> None:
     gone = here._replace(started=-1)
     liveness = Liveness([here, gone, here, gone, gone], here)
     liveness.excuse([4])
+    assert liveness.state(4) == "dead"
     assert liveness.dead() == [1, 3]
     liveness.excuse([3])  # its good-bye was seen after its end
     assert liveness.dead() == [1]
@@ -103,8 +104,10 @@ def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     liveness = Liveness(
         [here, Process("node7", "", 1234, 1, rank=5), here._replace(pid=1234)], here
     )
-    assert obituary(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
     monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(survival, "_waited", iter(()))  # nobody notes it here
+        assert obituary(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
     monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
     late.start()
@@ -247,3 +250,10 @@ def test_a_lease_begins_when_somebody_watches() -> None:
     assert members.leases.gone([1, 2]) == {}
     assert members.leases.due()
     assert not members.leases.due()
+
+
+def test_a_heart_beats_for_the_shortest_lease() -> None:
+    heart = Heart(lambda: None)
+    for lease_s in (10.0, 0.5, 10.0):
+        heart.keep(lease_s)
+    assert heart._every_s == 0.5 / BEATS

@@ -322,6 +322,7 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
         import threading
         from itertools import repeat
+        import pytest
         from workpool import WorkPool
 
         def add_at_50(n, total):
@@ -329,6 +330,18 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
                 total.add(1)
                 return threading.Lock()
             return n
+
+        class Once:
+            times = 0
+            def __reduce__(self):
+                self.times += 1
+                if self.times == 2:
+                    raise KeyboardInterrupt
+                return int, ()
+
+        def add_once(total):
+            total.add(1)
+            return Once()
 
         def add(n, total):
             total.add(1)
@@ -342,6 +355,8 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
                 list(pool.map(add_at_50, range(100), repeat(never), schedule="static"))
             except Exception as error:
                 assert "cannot pickle" in str(error), error
+            with pytest.raises(KeyboardInterrupt):
+                list(pool.map(add_once, [never]))
             total = pool.accumulator((), "int64")
             assert sum(pool.map(add, range(2000), repeat(total))) == sum(range(2000))
             assert total.value() == 2000

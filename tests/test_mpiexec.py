@@ -168,8 +168,13 @@ def test_the_users_binding_stands() -> None:
     assert not mpiexec.placed(["--bind-to", "core"])
 
 
-def test_a_batch_system_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "name", ["SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE"]
+)
+def test_a_batch_system_places(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert not mpiexec.placed([])
+    monkeypatch.setenv(name, "1")
     assert mpiexec.placed([])
 
 

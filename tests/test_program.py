@@ -18,12 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 SHOW = """\
 import inspect, json, sys
-def here(): pass
+def here(x: int): pass
 shown = {
     "argv": sys.argv, "path": sys.path[0], "name": __name__, "file": globals().get("__file__"),
     "package": __package__, "spec": getattr(__spec__, "name", None),
     "is main": sys.modules["__main__"].__dict__ is globals(), "module": here.__module__,
     "doc": __doc__, "builtins": __builtins__.__name__, "cached": globals().get("__cached__"),
+    "annotations": repr(here.__annotations__),
 }
 if globals().get("__file__", "").endswith(".py") and ".zip" not in __file__:
     shown["source"] = inspect.getsource(here)
@@ -96,6 +97,13 @@ def test_as_python(place: Path, words: list[str]) -> None:
     assert expected.returncode == 0, expected.stderr
     found = python(place, "-c", RUN, *words, text=text)
     assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == json.loads(expected.stdout)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="python has no -P")
+@pytest.mark.parametrize("program", ["script.py", "directory"])
+def test_as_python_with_a_safe_path(place: Path, program: str) -> None:
+    expected, found = python(place, "-P", program), python(place, "-P", "-c", RUN, program)
     assert json.loads(found.stdout) == json.loads(expected.stdout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,7 @@ def test_the_repository_on_a_workers_rank(repository: int) -> None:
 def test_pools_with_different_tables_at_the_same_time() -> None:
     script = """
         from workpool import WorkPool
+        from workpool.job import entry
 
         def square(n):
             return n * n
@@ -182,6 +184,7 @@ def test_pools_with_different_tables_at_the_same_time() -> None:
         for rows in range(8, 16):
             with WorkPool(rows=rows) as pool:
                 assert pool.submit(square, rows).result() == rows * rows
+                assert len(entry.current()._tables) == 3, "it takes the place of one"
     """
     run_ranks(4, script)
 
@@ -214,6 +217,29 @@ def test_max_pending_bounds_what_waits() -> None:
             assert [f.result() for f in futures] == list(range(500))
     """
     run_ranks(3, script)
+
+
+def test_modules_are_those_that_the_script_has(tmp_path: Path) -> None:
+    """Found by a path that the script puts in front, by the initializer as well."""
+    for place in ("first", "second"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "one_of_two.py").write_text(f"def where():\n    return {place!r}\n")
+    script = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import one_of_two
+        from workpool import WorkPool
+
+        def initialize(where):
+            assert where() == "first"
+
+        with WorkPool(initializer=initialize, initargs=(one_of_two.where,)) as pool:
+            isolated = pool.with_options(isolate=True)
+            print(*(view.submit(one_of_two.where).result() for view in (pool, isolated)))
+    """
+    path = os.environ.get("PYTHONPATH", "")
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, (path, str(tmp_path / "second"))))}
+    assert run_ranks(2, script, str(tmp_path / "first"), env=env).stdout == "first first\n"
 
 
 def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
@@ -370,8 +396,9 @@ def test_an_mpi_that_needs_the_host_of_the_window(repository: int) -> None:
 def test_tables_that_are_open_have_their_memory_though_it_is_not_touched_yet() -> None:
     script = """
         import pytest
-        from workpool import WorkPool, entry
+        from workpool import WorkPool
         from workpool.errors import ResourceError
+        from workpool.job import entry
         from workpool.rma import group
 
         free = group.free
@@ -379,6 +406,7 @@ def test_tables_that_are_open_have_their_memory_though_it_is_not_touched_yet() -
         entry.current().group._most_free = 0
         pools = [WorkPool(rows=32 * n) for n in (1, 2, 3)]
         assert sum(pool._core.choice.arena_nbytes for pool in pools) < 64 << 20
+        assert WorkPool(rows=32)._core.choice == pools[0]._core.choice, "another for what is open"
         with pytest.raises(ResourceError, match="bytes left"):
             WorkPool(arena_nbytes=16 << 20)
         group.free = free

@@ -7,7 +7,10 @@ from itertools import pairwise
 import pytest
 
 from workpool.errors import UsageError
+from workpool.layout import Terms
+from workpool.pool.mapping.cutter import TIDY, Stretch
 from workpool.schedule import Schedule, chunk, tickets
+from workpool.tasks import Segment
 from workpool.worker.ranges import GROWTH, Pace
 
 
@@ -73,6 +76,26 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     assert pace.turn_s("f") == pytest.approx(80e-3, rel=0.02)
     assert chunks(1.0) in (499, 500)  # never longer than 50 ms
     assert chunks(quick_s) == 20
+
+
+def test_functions_of_long_ago_are_forgotten() -> None:
+    pace, functions = Pace(), range(3 * Pace.MOST)
+    for function in functions:
+        pace.measured(function, 1, 1e-3, 1e-6)
+    known = [function for function in functions if pace.turn_s(function)]
+    assert 0 < len(known) <= Pace.MOST
+    assert known[-1] == functions[-1]
+
+
+def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
+    items = 3 * TIDY
+    terms = Terms(Schedule.SELF, 2, True, 0, items)
+    stretch = Stretch(Segment(1, b"", items, terms), items, None)
+    stretch.cover([(0, 2 * TIDY)])
+    for item in range(TIDY):
+        stretch.cover([(item, item + 1)])
+    assert len(stretch.covered) < TIDY
+    assert stretch.missing() == [range(2 * TIDY, items)]
 
 
 def test_names() -> None:

@@ -266,3 +266,26 @@ def test_a_chain_of_a_thousand_causes():
         following.__cause__ = exc
         exc = following
     assert type(carried(exc)) is ValueError
+
+
+def test_an_exception_that_cannot_be_looked_at():
+    class Meta(type):
+        def __getattribute__(cls, name):
+            raise RuntimeError(f"no {name}")
+
+    class Odd(Exception, metaclass=Meta):
+        pass
+
+    arrived = carried(raised(Odd("odd")))
+    assert type(arrived) is TaskError
+    assert "Odd" in str(arrived)
+
+
+def test_a_cause_that_cannot_be_assigned():
+    class Causeless(Exception):
+        @property
+        def __cause__(self):
+            return None
+
+    arrived = carried(raised(Causeless("alone")))
+    assert (type(arrived).__name__, str(arrived)) == ("Causeless", "alone")

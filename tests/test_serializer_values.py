@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import ALIGNMENT, Packed, pack, unpack
+from workpool.serializer import ALIGNMENT, Packed, frozen, pack, unpack
 
 LARGE = 1 << 15  # of doubles: 256 KiB
 
@@ -147,6 +147,16 @@ def test_tobytes_is_independent_of_the_array():
     array[:] = 1.0
     assert unpack(joined)[0] == 0.0
     assert unpack(received(encoded))[0] == 1.0
+
+
+def test_what_is_frozen_stays_as_it_was():
+    objects = np.array([[0], None], object)
+    record = np.zeros(1, "i8,f8")[0]
+    kept = [frozen(objects), frozen(record)]
+    objects[0][0] = record[0] = 1
+    objects, record = unpack(pack(kept))
+    assert objects.tolist() == [[0], None]
+    assert record.item() == (0, 0.0)
 
 
 def test_lengths_are_64_bit():

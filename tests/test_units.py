@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import signal
 import socket
 import threading
 import weakref
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +18,21 @@ from numpy.typing import NDArray
 
 import workpool
 from workpool import accumulator, layout, protocol
-from workpool.accumulator import Accumulator
-from workpool.arena import Region
+from workpool.accumulator import Accumulator, Accumulators
+from workpool.arena import LONG_NBYTES, Region, empty
 from workpool.contributions import Contributions, current
-from workpool.errors import LayoutError, ProtocolError, UsageError, WindowError
+from workpool.driver.driver import Driver
+from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
+from workpool.job.drain import Drain
 from workpool.job.threads import Attendant
+from workpool.journal.ledger import Ledgers
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, OutcomeRecord, Piece
+from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
+from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
+from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
 from workpool.testing import MemoryWindow
 
 # --- layout -------------------------------------------------------------------------------------
@@ -206,11 +214,17 @@ def test_region_takes_back_only_what_it_gave() -> None:
             region.release(foreign)
 
 
+def test_long_memory_begins_on_a_cache_line() -> None:
+    several = [empty(LONG_NBYTES + n) for n in range(10)]
+    assert [len(memory) - LONG_NBYTES for memory in several] == list(range(10))
+    assert not any(np.asarray(memory).ctypes.data % layout.LINE_NBYTES for memory in several)
+
+
 def test_numbers_are_read_atomically_while_others_add() -> None:
     window = MemoryWindow(256)
     spec = accumulator.check((4,), "int64", "sum")._replace(offset=64)
     numbers = Accumulator(spec, window)
-    numbers.start()
+    numbers._start()
     numbers.add([1, 2, 3, 4])
     window.accumulate(64, np.ones(4, np.int64), "sum")  # under way: there is no flush
     assert numbers.value().tolist() == [2, 3, 4, 5]
@@ -259,6 +273,10 @@ def test_integers_that_do_not_fit_are_refused() -> None:
         for numbers in ([3_000_000_000, 1], np.array([0, 2**63], "uint64")):
             with pytest.raises(UsageError, match=r"beyond its dtype|convert it first"):
                 adding.add(numbers)
+        small = accumulator.Accumulator(accumulator.check((), "uint8", "sum"))
+        small.add(np.uint16(255))
+        with pytest.raises(UsageError, match="beyond its dtype"):
+            small.add(np.uint16(300))
     finally:
         current.reset(token)
 
@@ -321,6 +339,57 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
     done: list[bool] = []
     Late(list, bool)._attend()
     assert done == [True]
+
+
+def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
+    def resolve(finished: Finished) -> None:
+        while finished.outcomes:
+            resolved.append(finished.outcomes.popleft()[0].task_id)
+            if resolved[-1] % 3 == 0:
+                raise KeyboardInterrupt
+
+    resolved: list[int] = []
+    context = PoolContext(1, Context(1, None, b""), resolve, lambda several: None)
+    tasks = [Task(n, TaskKind.CALL, resolve, context, b"", None) for n in range(8)]
+    geometry = Geometry(8, 2, 1 << 20)
+    driver = Driver(MemoryWindow(geometry.nbytes), geometry)
+    driver._finished.append(Finished(context, 1, 0, [(task, Kind.VALUE, b"") for task in tasks]))
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            driver.progress()
+    driver.progress()
+    assert resolved == list(range(8))
+
+
+def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:
+    def own(signum: int, frame: object) -> None: ...
+
+    announced: list[float] = []
+    drain = Drain(list, announced.append, lambda status: None)
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        for change in (lambda: drain.open(1.0), drain.close):
+            change()
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not announced
+
+
+def test_a_drain_takes_as_long_as_the_journals_that_are_open_want() -> None:
+    announced: list[float] = []
+    drain = Drain(list, announced.append, lambda status: None)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        for several in ([300, 20], [1]):
+            for drain_s in several:
+                drain.open(drain_s)
+            for _ in several:
+                drain.close()
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert announced == [300, 300, 0, 1, 0]
 
 
 def test_a_driver_that_was_killed_falls_silent(tmp_path: Path) -> None:
@@ -390,6 +459,31 @@ def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
             window.compare_and_swap_all([(0, 1, 2), (disp, 0, 1)])
         with pytest.raises(WindowError, match="outside"):
             window.peek(disp)
+
+
+def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> None:
+    def nothing(*_: object) -> None:
+        pass
+
+    errors: list[BaseException] = []
+    future = SimpleNamespace(resolve=lambda value, error: errors.append(error))
+    context = PoolContext(1, Context(1, None, b""), nothing, nothing)
+    task = Task(1, TaskKind.CALL, divmod, context, b"", future)
+    task.attempt = 1
+    raised = pack_exception(ZeroDivisionError(), task=divmod, rank=1, host="here")
+    resolver = Resolver(
+        None,  # type: ignore[arg-type]
+        Accumulators(),
+        Ledgers((None, ()), nothing, nothing),
+        threading.RLock(),
+        1,
+        nothing,
+        nothing,
+    )
+    resolver.resolve(Finished(context, 1, 0, [(task, Kind.EXCEPTION, raised)]))
+    (error,) = errors
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert error.__cause__.attempts == 2
 
 
 def test_recent_keeps_what_is_used() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack
-from workpool.whole import defer_interrupts, whole, within
+from workpool.whole import Deferring, defer_interrupts, whole, within
 
 
 @whole
@@ -100,6 +100,17 @@ def test_an_interrupt_comes_between_marked_functions(profiled: bool) -> None:
     finally:
         sys.setprofile(None)
     time.sleep(0.01)  # nothing comes afterwards
+
+
+def test_an_interrupt_that_came_just_before_it_is_tried_again_comes_once() -> None:
+    def act(*_: object) -> None:
+        raise InterruptedError
+
+    handler = Deferring(act, lambda frame, late: False)
+    handler._nudged = True  # it waited, and was raised before this came
+    handler(signal.SIGINT, None)
+    with pytest.raises(InterruptedError):
+        handler(signal.SIGINT, None)
 
 
 def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> None:

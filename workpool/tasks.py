@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
-from .serializer import Encoded, join, split
+from .serializer import Encoded, as_bytes, join, pack, split
 
 
 class TaskKind(IntEnum):
@@ -38,6 +38,18 @@ class Setup(NamedTuple):
     sys_path: list[str]
     initializer: Callable[..., object] | None
     initargs: tuple[Any, ...]
+
+    def encoded(self) -> bytes:
+        """Return it as bytes, the arguments as they are now.
+
+        Raises
+        ------
+        SerializationError
+            If the initializer or an argument cannot be pickled.
+        """
+        path = [entry for entry in self.sys_path if isinstance(entry, str)]
+        # Apart: where the modules are that the initializer comes from, only the path may say.
+        return join((path, as_bytes(pack((self.initializer, self.initargs)))))
 
 
 class Limits(NamedTuple):

@@ -8,7 +8,9 @@ themselves nothing::
 
     @whole                      the function is one of them
     @collective                 the same, and other ranks wait for its end
+    @uncut                      the same, but it calls the user's functions, and then holds no lock
     within(frame)               one of them is under way
+    held(frame)                 one that may hold a lock is
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until none of them is under way
 """
@@ -24,7 +26,7 @@ from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import TypeVar
 
-__all__ = ["Deferring", "collective", "defer_interrupts", "whole", "within"]
+__all__ = ["Deferring", "collective", "defer_interrupts", "held", "uncut", "whole", "within"]
 
 #: How often an interrupt that waits tries again where it cannot see each step.
 AGAIN_S = 5e-3
@@ -35,11 +37,18 @@ MOST_S = 1.0
 F = TypeVar("F", bound=Callable[..., object])
 
 _codes: set[CodeType] = set()
+_holding: set[CodeType] = set()
 _collective: set[CodeType] = set()
 
 
 def whole(function: F) -> F:
     """Mark a function: it is not to be left in the middle."""
+    _holding.add(function.__code__)
+    return uncut(function)
+
+
+def uncut(function: F) -> F:
+    """Mark a function as `whole` does; while it runs the user's code it holds no lock."""
     _codes.add(function.__code__)
     return function
 
@@ -57,6 +66,15 @@ def within(frame: FrameType | None, codes: Container[CodeType] = _codes) -> bool
             return True
         frame = frame.f_back
     return False
+
+
+def held(frame: FrameType | None) -> bool:
+    """Return whether this thread may hold a lock of ours, in a frame or in those that called it.
+
+    Then it runs a finalizer (``__del__``, a callback of ``weakref``), which the garbage collector
+    has called in the middle of a step: what that wants done has to wait.
+    """
+    return within(frame, _holding)
 
 
 class Deferring:

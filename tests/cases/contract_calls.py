@@ -32,7 +32,8 @@ def case_submit_without_a_function_is_a_type_error(pool):
 
 
 def case_submit_what_cannot_be_called_fails_on_the_future(pool):
-    assert isinstance(pool.submit(3).exception(), TypeError)
+    for it in (3, None):
+        assert isinstance(pool.submit(it).exception(), TypeError)
 
 
 def case_keyword_arguments_reach_the_function(pool):

@@ -27,10 +27,12 @@ def case_states_of_a_task_that_runs(pool, gate):
     future = pool.submit(hold, gate.place, value=7)
     gate.wait_for(1)
     until(future.running, "running()")
+    assert "state=running" in repr(future)
     assert not future.done()
     assert not future.cancelled()
     gate.open()
     assert future.result() == 7
+    assert "state=finished returned int" in repr(future)
     assert future.done()
     assert not future.running()
     assert not future.cancelled()

@@ -172,6 +172,9 @@ def case_map_with_buffersize_keeps_the_order(pool):
         raise Skip(STDLIB_MAP)
     for buffersize in (1, 2, 7, 1000):
         assert list(pool.map(same, range(100), buffersize=buffersize)) == list(range(100))
+        for chunksize in (2, 5):
+            chunks = pool.map(same, range(12), chunksize=chunksize, buffersize=buffersize)
+            assert list(chunks) == list(range(12))
     assert list(pool.map(same, [], buffersize=2)) == []
 
 

@@ -6,7 +6,9 @@
     store         payloads, code and contexts in the driver's part of the arena
     published     the batches that have a row
     collector     what rows that have ended hold
+    unresolved    rows that have ended, on their way to futures
     recovery      what becomes of the tasks of workers that are gone
+    forked        the lock in a process that was forked: none
 
 The other half is ``workpool.worker``.  Nothing here resolves a future or knows a pool.
 """

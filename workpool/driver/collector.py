@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from .. import layout, verbs
@@ -24,6 +23,7 @@ from ..tasks import Batch, Finished, SharedCode, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
+from .unresolved import Unresolved
 
 #: A row that takes no longer is a short one, as long as nothing is known of it.
 SHORT_S = 0.2e-3
@@ -57,7 +57,7 @@ class Collector:
     ----------
     published : Published
         The rows.
-    finished : deque of Finished
+    finished : Unresolved
         Collected, their futures not resolved yet.
     retired : list of Row
         Collected, not free yet.
@@ -75,7 +75,7 @@ class Collector:
         trace: Callable[[str, Task], None],
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
-        self.finished: deque[Finished] = deque()
+        self.finished = Unresolved()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
         self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet

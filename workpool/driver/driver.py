@@ -14,6 +14,7 @@ taken back and go elsewhere.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,23 +26,23 @@ from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..repository import Counters, Publisher, take_items
 from ..serializer import Code, Packed
-from ..tasks import Finished, PoolContext, Segment, Task
+from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
-from ..whole import whole
+from ..whole import held, whole
 from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
+from .forked import Forked
 from .recovery import Recovery
 from .store import Store
-
-#: Rows whose futures are resolved before the thread that does it looks after its own.
-RESOLVED = 64
 
 #: How long tasks may wait for each other to be published.
 TOGETHER_S = 2e-3
 
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
+
+_MAIN = threading.main_thread().ident
 
 
 class Driver:
@@ -65,6 +66,8 @@ class Driver:
         Grows whenever somebody makes progress, or submits and leaves nothing to be done.
     drained : bool
         Whether nothing more will come of the tasks that are left.
+    runs_tasks : int or None
+        The thread of this process that does, in a job of one rank.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Driver:
         )
         self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
         self._closed = self.drained = False
+        self.runs_tasks: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something
@@ -110,8 +114,12 @@ class Driver:
 
     @property
     def held(self) -> bool:
-        """Whether this thread is in the middle of a step, and runs a finalizer."""
-        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+        """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            return True
+        # Threads of ours hold other locks as well; to look through the main thread's frames would
+        # cost each task a microsecond.
+        return threading.get_ident() != _MAIN and held(sys._getframe(1))
 
     @property
     def outstanding(self) -> int:
@@ -282,31 +290,7 @@ class Driver:
         with self._lock:  # an interrupt after a call of acquire would leave it locked
             self._advance()
         self.beats += 1
-        return self._resolve() if self._finished else 0
-
-    def _resolve(self) -> int:
-        """Resolve some futures, without the lock; an interrupt leaves the others to the next."""
-        count = 0
-        while self._finished and count < RESOLVED:
-            try:
-                finished = self._finished.popleft()
-            except IndexError:  # another thread was quicker
-                break
-            count += 1
-            try:
-                if not finished.written:
-                    self._commit(finished)
-                finished.context.resolve(finished)
-            except BaseException:
-                self._finished.appendleft(finished)
-                raise
-        return count
-
-    def _commit(self, finished: Finished) -> None:
-        """Have written down what must be before anybody sees it, of all that have ended at once."""
-        context = finished.context
-        others = [other for other in tuple(self._finished) if other.context is context]
-        context.commit([finished, *(other for other in others if not other.written)])
+        return self._finished.resolve() if self._finished else 0
 
     def _advance(self) -> None:
         if self._closed:
@@ -329,6 +313,10 @@ class Driver:
             self._closed = True
             self._bells.tables.pop(self, None)
 
+    def disown(self) -> None:
+        """Refuse everything from now on: this process was forked from the driver's."""
+        self._lock = Forked()  # type: ignore[assignment]
+
     # --- waiting and room ---------------------------------------------------------------------
 
     def wait(self, ended: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -337,13 +325,13 @@ class Driver:
         Raises
         ------
         RuntimeError
-            If a finalizer wants to wait, in the middle of a step of this thread.
+            If a finalizer wants to wait, in the middle of a step, or the thread that runs tasks.
         """
-        if self.held:
-            raise RuntimeError("a finalizer cannot wait for tasks: nobody would go on")
+        me = threading.get_ident()
+        if self.held or me == self.runs_tasks:
+            raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         deadline = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(WAIT_S)
-        me = threading.get_ident()
         try:
             while not ended():
                 self._waiting.add(me)

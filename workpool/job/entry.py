@@ -102,6 +102,16 @@ def _finalized(where: str = "the middle of a job") -> None:
         _current.fail(1)
 
 
+def _disown() -> None:
+    """Have pools refuse everything in a process that was forked: their tables are its parent's."""
+    if _current is not None:
+        for driver in _current.drivers:
+            driver.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
+
+
 def _forked() -> bool:
     """Return whether the program has forked this process: MPI and the job are its parent's."""
     return _home not in (0, os.getpid())

@@ -185,6 +185,7 @@ class Runtime:
             if self._thread is not None and table.number not in self._attached:
                 worker, geometry = self._thread.worker, table.driver.geometry
                 parts = table.number, table.window, geometry, choice.claim, choice.lease_s
+                table.driver.runs_tasks = self._thread.ident
                 self._tell(lambda: worker.attach(*parts))
                 self._attached.add(table.number)  # unless this was interrupted
             return table

@@ -74,8 +74,9 @@ class Attendant:
     def call(self, action: Callable[[], object]) -> None:
         """Have an action done by the thread, when it does nothing else."""
         self._actions.put(action)
-        self._work.set()
-        self._bell.set()
+        for event in (self._work, self._bell):
+            if not event.is_set():  # else a finalizer may have come while it is being set
+                event.set()
 
     def join(self, ended: Callable[[], bool]) -> None:
         """Wait until the thread has done what it was told, as far as `ended` wants to know.
@@ -177,6 +178,11 @@ class ThreadWorker:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
         self._thread.start()
+
+    @property
+    def ident(self) -> int | None:
+        """Identifier of the thread."""
+        return self._thread.ident
 
     @property
     def is_current(self) -> bool:

@@ -20,7 +20,7 @@ from ..journal.ledger import Ledger, Ledgers, Noted, name_of
 from ..layout import Extent
 from ..serializer import Code, Packed, pack_call
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
-from ..whole import whole, within
+from ..whole import held, whole, within
 from .future import PoolFuture
 from .mapping import Seat
 from .resolver import Resolver
@@ -88,7 +88,7 @@ class Core:
         ledgers: Ledgers,
     ) -> None:
         self.choice = choice
-        self.lock = threading.RLock()  # reentrant for finalizers alone: see `held`
+        self.lock = threading.RLock()  # reentrant for finalizers alone: see ``whole.held``
         self.watched = 0
         self.ledgers = ledgers
         self._runtime = job
@@ -124,15 +124,6 @@ class Core:
         return self.choice.workers
 
     @property
-    def held(self) -> bool:
-        """Whether this thread holds the pool's locks, or its driver's.
-
-        Then it is in the middle of a step, and runs a finalizer (``__del__``, a callback of
-        ``weakref``) that the garbage collector has called: what that wants done has to wait.
-        """
-        return self.driver.held or self.lock._is_owned()  # type: ignore[attr-defined]
-
-    @property
     def open(self) -> bool:
         """Whether tasks can be submitted."""
         return not self._shut and self._resolver.broken is None
@@ -147,7 +138,7 @@ class Core:
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
         self.check_open()
-        if self.held:
+        if self.driver.held:
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
     @whole
@@ -192,6 +183,9 @@ class Core:
         self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
         noted = None
+        if fn is None:  # to the encoding that is no function at all
+            future.resolve(None, TypeError("'NoneType' object is not callable"))
+            return future
         try:
             code = self._runtime.codes.lookup(fn)
             if ledger is not None:
@@ -338,7 +332,7 @@ class Core:
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks; see ``Executor.shutdown``."""
-        if self.held:
+        if self._runtime.serves or held(sys._getframe(1)):
             self.call_back(lambda: self.shutdown(False, cancel_futures=cancel_futures))
             return
         with self.lock:

@@ -12,7 +12,6 @@ from ..errors import SerializationError, UsageError
 from ..job import entry
 from ..job.service import serve
 from ..journal.ledger import Ledgers
-from ..serializer import as_bytes, pack
 from ..tasks import Setup
 from .core import Core
 from .options import TaskOptions, choose
@@ -95,11 +94,8 @@ class WorkPool(View):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         job = entry.current()
-        setup = Setup(list(sys.path), initializer, tuple(initargs))
         try:
-            packed = pack(setup)
-            # As the arguments are now, not as they are when a worker asks for them.
-            content = as_bytes(packed)
+            content = Setup(list(sys.path), initializer, tuple(initargs)).encoded()
         except Exception as error:
             raise SerializationError(
                 f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"

@@ -9,6 +9,7 @@ pools would deadlock.  Here each future has its own, made when somebody asks for
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -18,7 +19,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from ..driver.driver import Driver
 from ..errors import UsageError
 from ..tasks import Task
-from ..whole import whole
+from ..whole import held, uncut, whole
 
 T = TypeVar("T")
 
@@ -41,10 +42,6 @@ class Pool(Protocol):
 
     def ended(self) -> None:
         """Count a task that has ended."""
-
-    @property
-    def held(self) -> bool:
-        """Whether this thread holds its locks: it runs a finalizer, in the middle of a step."""
 
 
 class PoolFuture(Future[T]):
@@ -115,8 +112,13 @@ class PoolFuture(Future[T]):
         self._watched = False
 
     def __repr__(self) -> str:
-        """Say in which state the future is, without a condition: whoever has one waits for it."""
+        """Say in which state the future is, without a condition: whoever has one waits for it.
+
+        RMA cost: that of `running`.
+        """
         state = "cancelled" if self.cancelled() else self._state.lower()
+        if self._state == "PENDING" and self.running():
+            state = "running"
         if self._state == "FINISHED":
             error = self._exception
             state += " returned " if error is None else " raised "
@@ -147,7 +149,7 @@ class PoolFuture(Future[T]):
         task = self._task
         if self._state in _ENDED or task is None:
             return False
-        if self._pool.held:
+        if held(sys._getframe(1)):
             return task.batch is not None
         return self._pool.driver.running(task)
 
@@ -187,7 +189,7 @@ class PoolFuture(Future[T]):
         self._wait(timeout)
         return self._exception
 
-    @whole
+    @uncut
     def cancel(self) -> bool:
         """Withdraw the task unless a worker has claimed it; see ``Future.cancel``.
 
@@ -200,7 +202,7 @@ class PoolFuture(Future[T]):
         -----
         RMA cost: 1 compare_and_swap.
         """
-        if self._pool.held:
+        if held(sys._getframe(1)):
             self._pool.call_back(self.cancel)
             return False
         task = self._task

@@ -101,7 +101,7 @@ def unpack_call(
     """
     try:
         call = decode(buffer)
-    except (KeyboardInterrupt, SerializationError):
+    except (KeyboardInterrupt, MemoryError, SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         raise SerializationError(

@@ -107,7 +107,7 @@ def pack_value(value: object, task: object = "of unknown name") -> Encoded:
         return _NONE
     try:
         return encode(value)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise SerializationError(
@@ -185,6 +185,8 @@ def unpack_outcome(
         envelope = _Envelope(*decode(buffer))
     except KeyboardInterrupt:
         raise
+    except MemoryError as error:
+        return None, error
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         failure = SerializationError(
             f"cannot restore the outcome of task {task_name(task)}: {said(error)}; the driver "

@@ -123,6 +123,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
                 os._exit(answer.kind != Kind.VALUE)
             channel.send(join(tuple(answer)))
             channel.flush()  # the next task may take long
+    channel.close()
 
 
 def _let_go(fd: int, child: int) -> None:

@@ -26,11 +26,12 @@ from ..serializer import (
     pack_exception,
     pack_value,
     prepared_by,
+    split,
     unpack,
     unpack_call,
     use,
 )
-from ..tasks import CHUNK, Context, Setup
+from ..tasks import CHUNK, Context
 
 #: Pools that are remembered: a job may open any number of them, one after another.  Where more than
 #: that are in use in turn, their initializers run again.
@@ -166,15 +167,16 @@ class Runner:
         """Do what a pool wants done before its first task."""
         self._pool = None
         namespaces = collect_globals()
-        setup: Setup = unpack(content)
-        sys.path.extend(path for path in setup.sys_path if path not in sys.path)
-        initializer, initargs = setup.initializer, setup.initargs
+        path, call = split(content)
+        _add_to_path(path)
+        initializer: Any = "initializer"
         failure, prepared = None, Prepared()
-        if initializer is not None:
-            try:
+        try:
+            initializer, initargs = unpack(call)
+            if initializer is not None:
                 prepared = prepared_by(lambda: initializer(*initargs), namespaces)
-            except BaseException as error:  # whatever it is, the pool is broken by it
-                failure = self.failure(error, initializer)
+        except BaseException as error:  # whatever it is, the pool is broken by it
+            failure = self.failure(error, initializer)
         self.contributions.clear()  # an initializer is no task: it contributes nothing
         pool = Pool(pool_id, failure, CallableCache(), prepared)
         self._be_in(pool)
@@ -256,3 +258,13 @@ class Runner:
     def failure(self, error: BaseException, task: object) -> bytes:
         """Encode what was raised."""
         return pack_exception(error, task=task, rank=self.rank, host=self.host)
+
+
+def _add_to_path(path: Sequence[str]) -> None:
+    """Add what of the driver's path is not in ours, where it stands there: before what follows."""
+    at = len(sys.path)
+    for entry in reversed(path):
+        if entry in sys.path:
+            at = sys.path.index(entry)
+        else:
+            sys.path.insert(at, entry)

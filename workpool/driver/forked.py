@@ -1,0 +1,26 @@
+"""What stands for a lock in a process that was forked from the driver's."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ..errors import UsageError
+
+
+class Forked:
+    """Refuses to be held, and to be asked whether it is: the table is the parent's alone.
+
+    A child that went on with it would publish into the same rows, and collect the same outcomes.
+    """
+
+    def __enter__(self) -> NoReturn:
+        self._is_owned()
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing was entered."""
+
+    def _is_owned(self) -> NoReturn:
+        raise UsageError(
+            "a pool in a process that was forked from the driver's: it is the driver's alone; "
+            "submit there, or have processes started by spawn or forkserver"
+        )

@@ -1,0 +1,38 @@
+"""Rows that have ended, on their way to the futures that somebody waits for."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..tasks import Finished
+
+#: Rows whose futures are resolved before the thread that does it looks after its own.
+RESOLVED = 64
+
+
+class Unresolved(deque[Finished]):
+    """What was collected, in order.  Resolved without the driver's lock, by any of its threads."""
+
+    def resolve(self) -> int:
+        """Resolve some futures and return how many rows; an interrupt leaves the others here."""
+        count = 0
+        while self and count < RESOLVED:
+            try:
+                finished = self.popleft()
+            except IndexError:  # another thread was quicker
+                break
+            count += 1
+            try:
+                if not finished.written:
+                    self._commit(finished)
+                finished.context.resolve(finished)
+            except BaseException:
+                self.appendleft(finished)
+                raise
+        return count
+
+    def _commit(self, finished: Finished) -> None:
+        """Have written down what must be before anybody sees it, of all that have ended at once."""
+        context = finished.context
+        others = [other for other in tuple(self) if other.context is context]
+        context.commit([finished, *(other for other in others if not other.written)])
