@@ -132,10 +132,10 @@ class Group:
 
         Notes
         -----
-        Always ``MPI_Win_allocate``: with ``MPI_Win_create`` one-sided calls stall until the target
-        enters MPI, even on one node, and cost fifty times as much.  Where they stall all the same,
-        a thread on the host enters MPI again and again.  On one host, MPI-4.1 lends the memory to
-        the other ranks: to load from it costs a third of a Get and its flush.
+        Never ``MPI_Win_create``: with it one-sided calls stall until the target enters MPI, even on
+        one node, and cost fifty times as much.  Where they stall all the same, a thread on the host
+        enters MPI again and again.  On one host every rank gets the memory itself, by
+        ``MPI_Win_allocate_shared``: to load from it costs a third of a Get and its flush.
         """
         mine = nbytes if self.rank == host else 0
         room = self.room()
