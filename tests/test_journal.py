@@ -275,6 +275,17 @@ def test_damage_is_never_a_wrong_result(tmp_path: Path) -> None:
     assert found > missing > 100
 
 
+def test_a_program_may_go_to_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = Journal("run.db")
+    monkeypatch.chdir("/")
+    journal.store([entry(1)])
+    journal.close()
+    assert all(kept(tmp_path / "run.db", 1))
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_is_taken_away_takes_no_more_results(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "run.db"

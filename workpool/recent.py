@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
 from typing import TypeVar
 
 __all__ = ["Recent"]
@@ -31,11 +30,11 @@ class Recent(OrderedDict[int, _V]):
 
     def use(self, key: int) -> _V | None:
         """Return an entry, the latest now; None if it is not there."""
-        entry = self.get(key)
-        if entry is not None:
-            with suppress(KeyError):  # another thread has dropped it
-                self.move_to_end(key)
-        return entry
+        try:
+            self.move_to_end(key)
+        except KeyError:
+            return None
+        return self.get(key)  # another thread may drop it just now
 
     def keep(self, key: int, entry: _V, nbytes: int) -> None:
         """Add or replace an entry as the latest, and drop the oldest beyond the bounds."""

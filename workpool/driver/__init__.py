@@ -10,5 +10,6 @@
     recovery      what becomes of the tasks of workers that are gone
     forked        the lock in a process that was forked: none
 
-The other half is ``workpool.worker``.  Nothing here resolves a future or knows a pool.
+The other half is ``workpool.worker``.  What becomes of a
+future is its pool's matter: ``PoolContext.resolve``.
 """

@@ -168,9 +168,8 @@ class ThreadWorker:
     """
 
     def __init__(self, host: str, bell: Doorbell) -> None:
-        from ..worker.worker import (
-            Worker,  # which the driver does without where there are other ranks
-        )
+        # Which the driver does without where there are other ranks.
+        from ..worker.worker import Worker
 
         self.worker = Worker(1, 0, host)
         self._bell = bell

@@ -111,7 +111,8 @@ class Journal:
             try:
                 self._functions = dict(self._ask("SELECT name, number FROM functions"))
                 self._read_keys()
-                self._file = os.stat(self.path)
+                self._place = os.path.abspath(self.path)  # the program may go to another directory
+                self._file = os.stat(self._place)
             except BaseException:
                 self._connection.close()
                 raise
@@ -259,11 +260,14 @@ class Journal:
 
     def _check_file(self) -> None:
         """See that the file is still there: SQLite would go on with one that has no name."""
+        there: os.stat_result | None = self._file
         try:
-            there = os.path.samestat(os.stat(self.path), self._file)
+            there = os.stat(self._place)
+        except FileNotFoundError:
+            there = None
         except OSError:
-            there = False
-        if not there:
+            pass  # to write will show what is wrong
+        if there is None or not os.path.samestat(there, self._file):
             raise ResourceError(
                 f"journal {self.path} was removed or replaced while it was in use: results cannot "
                 "be stored any more; start the script again, and leave the file alone meanwhile"

@@ -1,10 +1,12 @@
 """What a program sees: the executor, its views, its futures, its maps.
 
-executor      WorkPool, run
-options       what they take
-view          one pool with its tasks run otherwise
-core          what all views of a pool share
-future        the future whose waiting makes the progress
-resolver      from outcomes to futures
-mapping       map, reduce
+    executor      WorkPool, run
+    options       what they take
+    view          one pool with its tasks run otherwise
+    core          what all views of a pool share
+    future        the future whose waiting makes the progress
+    resolver      from outcomes to futures
+    mapping       map, reduce
+
+All of it runs on the driver, but for ``run`` on the ranks that serve.
 """

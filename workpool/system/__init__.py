@@ -1,10 +1,12 @@
 """What the runtime wants of the operating system.
 
-streams       standard input, output and error, which somebody may have closed
-status        the line between the launcher and the driver
-supervisor    the parent of a rank that may die
-ranks         what the environment says of this process's rank
-process       a child process that runs Python, and its end
-channel       messages between two processes
-shared_memory how much there is, and what was left behind in it
+    streams       standard input, output and error, which somebody may have closed
+    status        the line between the launcher and the driver
+    supervisor    the parent of a rank that may die
+    ranks         what the environment says of this process's rank
+    process       a child process that runs Python, and its end
+    channel       messages between two processes
+    shared_memory how much there is, and what was left behind in it
+
+None of it knows what the runtime is for.
 """

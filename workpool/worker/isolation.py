@@ -110,14 +110,12 @@ class IsolatedRunner:
 
     def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
         """Return what there is to know of a pool; `content` fetches it the first time."""
-        pool = self._entered.get(context_id)
+        pool = self._entered.use(context_id)
         if pool is None:
             pool_id, limits, setup = Context.decode(content())
             assert limits is not None
             pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
             self._entered.keep(context_id, pool, 0)
-        else:
-            self._entered.move_to_end(context_id)
         self.contributions.pool = pool.pool_id
         return pool
 

@@ -152,11 +152,9 @@ class Runner:
 
     def find(self, number: int) -> Pool | None:
         """Return a pool; None if it must be prepared, for the first time or again."""
-        pool = self._pools.get(number)
-        if pool is not None:
-            self._pools.move_to_end(number)
-            if pool is not self._pool:
-                self._be_in(pool)
+        pool = self._pools.use(number)
+        if pool is not None and pool is not self._pool:
+            self._be_in(pool)
         return pool
 
     def _be_in(self, pool: Pool) -> None:
