@@ -590,7 +590,7 @@ def test_what_counts_as_a_failure_may_raise() -> None:
                 raise RuntimeError("asked")
         class Odd(Exception, metaclass=Meta):
             pass
-        task = pool.with_options(retries=1, retry_on=(Odd,)).submit(int, "x")
-        assert str(error(task)) == "asked"
+        failure = pool.with_options(retries=1, retry_on=(Odd,)).submit(int, "x").exception(30)
+        assert str(failure) == "asked" and type(failure.__cause__) is ValueError
         """,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..accumulator import Accumulators
@@ -159,6 +160,8 @@ class Resolver:
                     if self._again(task, error, loss):
                         return
                 except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
+                    with suppress(Exception):
+                        odd.__cause__ = error
                     error = odd
         future._task = task.batch = None
         try:
