@@ -53,7 +53,7 @@ def test_an_spmd_program_finalizes_mpi(when: str) -> None:
 
         found = workpool.run(main)
         MPI.Is_finalized() or MPI.Finalize()
-        print("found", found)
+        sys.stdout.write(f"found {found}\\n")  # in one piece: other ranks write as well
     """
     assert run_ranks(3, script, when, spmd=True).stdout.count("found 6") == 1
 
