@@ -74,9 +74,9 @@ class Attendant:
     def call(self, action: Callable[[], object]) -> None:
         """Have an action done by the thread, when it does nothing else."""
         self._actions.put(action)
-        for event in (self._work, self._bell):
-            if not event.is_set():  # else a finalizer may have come while it is being set
-                event.set()
+        if not self._work.is_set():  # else a finalizer may have come while it is being set
+            self._work.set()
+        self.ring()
 
     def join(self, ended: Callable[[], bool]) -> None:
         """Wait until the thread has done what it was told, as far as `ended` wants to know.

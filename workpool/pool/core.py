@@ -137,8 +137,7 @@ class Core:
 
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
-        if self._shut or self._resolver.broken is not None:
-            self.check_open()
+        self.check_open()
         if self.driver.held:
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
