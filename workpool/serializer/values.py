@@ -24,6 +24,7 @@ from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
+from .arrays import dumps_arrays, has_arrays
 from .byvalue import PROTOCOL, dumps_by_value, registered_modules
 
 __all__ = [
@@ -235,7 +236,10 @@ def encode(obj: object, *, by_value: bool = True) -> Encoded:
         return False
 
     try:
-        pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
+        if has_arrays(obj):
+            pickled = dumps_arrays(obj, keep)
+        else:
+            pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
         nameless = pickled.find(_SCRIPT) >= 0 or (
             bool(registered_modules()) and _names_registered(pickled)
         )
