@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -21,6 +22,7 @@ from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulator, Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
 from workpool.contributions import Contributions, current
+from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
 from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
 from workpool.job.drain import Drain
@@ -30,7 +32,8 @@ from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, 
 from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
-from workpool.serializer import Kind, pack_exception
+from workpool.repository import TAKERS, Claim, Claimant, Miss
+from workpool.serializer import Kind, Packed, pack, pack_exception
 from workpool.system.status import Watch
 from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
 from workpool.testing import MemoryWindow
@@ -359,6 +362,32 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
             driver.progress()
     driver.progress()
     assert resolved == list(range(8))
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
+    served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    geometry = Geometry(8, 2, 1 << 20)
+    window = MemoryWindow(geometry.nbytes)
+    driver = Driver(window, geometry)
+    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
+
+    def end_a_task() -> None:
+        found = worker.take(1)
+        for offer in found if served and not isinstance(found, Miss) else []:
+            claim = worker.claim(offer)
+            assert isinstance(claim, Claim)
+            worker.complete(claim, bytearray(layout.OUTCOME_NBYTES))
+
+    monkeypatch.setattr(os, "sched_yield", end_a_task)
+    monkeypatch.setattr(driver_module, "COPY_S", 1e-6)  # 0.2 s
+    context = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
+    arguments = [pack(np.full(25_000, n)) for n in range(4)]  # room for two
+    tasks = [Task(n, TaskKind.CALL, abs, context, it, None) for n, it in enumerate(arguments)]
+    for task in tasks:
+        driver.submit(task, None)
+    assert [isinstance(task.payload, Packed) for task in tasks] == [True, True, served, served]
 
 
 def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:

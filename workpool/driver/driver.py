@@ -14,6 +14,7 @@ taken back and go elsewhere.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -41,6 +42,9 @@ TOGETHER_S = 2e-3
 
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
+
+#: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
+COPY_S = 0.5e-9
 
 _MAIN = threading.main_thread().ident
 
@@ -157,7 +161,18 @@ class Driver:
                 self._keep(task, task.payload)
 
     def _keep(self, task: Task, arguments: Packed) -> None:
-        """Keep arguments as they are now, unless they are in the window."""
+        """Keep arguments as they are now: in the window, or where they find no room as a copy.
+
+        A copy takes fresh memory and is copied into the window later.  So where rows are short, we
+        make progress for as long as it would take: one that ends gives room.
+        """
+        copy_s = len(arguments) * COPY_S
+        apart = self.runs_tasks is None  # else we would keep the interpreter from the worker
+        if apart and task.batch is None and self._collector.row_s < self._workers * copy_s:
+            end = time.monotonic() + copy_s
+            while task.batch is None and time.monotonic() < end:
+                os.sched_yield()
+                self._advance()
         batch = task.batch
         if batch is not None and batch.extent is not None:
             return
