@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import threading
+import time
 import weakref
 from array import array
 from pathlib import Path
@@ -21,6 +22,7 @@ import workpool
 from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulator, Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
+from workpool.backoff import Backoff
 from workpool.contributions import Contributions, current
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
@@ -32,7 +34,7 @@ from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, 
 from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
-from workpool.repository import TAKERS, Claim, Claimant, Miss
+from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.serializer import Kind, Packed, pack, pack_exception
 from workpool.system.status import Watch
 from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
@@ -388,6 +390,27 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     for task in tasks:
         driver.submit(task, None)
     assert [isinstance(task.payload, Packed) for task in tasks] == [True, True, served, served]
+
+
+def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    geometry = Geometry(8, 2, 1 << 20)
+    window = MemoryWindow(geometry.nbytes)
+    driver = Driver(window, geometry)
+    driver._collector.row_s = 1.0  # so it sleeps
+    context = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
+    driver.submit(Task(1, TaskKind.CALL, abs, context, pack(np.ones(100_000)), None), None)
+    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
+    found = worker.take(1)
+    assert not isinstance(found, Miss)
+    claim = worker.claim(found[0])
+    assert isinstance(claim, Claim)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    driver.pause(Backoff(1.0))
+    worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
+    driver.progress()
+    driver.pause(Backoff(1.0))
+    assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
 
 
 def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:

@@ -10,6 +10,7 @@ A row says by its word what is to be done about it::
 from __future__ import annotations
 
 import os
+import time
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -63,6 +64,8 @@ class Collector:
         Collected, not free yet.
     row_s : float
         How long a row takes, over the last ones.
+    piece_s : float
+        When a piece of a stream was passed on last.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Collector:
         self.finished = Unresolved()
         self.retired: list[Row] = []
         self.row_s = SHORT_S
+        self.piece_s = 0.0
         self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
         self._rows = self.published.rows
         self._window = window
@@ -245,6 +249,7 @@ class Collector:
         piece = self._store.supply(row.number, wanted, source)
         if piece is not None:
             self._publisher.answer(row, Step.SUPPLY, piece)
+            self.piece_s = time.monotonic()
 
     def _take(self, row: Row) -> None:
         """Fetch the piece of an outcome that a worker offers."""
@@ -261,6 +266,7 @@ class Collector:
         self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
         self._window.flush()  # the worker writes the next piece over this one
         self._publisher.answer(row, Step.TAKE)
+        self.piece_s = time.monotonic()
 
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
         """Fail the tasks of a row whose outcome is too large for this process."""

@@ -30,6 +30,9 @@ AHEAD = 2
 #: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
 
+#: Who was given a piece of a stream asks for the next one within so long.
+NEXT_S = 5e-3
+
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
 
@@ -146,6 +149,8 @@ class Dispatcher:
         rows, row_s = len(self._published.rows), self._collector.row_s
         if not rows or row_s <= SHORT_S:
             return None
+        if time.monotonic() < self._collector.piece_s + NEXT_S:
+            return FIRST_S
         if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
         if rows <= AHEAD * self._workers:
