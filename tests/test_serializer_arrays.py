@@ -1,0 +1,202 @@
+"""Arrays and NumPy's numbers come back as plain pickle brings them, and in fewer bytes."""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+import re
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from workpool.serializer import arrays, frozen, pack, unpack
+from workpool.serializer.values import encode
+
+CODES = "?bBhHiIlLqQefdgFDG"
+SHAPES = [(), (0,), (3, 0, 2), (1, 1), (2, 3), (40, 1, 30)]
+
+
+def both(value):
+    """Return what comes back, and what plain pickle brings, in whichever place of an encoding."""
+    buffers = []
+    pickled = pickle.dumps(value, 5, buffer_callback=buffers.append)
+    plain = pickle.loads(pickled, buffers=[bytearray(buffer.raw()) for buffer in buffers])
+    first, (_, nested), again = unpack(as_bytes([value, (1, {"": value}), value]))
+    assert first is again
+    assert first is nested[""]
+    return unpack(as_bytes(value)), first, plain
+
+
+def as_bytes(value):
+    encoded = pack(value)
+    return encoded if isinstance(encoded, bytes) else encoded.tobytes()
+
+
+def facts(array):
+    """Return all that can be seen of an array or a number; str tells of masks."""
+    flags, dtype = array.flags, array.dtype
+    content = array.tolist() if dtype.hasobject else array.tobytes()
+    return (
+        *(type(array), repr(dtype), dtype.metadata, array.shape, array.strides),
+        *(flags.writeable, flags.aligned, flags.owndata, repr(content), str(array)),
+    )
+
+
+LAYOUTS = {
+    "C": np.asarray,
+    "Fortran": np.asfortranarray,
+    "backwards": lambda array: array[::-1] if array.ndim else array,
+    "strided": lambda array: array[..., ::2] if array.ndim else array,
+    "broadcast": lambda array: np.broadcast_to(array, (2, *array.shape)),
+    "relaxed": lambda array: np.lib.stride_tricks.as_strided(
+        array, (1, *array.shape), (999, *array.strides)
+    ),
+    "swapped": lambda array: array.astype(array.dtype.newbyteorder()),
+    "metadata": lambda array: array.view(np.dtype(array.dtype.str, metadata={"unit": "m"})),
+    "subclass": lambda array: array.view(np.recarray),
+    "masked": lambda array: np.ma.array(array, mask=array == 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("code", CODES)
+def test_arrays_are_those_of_plain_pickle(code, layout):
+    for shape in SHAPES:
+        array = LAYOUTS[layout](np.full(shape, 3, code))
+        for freeze in (False, True):
+            if freeze:
+                array.flags.writeable = False
+            alone, among, plain = both(array)
+            assert facts(alone) == facts(among) == facts(plain)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(["a", None], object),
+        np.array([np.arange(3.0), np.float32(1)], object),
+        np.array(["text"]),
+        np.array([b"bytes"]),
+        np.array([1, 2], "M8[s]"),
+        np.zeros(3, [("a", "i4"), ("b", "f8")]),
+        np.zeros(3, [("a", "i4"), ("b", "f8")])["b"],
+        np.zeros(1, "i4,f8")[0],
+        np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.datetime64("2020-01-01"),
+        np.timedelta64(3, "ms"),
+        np.str_("text"),
+        np.bytes_(b"bytes"),
+        np.array([0x7FF0000000000123, 0xFFF8000000000456], "u8").view("f8"),
+        np.array([0x7FF0000000000123], "u8").view("f8")[0],
+        np.float64(-0.0),
+        np.float16(-0.0),
+        np.longdouble(1) / 3,
+        np.clongdouble(1 - 2j) / 3,
+        *(np.array(3).astype(code)[()] for code in CODES if code not in "qQ"),
+    ],
+    ids=lambda value: f"{type(value).__name__}-{value.dtype}",
+)
+def test_values_are_those_of_plain_pickle(value):
+    alone, among, plain = map(facts, both(value))
+    assert alone == among == plain
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_numbers_and_small_arrays_take_few_bytes(code):
+    array = np.ones(3, code)
+    for value in (array, (array,), [1, 2, 3, 4, 5, 6, 7, array], array[0], (array[0],)):
+        encoded = pack(value)
+        assert b"numpy" not in encoded
+        assert len(encoded) < len(pickle.dumps(value, 5)) - 50
+    restored = unpack(pack(array[0]))
+    assert type(restored) is type(array[0])
+    assert restored == array[0]
+
+
+@pytest.mark.parametrize("chunk", [list(np.arange(256.0)), list(np.ones((256, 4)))])
+def test_a_chunk_takes_no_more_bytes_than_a_plain_pickle(chunk):
+    encoded = pack(chunk)
+    assert len(encoded) < len(pickle.dumps(chunk, 5))
+    assert np.array_equal(unpack(encoded), chunk)
+
+
+class Counted:
+    """Knows how it is pickled only from `copyreg`."""
+
+    def __init__(self):
+        self.made_by = "hand"
+
+
+Counted.__module__ = "counted"
+
+
+def make_counted():
+    made = Counted()
+    made.made_by = "copyreg"
+    return made
+
+
+make_counted.__module__ = "counted"
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    module = types.ModuleType("counted")
+    module.Counted, module.make_counted = Counted, make_counted
+    monkeypatch.setitem(sys.modules, "counted", module)
+
+
+@pytest.mark.parametrize("array", [np.arange(3), np.float32(1)])
+def test_reducers_in_copyreg_hold_next_to_arrays(array, counted, monkeypatch):
+    monkeypatch.setitem(copyreg.dispatch_table, Counted, lambda it: (make_counted, ()))
+    others = [re.compile("a"), int | str, np.add, 1j]
+    encoded = encode([array, Counted(), *others], by_value=False)
+    _, restored, *same = unpack(encoded)
+    assert restored.made_by == "copyreg"
+    assert same == others
+
+
+@pytest.mark.parametrize("value", [np.arange(3), np.float32(1)])
+def test_reducers_in_copyreg_of_numpy_types_hold(value, counted, monkeypatch):
+    monkeypatch.setitem(copyreg.dispatch_table, type(value), lambda it: (make_counted, ()))
+    for restored in (unpack(pack(value)), *unpack(pack((value, [value])))[:1]):
+        assert restored.made_by == "copyreg"
+    monkeypatch.undo()
+    assert np.array_equal(unpack(pack(value)), value)
+
+
+def test_what_holds_arrays_is_frozen_as_it_was():
+    array = np.zeros(3)
+    kept = frozen((array, np.float64(2)))
+    array[:] = 1
+    restored, number = unpack(pack([kept, array]))[0]
+    assert restored.tolist() == [0, 0, 0]
+    assert number == 2
+
+
+@pytest.mark.parametrize("numpy", [None, types.ModuleType("numpy"), types.SimpleNamespace(dtype=1)])
+def test_what_is_not_numpy_or_not_yet_is_no_error(numpy, monkeypatch):
+    monkeypatch.setattr(arrays, "_reducers", {})
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "numpy", numpy)
+        assert encode((1, "text"), by_value=False) == pickle.dumps((1, "text"), 5)
+    assert b"numpy" not in pack(np.arange(3))
+
+
+def in_a_new_process(program):
+    return subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
+
+
+def test_numpy_is_imported_by_whoever_restores_an_array_first():
+    for value in (np.arange(3), np.float32(1)):
+        program = f"""if 1:
+            import sys
+            from workpool.serializer import pack, unpack
+            pack((1, "text"))
+            assert "numpy" not in sys.modules
+            print(repr(unpack({pack(value)!r})))
+        """
+        assert in_a_new_process(program).strip() == repr(value)
