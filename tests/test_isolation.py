@@ -545,6 +545,8 @@ def test_options_that_cannot_be() -> None:
             raise AssertionError("timeout")
         view = pool.with_options(retries=1).with_options(isolate=True)
         assert view.num_workers == 1
+        whole = pool.with_options(memory_limit_nbytes=2e9, max_tasks_per_child=3.0, retries=1.0)
+        assert whole.submit(pow, 2, 5).result(30) == 32
         try:
             view.reduce(abs, range(3))
         except UsageError:

@@ -15,6 +15,9 @@ from ..tasks import Limits, Retry
 
 N = TypeVar("N", int, float)
 
+#: Options of tasks that are whole numbers, which may be given as 2e9.
+_WHOLE = ("retries", "memory_limit_nbytes", "max_tasks_per_child")
+
 
 class TaskOptions(NamedTuple):
     """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``."""
@@ -34,7 +37,9 @@ class TaskOptions(NamedTuple):
                 raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
         changed = self._replace(**options)
         changed._check()
-        return changed
+        given = ((name, getattr(changed, name)) for name in _WHOLE)
+        whole: dict[str, Any] = {name: int(value) for name, value in given if value is not None}
+        return changed._replace(**whole)
 
     def _check(self) -> None:
         limits: tuple[tuple[str, int, Any], ...] = (
