@@ -40,12 +40,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, dict[
         ("run -w -1 x.py", "'-1' workers"),
         ("run --workers two x.py", "'two' workers"),
         ("run --frob x.py", "--frob"),
+        ("run --worker 2 x.py", "unknown option --worker "),
+        ("run --mpi-args it's x.py", "No closing quotation"),
         ("run --grace soon x.py", "'soon'"),
         ("run -w 2", "no program"),
         ("run -m", "-m needs a module"),
         ("run -w", "-w/--workers"),
         ("info extra", "extra"),
         ("frob", "'frob'"),
+        ("x.py", "to run a program: workpool run"),
+        ("-w 2 x.py", "no command '-w'"),
     ],
 )
 def test_refused(

@@ -8,13 +8,16 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..errors import ResourceError, UsageError
 from ..system.status import GRACE_S
 from . import launcher, mpiexec, program
 
 __all__ = ["main"]
+
+#: What the first word may be.
+_COMMANDS = ("run", "info", "bench", "journal")
 
 _RUN = f"""\
 Run a Python program with N workers: start N + 1 ranks under the mpiexec that belongs to mpi4py's
@@ -27,7 +30,10 @@ program:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line, and takes no beginning of an option for the option."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -41,6 +47,11 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     options, rest = words, list[str]()
+    if words[0] not in (*_COMMANDS, "-h", "--help"):
+        parser.error(
+            f"no command {words[0]!r}: there are {', '.join(_COMMANDS)}; to run a program: "
+            f"workpool run [-w N] {program.USAGE}"
+        )
     if words[0] == "run":
         options, rest = program.split(words[1:], _VALUED)
         options.insert(0, "run")
@@ -92,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument(
         "--mpi-args",
         metavar="'ARGS'",
-        type=shlex.split,
+        type=_split,
         default=[],
         help="more options for mpiexec, in one word",
     )
@@ -184,6 +195,13 @@ def _workers(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} workers: give a number from 1 up")
     return number
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:  # a quotation without an end
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def _seconds(text: str) -> float:
