@@ -116,7 +116,9 @@ def test_main_stays(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["missing.py"], "cannot open 'missing.py'"),
+        (["missing.py"], "cannot open 'missing.py': no such file$"),
+        (["python3", "script.py"], "'python3': no such file; give the program without it"),
+        (["run", "-w", "2", "script.py"], "'run': no such file; give the program without it"),
         (["elsewhere"], "'elsewhere'.*without __main__"),
         (["-m", "missing_module"], "no module named 'missing_module'"),
         (["-m", ""], "no module named ''"),

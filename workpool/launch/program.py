@@ -24,6 +24,7 @@ import importlib.util
 import io
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Sequence
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
@@ -72,7 +73,7 @@ class Program(NamedTuple):
         """
         if self.kind == "file":
             if not os.path.exists(self.target):
-                raise UsageError(f"cannot open {self.target!r}: no such file")
+                raise UsageError(f"cannot open {self.target!r}: no such file{self._hint()}")
             main = os.path.join(self.target, "__main__.py")
             if os.path.isdir(self.target) and not os.path.exists(main):
                 raise UsageError(f"cannot run {self.target!r}: a directory without __main__.py")
@@ -81,6 +82,13 @@ class Program(NamedTuple):
             here = PathFinder.find_spec(top, [os.getcwd()])
             if not top or (here is None and importlib.util.find_spec(top) is None):
                 raise UsageError(f"no module named {self.target!r}")
+
+    def _hint(self) -> str:
+        if re.fullmatch(r"python[\d.]*", self.target):
+            return "; give the program without it: workpool runs it by its own Python"
+        if self.target == "run":
+            return "; give the program without it: only `workpool` has commands"
+        return ""
 
     def enter(self) -> None:
         """Set ``sys.argv`` and ``sys.path[0]``, as on every rank."""
