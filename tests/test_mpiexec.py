@@ -253,3 +253,23 @@ def test_room_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
         mpiexec.check_room(Kind.MPICH)
     monkeypatch.setattr(shared_memory, "free", lambda: None)
     mpiexec.check_room(Kind.MPICH)
+
+
+def test_a_job_of_slurm_without_srun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_RMK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("SLURM_TASKS_PER_NODE", raising=False)
+    mpiexec.check_srun(Kind.MPICH, [])
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "5")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "here")
+    with pytest.raises(ResourceError, match=r"srun, which is not on the PATH.*-launcher fork"):
+        mpiexec.check_srun(Kind.MPICH, ["-prepend-rank"])
+    mpiexec.check_srun(Kind.OPENMPI, [])
+    mpiexec.check_srun(Kind.MPICH, ["-launcher", "fork"])
+    monkeypatch.setenv("HYDRA_LAUNCHER", "fork")
+    mpiexec.check_srun(Kind.MPICH, [])
+    monkeypatch.delenv("HYDRA_LAUNCHER")
+    srun = tmp_path / "srun"
+    srun.touch(0o755)
+    mpiexec.check_srun(Kind.MPICH, [])

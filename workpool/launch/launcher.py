@@ -37,7 +37,16 @@ from ..system.ranks import is_alone, rank_here, without_rank
 from ..system.shared_memory import SHM, litter_of, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams
-from .mpiexec import Kind, check_room, command_line, environment, find, leash, placed
+from .mpiexec import (
+    Kind,
+    check_room,
+    check_srun,
+    command_line,
+    environment,
+    find,
+    leash,
+    placed,
+)
 from .routes import Routes
 from .signals import Signals
 
@@ -126,6 +135,7 @@ def run(
     program = find(mpiexec)
     if not placed(mpi_args):
         check_room(program.kind)
+    check_srun(program.kind, mpi_args)
     words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
     long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
     with (

@@ -29,6 +29,7 @@ __all__ = [
     "Library",
     "Mpiexec",
     "check_room",
+    "check_srun",
     "command_line",
     "environment",
     "find",
@@ -49,6 +50,15 @@ _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA
 
 #: Variables by which batch systems say for how many ranks they have room.
 _ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
+
+
+#: Variables by which Slurm names the hosts of a job.
+_NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+
+
+#: Options and variables by which the user decides how MPICH's mpiexec starts ranks.
+_STARTED = re.compile(r"--?(launcher|bootstrap|rmk)")
+_STARTED_BY = re.compile(r"HYDRA_(LAUNCHER|BOOTSTRAP|RMK)(_EXEC)?$")
 
 
 #: Put before mpiexec on Linux: if the launcher itself is killed, mpiexec gets a signal; others it
@@ -272,6 +282,18 @@ def check_room(kind: Kind) -> None:
     """Raise ResourceError if this host has too little shared memory for an MPI to start."""
     if kind is Kind.MPICH and (text := too_little()):
         raise ResourceError(text)
+
+
+def check_srun(kind: Kind, mpi_args: Sequence[str]) -> None:
+    """Raise ResourceError if mpiexec would wait for ever for an srun that is not there."""
+    slurm = "SLURM_TASKS_PER_NODE" in os.environ and any(map(os.environ.get, _NODES))
+    if kind is not Kind.MPICH or not slurm or shutil.which("srun"):
+        return
+    if not any(map(_STARTED.match, mpi_args)) and not any(map(_STARTED_BY.match, os.environ)):
+        raise ResourceError(
+            "in a Slurm job MPICH's mpiexec starts ranks by srun, which is not on the PATH: add "
+            "its directory, or on a single host give --mpi-args '-launcher fork'"
+        )
 
 
 def leash(kind: Kind) -> list[str]:
