@@ -328,6 +328,7 @@ def test_options_from_the_environment(claim: str) -> None:
 
 def test_options_that_cannot_be_honoured() -> None:
     script = """
+        import os
         import pytest
         from workpool import WorkPool
         from workpool.errors import ResourceError, UsageError
@@ -340,9 +341,18 @@ def test_options_that_cannot_be_honoured() -> None:
             ({"claim": "lottery"}, "lottery"),
             ({"repository": 3}, "repository=3"),
             ({"max_pending": 0}, "max_pending=0"),
+            ({"max_workers": "4"}, "max_workers='4': give a whole number"),
+            ({"max_pending": 1.5}, "max_pending=1.5: give a whole number"),
+            ({"drain_s": "60"}, "drain_s='60': give a number"),
         ]:
             with pytest.raises(UsageError, match=word):
                 WorkPool(**options)
+        with pytest.raises(TypeError, match="initargs=3: give a tuple"):
+            WorkPool(initializer=print, initargs=3)
+        os.environ["WORKPOOL_ROWS"] = "1e3"
+        with pytest.raises(UsageError, match="WORKPOOL_ROWS='1e3': give a whole number"):
+            WorkPool()
+        del os.environ["WORKPOOL_ROWS"]
         with pytest.raises(ResourceError, match="/dev/shm"):
             WorkPool(arena_nbytes=10**14)
         with WorkPool() as pool:

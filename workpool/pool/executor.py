@@ -14,7 +14,7 @@ from ..job.service import serve
 from ..journal.ledger import Ledgers
 from ..tasks import Setup
 from .core import Core
-from .options import TaskOptions, choose
+from .options import TaskOptions, checked, choose
 from .view import View
 
 if TYPE_CHECKING:
@@ -85,24 +85,28 @@ class WorkPool(View):
         journal: str | os.PathLike[str] | None = None,
         drain_s: float = 30.0,
     ) -> None:
-        if max_workers is not None and max_workers < 1:
+        if max_workers is not None and checked("max_workers", max_workers, int) < 1:
             raise UsageError(f"max_workers must be greater than 0, not {max_workers}")
-        if max_pending is not None and max_pending < 1:
+        if max_pending is not None and checked("max_pending", max_pending, int) < 1:
             raise UsageError(f"max_pending={max_pending}: at least one task must be allowed")
-        if not drain_s >= 0:
+        if not checked("drain_s", drain_s, float) >= 0:
             raise UsageError(f"drain_s={drain_s}: give a number of seconds")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
+        try:
+            initargs = tuple(initargs)
+        except TypeError:
+            raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)") from None
         job = entry.current()
         try:
-            content = Setup(list(sys.path), initializer, tuple(initargs)).encoded()
+            content = Setup(list(sys.path), initializer, initargs).encoded()
         except Exception as error:
             raise SerializationError(
                 f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
             ) from error
         choice = choose(job, max_workers, claim, rows, arena_nbytes, repository, lease_s)
         ledgers = Ledgers(
-            (initializer, tuple(initargs)),
+            (initializer, initargs),
             lambda: job.journal_opened(drain_s),
             job.journal_closed,
             journal,

@@ -49,12 +49,12 @@ class TaskOptions(NamedTuple):
         )
         for name, least, kind in limits:
             value = getattr(self, name)
-            if value is not None and not _checked(name, value, kind) >= least:
+            if value is not None and not checked(name, value, kind) >= least:
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
         if self.isolate not in (True, False):
             raise UsageError(f"isolate={self.isolate!r}: give True or False")
-        delay_s = _checked("retry_delay_s", self.retry_delay_s, float)
-        if _checked("retries", self.retries, int) < 0 or not 0 <= delay_s < math.inf:
+        delay_s = checked("retry_delay_s", self.retry_delay_s, float)
+        if checked("retries", self.retries, int) < 0 or not 0 <= delay_s < math.inf:
             raise UsageError(
                 f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
             )
@@ -104,7 +104,7 @@ def choose(
 
     workers = job.workers
     if max_workers is not None:
-        workers = min(workers, _checked("max_workers", max_workers, int))
+        workers = min(workers, checked("max_workers", max_workers, int))
     claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
     if claim not in ("pointer", "counter"):
         raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
@@ -134,22 +134,26 @@ def choose(
 def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:
     """Return an option as given, from the environment, or by default."""
     if given is not None:
-        return _checked(name, given, kind)
+        return checked(name, given, kind)
     text = os.environ.get(f"WORKPOOL_{name.upper()}")
     if not text:
         return default
     try:
         return kind(text)
     except ValueError:
-        raise UsageError(f"WORKPOOL_{name.upper()}={text!r} is not a number") from None
+        raise UsageError(f"WORKPOOL_{name.upper()}={text!r}: give {_needed(kind)}") from None
 
 
-def _checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
+def checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
     """Return a number as the kind that it must be, which changes none."""
     try:
         number = kind(given)
     except (OverflowError, TypeError, ValueError):  # infinite, or none at all
         number = None
     if number is None or number != given:
-        raise UsageError(f"{name}={given!r}: give {'a whole' if kind is int else 'a'} number")
+        raise UsageError(f"{name}={given!r}: give {_needed(kind)}")
     return number
+
+
+def _needed(kind: Callable[[Any], N]) -> str:
+    return "a whole number" if kind is int else "a number"
