@@ -99,7 +99,7 @@ def test_what_the_function_reads_is_named(where):
 
     message = str(failure(fn, 1))
     assert "'guard', which the function reads, of type _thread.lock" in message
-    assert "pass it as an argument" in message
+    assert "build it in the task or in the initializer" in message
 
 
 def test_a_callable_object_is_named():

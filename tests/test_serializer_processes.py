@@ -345,6 +345,7 @@ def test_each_side_reports_what_cannot_travel(run_script):
         error = failure(len, [only_here.Thing()])
         assert type(error) is SerializationError and "only_here" in str(error)
         assert "worker must be able to import" in str(error)
+        assert "sys.path as it was when the pool was made" in str(error)
         error = failure(only_here.function)
         assert type(error) is SerializationError and "only_here" in str(error)
         """,

@@ -33,7 +33,10 @@ from ..recent import Recent
 from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
 from .snapshot import Snapshot
 
-__all__ = ["CallableCache", "Code", "CodeCache", "load_callable"]
+__all__ = ["LOOKED", "CallableCache", "Code", "CodeCache", "load_callable"]
+
+#: Where a worker looks for modules.
+LOOKED: Final = "along the script's sys.path as it was when the pool was made"
 
 CAPACITY: Final = 256
 """Codes, or callables restored from them, that a cache keeps unless told otherwise."""
@@ -289,6 +292,6 @@ def load_callable(data: bytes | memoryview) -> Callable[..., Any]:
     except BaseException as error:  # importing its module may raise anything
         raise SerializationError(
             f"cannot restore a function from {len(data)} bytes of code: {error!r}; "
-            "a worker must be able to import every module that it uses"
+            f"a worker must be able to import every module that it uses, {LOOKED}"
         ) from error
     return fn

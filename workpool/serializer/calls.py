@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
-from .callables import Code
+from .callables import LOOKED, Code
 from .snapshot import reads
 from .values import Buffer, Encoded, decode, encode
 
@@ -106,7 +106,7 @@ def unpack_call(
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         raise SerializationError(
             f"cannot restore the arguments of a task: {said(error)}; "
-            "a worker must be able to import every module that they come from"
+            f"a worker must be able to import every module that they come from, {LOOKED}"
         ) from error
     if type(call) is tuple:
         return None, call, {}
@@ -159,7 +159,7 @@ def _culprit(
     found = _first_failure(suspects)
     if found is None and (failure := _failure(fn)) is not None:
         suspects = [(f"{name!r}, which the function reads,", value) for name, value in reads(fn)]
-        remedy = "pass it as an argument, build it in the task, or import it from a module"
+        remedy = "build it in the task or in the initializer, or import it from a module"
         found = _first_failure(suspects)
         if found is None:
             found = "the function", fn, failure
