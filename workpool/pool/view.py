@@ -355,7 +355,10 @@ class View(Executor):
         if callable(op) and not rma.is_op(op):
             operation = op
         else:
-            operation = OPERATIONS[rma.op_name(op)].function
+            try:
+                operation = OPERATIONS[rma.op_name(op)].function
+            except UsageError as error:
+                raise UsageError(f"{error}, or a function of two values") from None
         self._core.check_submits()
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
