@@ -122,6 +122,7 @@ def test_main_stays(place: Path) -> None:
         (["elsewhere"], "'elsewhere'.*without __main__"),
         (["-m", "missing_module"], "no module named 'missing_module'"),
         (["-m", ""], "no module named ''"),
+        (["-m", "script.py"], "this is a file: give it without -m"),
     ],
 )
 def test_there_is_no_such_program(

@@ -78,6 +78,8 @@ class Program(NamedTuple):
             if os.path.isdir(self.target) and not os.path.exists(main):
                 raise UsageError(f"cannot run {self.target!r}: a directory without __main__.py")
         elif self.kind == "module":
+            if self.target.endswith(".py") and os.path.isfile(self.target):
+                raise UsageError(f"-m {self.target}: this is a file: give it without -m")
             top = self.target.partition(".")[0]
             here = PathFinder.find_spec(top, [os.getcwd()])
             if not top or (here is None and importlib.util.find_spec(top) is None):
