@@ -79,6 +79,11 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: workpool" in capsys.readouterr().out
 
 
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out[0].isdigit()
+
+
 def test_no_mpiexec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def find(given: str | None = None) -> None:
         raise ResourceError("no mpiexec of MPICH")

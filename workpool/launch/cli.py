@@ -46,6 +46,11 @@ def main(words: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help(sys.stderr)
         return 2
+    if words == ["--version"]:
+        from importlib.metadata import version  # a job starts sooner without it
+
+        print(version("workpool"))
+        return 0
     options, rest = words, list[str]()
     if words[0] not in (*_COMMANDS, "-h", "--help"):
         parser.error(
@@ -120,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A task queue in one MPI window.",
         epilog="`workpool COMMAND --help` tells the options of a command.",
     )
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(
         dest="task", metavar="COMMAND", required=True, parser_class=_Parser
     )
