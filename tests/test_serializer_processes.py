@@ -208,6 +208,55 @@ def test_instances_of_classes_of_the_script(run_script):
     """)
 
 
+def test_members_of_enumerations_of_the_script_are_whole(run_script):
+    run_script("""
+        import dataclasses, enum
+        class Planet(enum.Enum):
+            EARTH = 5.9, 6.3
+            HOME = EARTH
+            def __init__(self, mass, radius): self.mass, self.radius = mass, radius
+            def __reduce_ex__(self, protocol): return getattr, (Planet, self.name)
+        class Axis(bytes, enum.Enum):
+            def __new__(cls, value, label):
+                member = bytes.__new__(cls, [value])
+                member._value_, member.label = value, label
+                return member
+            X = 1, "ex"
+        @dataclasses.dataclass(frozen=True)
+        class Kind:
+            legs: int
+        class Animal(Kind, enum.Enum):
+            DOG = 4
+        class Pair(tuple, enum.Enum):
+            A = 1, 2
+        class Lists(list, enum.Enum):
+            L = [1, 2]
+        class Mode(enum.Flag):
+            R = 4
+            W = 2
+            RW = 6
+        class Number(enum.IntEnum):
+            ONE = 1
+            TWO = 2
+        def look(*members):
+            assert members[0] is Planet.EARTH and members[1] is Axis.X
+            return [
+                Planet.EARTH.mass, Planet.HOME.radius, list(Planet.__members__),
+                Axis.X.label, Axis.X.value, bytes(Axis.X), Axis(1) is Axis.X,
+                Animal.DOG.legs, Animal.DOG == Animal(Animal.DOG.value), Pair.A.value, Pair.A[1],
+                list(Lists.L), Mode.RW.name, (Mode.R | Mode.W) is Mode.RW, (~Mode.R).value,
+                Number.ONE + 1, Number(2).name,
+            ]
+        members = Planet.EARTH, Axis.X, Animal.DOG, Pair.A, Mode.RW, Mode.W, Number.ONE
+        for _ in range(2):
+            assert run(look, *members) == look(*members)
+            for member, back in zip(members, run(lambda *them: them, *members)):
+                assert back is member
+        Planet.EARTH.mass = 6.0
+        assert run(lambda: Planet.EARTH.mass) == 6.0
+    """)
+
+
 def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
     run_script("""
         class Base:

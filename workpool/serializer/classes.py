@@ -11,6 +11,7 @@ cloudpickle does with classes has gaps, which are closed here:
 * **A class with ``__slots__``** would be restored without them, and its instances could not come
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
+* **An enumeration** loses what its members are beyond their values, see `enumerations`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from enum import Enum
 from types import MemberDescriptorType
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from .enumerations import reduce_enumeration
 
 __all__ = ["SCRIPT_MODULES", "from_earlier_run", "reduce_class", "update_class"]
 
@@ -199,6 +202,8 @@ def _with_slots(
 
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
+    if issubclass(cls, Enum):
+        reduced = reduce_enumeration(cls, reduced)
     make, args, state, _, _, setter = reduced
     args, state = _with_slots(cls, args, state)
     made = (_CLASSES.class_id(cls), make, args, cls.__qualname__)
