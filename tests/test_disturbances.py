@@ -246,6 +246,34 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
     assert run_ranks(3, script).stdout == "ended\n"
 
 
+# --- a stack that is full -------------------------------------------------------------------------
+
+
+def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
+    script = """
+        import sys, time
+        from concurrent.futures import wait
+        from workpool import WorkPool
+
+        def deep(frames):
+            return pool.submit(abs, -1) if not frames else deep(frames - 1)
+
+        failed = 0
+        with WorkPool() as pool:
+            pool.submit(abs, -1).result()
+            for left in range(50):
+                try:
+                    deep(sys.getrecursionlimit() - left).result()
+                except RecursionError:
+                    failed += 1
+                for count in (1, 2):  # if so many were not counted, nobody would attend to them
+                    assert not wait([pool.submit(abs, -n) for n in range(count)], 20).not_done, left
+                assert pool._core.driver.outstanding == 0, left
+        print(failed > 0)
+    """
+    assert run_ranks(3, script).stdout == "True\n"
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 

@@ -149,16 +149,22 @@ class Driver:
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1
         with self._lock:
-            if code is not None:
-                task.code = self._store.code(code)
-            now, waiting = time.monotonic(), self._backlog.tasks
-            if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
-                self._dispatcher.take(task, now)
-            else:
-                waiting.append(task)
-                self._advance()
-            if isinstance(task.payload, Packed):
-                self._keep(task, task.payload)
+            waiting = self._backlog.tasks
+            try:
+                if code is not None:
+                    task.code = self._store.code(code)
+                now = time.monotonic()
+                if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
+                    self._dispatcher.take(task, now)
+                else:
+                    waiting.append(task)
+                    self._advance()
+                if isinstance(task.payload, Packed):
+                    self._keep(task, task.payload)
+            except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
+                if task.batch is None and task not in waiting:
+                    waiting.append(task)
+                raise
 
     def _keep(self, task: Task, arguments: Packed) -> None:
         """Keep arguments as they are now: in the window, or where they find no room as a copy.
