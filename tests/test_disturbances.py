@@ -246,7 +246,7 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
     assert run_ranks(3, script).stdout == "ended\n"
 
 
-# --- a stack that is full -------------------------------------------------------------------------
+# --- submits that fail in the middle --------------------------------------------------------------
 
 
 def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
@@ -272,6 +272,41 @@ def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
         print(failed > 0)
     """
     assert run_ranks(3, script).stdout == "True\n"
+
+
+def test_a_submit_that_fails_takes_no_others_with_it() -> None:
+    script = """
+        import threading, time
+        from workpool import WorkPool
+        from workpool.driver.backlog import Backlog
+        from workpool.driver.store import Store
+
+        def fails(method, at):
+            def failing(*args):
+                nonlocal at
+                at -= threading.current_thread() is threading.main_thread()
+                if not at:
+                    raise MemoryError
+                return method(*args)
+            return failing
+
+        methods = [(Store, "descriptor"), (Backlog, "_most")]
+        with WorkPool() as pool:
+            for kind, name in methods:
+                real = getattr(kind, name)
+                futures = [pool.submit(time.sleep, 0.2) for _ in range(2)]
+                futures += [pool.submit(abs, -n) for n in range(60)]
+                setattr(kind, name, fails(real, 4))
+                try:
+                    while len(futures) < 10_000:
+                        futures.append(pool.submit(abs, -1))
+                except MemoryError:
+                    print("failed")
+                setattr(kind, name, real)
+                for future in futures:
+                    future.result(20)
+    """
+    assert run_ranks(3, script).stdout == "failed\nfailed\n"
 
 
 # --- processes ------------------------------------------------------------------------------------

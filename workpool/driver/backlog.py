@@ -102,17 +102,21 @@ class Backlog:
             return None
         first = tasks.popleft()
         found = [first]
-        most = self._most(first, share) if tasks else 1
-        nbytes = len(first.payload)
-        while len(found) < most and tasks:
-            task = tasks[0]
-            nbytes += len(task.payload)
-            if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
-                break
-            found.append(tasks.popleft())
-        if len(found) == 1:
-            return Batch(found, first.payload)
-        return Batch(found, join([task.payload for task in found]))
+        try:
+            most = self._most(first, share) if tasks else 1
+            nbytes = len(first.payload)
+            while len(found) < most and tasks:
+                task = tasks[0]
+                nbytes += len(task.payload)
+                if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
+                    break
+                found.append(tasks.popleft())
+            if len(found) == 1:
+                return Batch(found, first.payload)
+            return Batch(found, join([task.payload for task in found]))
+        except BaseException:
+            self.put_back(found)
+            raise
 
     def _most(self, task: Task, share: int) -> int:
         """Return how many tasks may share a row with this one, itself included."""

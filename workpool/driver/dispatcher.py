@@ -195,23 +195,33 @@ class Dispatcher:
             room = min(TOGETHER, self._rows - len(rows))
             if self._full:  # a row may be free, and not for the next ticket
                 room = self._publisher.room(min(room, len(waiting)))
-            while waiting and len(batches) < room:
-                batch = self._backlog.next_batch(share)
-                if batch is None:
-                    break
-                if batches and batch.tasks[0].attempt != batches[0].tasks[0].attempt:
-                    self._backlog.put_back(batch.tasks)
-                    break
-                record = self._store.descriptor(batch)
-                if record is None:
-                    self._backlog.put_back(batch.tasks)
-                    break
-                batches.append(batch)
-                records.append(record)
+            try:
+                self._prepare(batches, records, room, share)
+            except BaseException:  # no memory, no stack: those before would be lost with this one
+                self._backlog.put_back([task for batch in batches for task in batch.tasks])
+                for batch in batches:
+                    self._published.dissolve(batch)
+                raise
             if not batches:
                 break
             full = self._add(batches, records)
         self._full = bool(waiting)
+
+    def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
+        """Take from the backlog what goes into so many rows at the most."""
+        while self._backlog.tasks and len(batches) < room:
+            batch = self._backlog.next_batch(share)
+            if batch is None:
+                break
+            batches.append(batch)
+            if batch.tasks[0].attempt != batches[0].tasks[0].attempt:
+                record = None
+            else:
+                record = self._store.descriptor(batch)
+            if record is None:
+                self._backlog.put_back(batches.pop().tasks)
+                break
+            records.append(record)
 
     def _add(self, batches: list[Batch], records: list[bytes]) -> bool:
         """Put descriptors into rows; return whether there were too few."""
