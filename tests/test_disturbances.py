@@ -455,6 +455,23 @@ def test_what_a_task_leaves_as_standard_output_does_not_break_the_job() -> None:
     assert run_ranks(2, script).stdout == "1 2\n"
 
 
+def test_a_task_that_breaks_the_clock_of_its_rank_ends_the_job() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def broken():
+            import time
+            time.sleep, time.perf_counter_ns = None, lambda: 0
+
+        with WorkPool(max_workers=1) as pool:
+            for _ in range(3):
+                pool.submit(broken).result()
+    """
+    result = run_ranks(3, script, expect_status=None)
+    assert result.status != 0
+    assert "failed, the job ends here" in result.stderr
+
+
 def test_a_rank_whose_streams_are_closed_starts_children() -> None:
     script = """
         import os

@@ -165,14 +165,16 @@ def vanish(status: int) -> NoReturn:
 
 def abort(group: rma.Group, status: int) -> NoReturn:
     """End the job at once; with --survive this process alone, whose death the others notice."""
-    flush()
-    if survives() and group.size > 1:
-        vanish(status)  # a worker is one that has died; when the driver is gone, the others leave
-    time.sleep(0.1)  # mpiexec may lose what was written just before the end
-    remove(litter_of(os.getpid()))
-    group.abort(status)
-    time.sleep(1)  # MPICH's may return before the process is killed
-    os._exit(status)
+    try:
+        flush()
+        if survives() and group.size > 1:
+            vanish(status)  # a worker that has died; when the driver is gone, the others leave
+        time.sleep(0.1)  # mpiexec may lose what was written just before the end
+        remove(litter_of(os.getpid()))
+        group.abort(status)
+        time.sleep(1)  # MPICH's may return before the process is killed
+    finally:  # a task may have replaced what is called here: to leave by way of MPI never ends
+        os._exit(status)
 
 
 def name_of(liveness: Liveness, member: int) -> str:
