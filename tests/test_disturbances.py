@@ -309,6 +309,41 @@ def test_a_submit_that_fails_takes_no_others_with_it() -> None:
     assert run_ranks(3, script).stdout == "failed\nfailed\n"
 
 
+def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
+    script = """
+        import signal, time
+        from workpool import TaskLost, WorkPool
+        from workpool.pool.resolver import Resolver
+
+        class Alarm(Exception): ...
+
+        def alarm(*args):
+            raise Alarm
+
+        def cut_off(self, *args):
+            Resolver._resolve_one = whole
+            signal.raise_signal(signal.SIGALRM)
+
+        signal.signal(signal.SIGALRM, alarm)
+        whole = Resolver._resolve_one
+        with WorkPool() as pool:
+            assert pool.submit(abs, -1).result() == 1
+            Resolver._resolve_one = cut_off
+            future = pool.submit(abs, -2)
+            try:
+                future.result()
+            except Alarm:
+                print("cut off")
+            try:
+                future.result()
+            except TaskLost as error:
+                print("lost" in str(error))
+            slow = pool.submit(time.sleep, 2)  # of which nothing is lost
+            assert slow.result() is None
+    """
+    assert run_ranks(3, script).stdout == "cut off\nTrue\n"
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 

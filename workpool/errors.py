@@ -10,6 +10,8 @@
     The task failed, and its own exception could not travel.
 ``TaskTimeout``, ``TaskKilled``, ``WorkerCrashed``
     The task was ended before it came to an outcome, with the process that ran it.
+``TaskLost``
+    The script's own signal handler has cut off a step of the pool.
 ``BrokenPool``
     The pool can run nothing more: its initializer failed, or all of its workers have died.
 ``WindowError``, ``LayoutError``, ``ProtocolError``
@@ -34,6 +36,7 @@ __all__ = [
     "SerializationError",
     "TaskError",
     "TaskKilled",
+    "TaskLost",
     "TaskTimeout",
     "UsageError",
     "WindowError",
@@ -85,6 +88,10 @@ class TaskTimeout(WorkPoolError, TimeoutError):
 
 class TaskKilled(WorkPoolError):
     """The task was killed while it ran, by ``WorkPool.kill``."""
+
+
+class TaskLost(WorkPoolError, RuntimeError):
+    """A signal's handler has raised in the middle of a step of the pool, which lost the task."""
 
 
 class WorkerCrashed(WorkPoolError):

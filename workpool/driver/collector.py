@@ -153,7 +153,7 @@ class Collector:
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
         records = self._publisher.read_records([number for number, _ in done])
         for row, record in zip(done, records, strict=True):
-            batch = self.published.pop(row.number)
+            batch = self._rows[row.number]
             self._heard_s[layout.owner_of(row.word)] = since_s
             (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)
             if offset == layout.INLINE:
@@ -175,64 +175,86 @@ class Collector:
             self._window.flush()  # before the rows are free, and with them the workers' extents
             for each in fetched:
                 self._take_in(*each)
-        self.retired += done
 
     def _take_in(
         self, batch: Batch, row: Row, kind: int, elapsed_ns: int, content: memoryview
     ) -> None:
-        """Take in what a worker says of a row."""
-        self._store.remove(batch)
+        """Take in what a worker says of a row.
+
+        Should this fail in the middle, as where the stack is full, the row is still ours, and is
+        collected again.  So what needs most of the stack comes first, and what follows when the
+        outcome is in its place may be left out.
+        """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
         owner, carried = layout.owner_of(row.word), _NOTHING
         if kind & CONTRIBUTES:
             content, carried = layout.read_carried(content)
             kind &= ~CONTRIBUTES
+        finished: Finished | None = None
         if len(batch.tasks) > 1:
             if kind == _BATCH:
                 items = layout.read_items(content)
             else:  # the same has become of all
                 items = [(kind, elapsed_ns, content)] * len(batch.tasks)
-            self._finish(batch, owner, items, carried=carried)
-            return
-        (task,) = batch.tasks
-        if task.over or task.batch is not batch:
-            return  # cancelled, or recalled
-        task.over = True
-        self._trace("collected", task)
-        self._timed(task, [elapsed_ns])
-        outcome = task, kind, content
-        self.finished.append(Finished(task.context, owner, elapsed_ns, [outcome], carried))
+            finished, times_ns = self._sorted_out(batch, owner, items, True, carried)
+        else:
+            (task,) = batch.tasks
+            times_ns = [elapsed_ns]
+            if not task.over and task.batch is batch:  # else cancelled, or recalled
+                outcome = task, kind, content
+                finished = Finished(task.context, owner, elapsed_ns, [outcome], carried)
+        if finished is not None:
+            self._add(finished)
+        self.published.pop(row.number)
+        self.retired.append(row)
+        self._store.remove(batch)
+        if finished is not None:
+            self._note(batch, finished, times_ns)
 
-    def _finish(
+    def _finish(self, batch: Batch, owner: int, items: Sequence[Item]) -> None:
+        """Take in what became of the first tasks of a row that is not DONE."""
+        finished, times_ns = self._sorted_out(batch, owner, items, False, _NOTHING)
+        self._add(finished)
+        self._note(batch, finished, times_ns)
+
+    def _add(self, finished: Finished) -> None:
+        for task, _, _ in finished.outcomes:
+            task.over = True
+        self.finished.append(finished)
+
+    def _note(self, batch: Batch, finished: Finished, times_ns: list[int]) -> None:
+        """Note how long tasks took, and that they were collected."""
+        if times_ns:
+            self._timed(batch.tasks[0], times_ns)
+        for task, _, _ in finished.outcomes:
+            self._trace("collected", task)
+
+    def _sorted_out(
         self,
         batch: Batch,
         owner: int,
         items: Sequence[Item],
-        decided: bool = True,
-        carried: memoryview = _NOTHING,
-    ) -> None:
-        """Sort out what became of the first tasks of a row.
+        decided: bool,
+        carried: memoryview,
+    ) -> tuple[Finished, list[int]]:
+        """Return what became of the first tasks of a row, and how long they took.
 
         `decided`: the row is DONE, so the tasks without an outcome were not run, and wait again.
         """
-        first = batch.tasks[0]
         outcomes: list[tuple[Task, int, memoryview]] = []
         times_ns: list[int] = []
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
             if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
                 continue  # cancelled, recalled, fetched before; or its part is not in the window
-            task.over = True
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
-            self._trace("collected", task)
-        if times_ns:
-            self._timed(first, times_ns)
+        finished = Finished(batch.tasks[0].context, owner, sum(times_ns), outcomes, carried)
         if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
+            self._backlog.put_back(left)
             for task in left:
                 task.batch = None
-            self._backlog.put_back(left)
-        self.finished.append(Finished(first.context, owner, sum(times_ns), outcomes, carried))
+        return finished, times_ns
 
     # --- pieces -------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ taken back and go elsewhere.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -22,6 +23,7 @@ from collections.abc import Callable
 
 from .. import verbs
 from ..backoff import WAIT_S, Backoff
+from ..errors import TaskLost
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
@@ -29,7 +31,7 @@ from ..repository import Counters, Publisher, take_items
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
-from ..whole import held, whole
+from ..whole import held, whole, within
 from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
@@ -45,6 +47,17 @@ SINGLE_S = 0.5
 
 #: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
 COPY_S = 0.5e-9
+
+#: What has been nowhere for so long, while no step was under way, is lost.
+LOST_S = 1.0
+
+#: The same when something has been lost: mostly it was not alone.
+LOST_AS_WELL_S = 20e-3
+
+LOST = (
+    "a step of the pool was cut off by what a signal's handler raised, and has lost the task: "
+    "submit it again"
+)
 
 _MAIN = threading.main_thread().ident
 
@@ -110,6 +123,7 @@ class Driver:
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something
         self._waiting: set[int] = set()  # threads
+        self._patience_s = LOST_S
 
     @property
     def attended(self) -> bool:
@@ -347,12 +361,15 @@ class Driver:
         ------
         RuntimeError
             If a finalizer wants to wait, in the middle of a step, or the thread that runs tasks.
+        TaskLost
+            If nothing can come any more of what is waited for.
         """
         me = threading.get_ident()
         if self.held or me == self.runs_tasks:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         deadline = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(WAIT_S)
+        lost_s = math.inf
         try:
             while not ended():
                 self._waiting.add(me)
@@ -363,9 +380,20 @@ class Driver:
                     backoff.reset()  # mostly it was what we wait for
                 else:
                     self.pause(backoff, left)
+                if self.outstanding:
+                    lost_s = math.inf
+                elif time.monotonic() > lost_s and not (ended() or self._stepping()):
+                    self._patience_s = LOST_AS_WELL_S
+                    raise TaskLost(LOST)
+                else:
+                    lost_s = min(lost_s, time.monotonic() + self._patience_s)
             return True
         finally:
             self._waiting.discard(me)
+
+    def _stepping(self) -> bool:
+        """Return whether a thread is in the middle of a step: it may have a task in its hands."""
+        return any(map(within, sys._current_frames().values()))
 
     def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
         """Leave the core to others until there may be something to do."""

@@ -38,7 +38,7 @@ class Published:
     backlog : Backlog
         Where tasks go that are taken back.
     finish : callable
-        ``finish(batch, owner, items, decided)``: takes in what became of a batch's first tasks.
+        ``finish(batch, owner, items)``: takes in what became of a batch's first tasks.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Published:
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
-        finish: Callable[[Batch, int, Sequence[Item], bool], None],
+        finish: Callable[[Batch, int, Sequence[Item]], None],
     ) -> None:
         self.rows: dict[int, Batch] = {}
         self.batches: dict[int, Batch] = {}
@@ -121,7 +121,7 @@ class Published:
             self._window.get(place.offset, content)
             self._window.flush()
             items = layout.read_items(content, ended)
-            self._finish(batch, layout.owner_of(word), items, False)
+            self._finish(batch, layout.owner_of(word), items)
 
     def single_out(self, task: Task) -> bool:
         """Recall what waits behind a task in its row; return whether the word names what runs.

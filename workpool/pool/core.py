@@ -7,13 +7,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import accumulator
 from ..accumulator import Accumulator
 from ..contributions import Spec
 from ..driver.driver import Driver
-from ..errors import SerializationError, TaskKilled, UsageError
+from ..errors import SerializationError, TaskKilled, TaskLost, UsageError
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
@@ -342,7 +343,8 @@ class Core:
             for task in self.driver.tasks(self._number):
                 task.future.cancel()
         if wait:
-            self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
+            with suppress(TaskLost):
+                self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
             self._runtime.called_back(lambda: not self._calling)
         if wait or last:
             self._detach()

@@ -121,7 +121,13 @@ class Resolver:
                 outcome = finished.outcomes.popleft()
             except IndexError:  # another thread was quicker
                 return
-            self._resolve_one(finished, *outcome)
+            try:
+                self._resolve_one(finished, *outcome)
+            except RecursionError:  # there is less of the stack left than that takes
+                task = outcome[0]
+                if task.segment is None and not task.future.done():
+                    finished.outcomes.appendleft(outcome)
+                raise
 
     def _resolve_one(
         self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
