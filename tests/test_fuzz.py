@@ -76,12 +76,12 @@ def test_records_keep_every_bit(record: bytes) -> None:
 @given(st.binary(max_size=200))
 @fuzz
 @example(struct.pack("<IIQ", 0, 2**32 - 1, 0))
-def test_items_of_a_batch_never_reach_beyond_their_bytes(content: bytes) -> None:
+def test_outcomes_of_a_batch_never_reach_beyond_their_bytes(content: bytes) -> None:
     try:
-        items = layout.read_items(memoryview(content))
+        entries = layout.read_task_outcomes(memoryview(content))
     except LayoutError:
         return
-    assert sum(len(encoded) for _, _, encoded in items) <= len(content)
+    assert sum(len(encoded) for _, _, encoded in entries) <= len(content)
 
 
 def tame(pickled: bytes) -> bytes:

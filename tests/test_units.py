@@ -137,13 +137,13 @@ def test_identity() -> None:
 def test_steps_are_those_of_the_table(state: State, step: Step) -> None:
     word = layout.pack_word(state, 5, 2, 9)
     if step is Step.GIVE_BACK:
-        word = layout.next_items(word, 0, stride=True)
+        word = layout.next_tasks(word, 0, stride=True)
     if (state, step) in TRANSITIONS:
         after = protocol.advance(word, step)
         assert layout.state_of(after) == TRANSITIONS[state, step]
         assert (layout.owner_of(after), layout.attempt_of(after)) == (5, 2)
         assert layout.generation_of(after) == 9
-        assert layout.item_of(after) == (step is Step.NEXT)
+        assert layout.ended_of(after) == (step is Step.NEXT)
         assert layout.is_recalled(after) == (step in (Step.RECALL, Step.GIVE_BACK))
     else:
         with pytest.raises(ProtocolError, match=state.name):

@@ -22,7 +22,7 @@ The rules that hold in every reachable table:
   under a new ticket, so a result is private to its attempt until ``complete`` or ``commit``.
 * Only the submitter takes a word out of DONE, only the owner out of CLAIMED, except ``reclaim`` and
   ``recall``.
-* A row may stand for several tasks, its items.  Its owner starts them in order, the first by its
+* A row may stand for several tasks, a batch.  Its owner starts them in order, the first by its
   claim; the step to the next, or to a stride of several at once, says that the outcomes of those
   before are in the window.  Its submitter may recall what is not started: after that there is no
   next.  Should the owner have said that it starts more than it can, it gives the others back.
@@ -42,10 +42,10 @@ from .layout import (
     MAX_GENERATION,
     attempt_of,
     change_state,
+    ended_of,
     generation_of,
     is_recalled,
     is_stride,
-    item_of,
     owner_of,
     pack_word,
     rewrite_word,
@@ -81,9 +81,9 @@ class Step(Enum):
     SUPPLY = "supply"  #: submitter: here it is
     OFFER = "offer"  #: owner: here is a piece of the outcome
     TAKE = "take"  #: submitter: I have it
-    NEXT = "next"  #: owner: I run the next items, the outcomes of those before them are there
-    RECALL = "recall"  #: submitter: no more items, please
-    GIVE_BACK = "give back"  #: owner: of the items that I said I start, one runs and no more will
+    NEXT = "next"  #: owner: I run the next tasks, the outcomes of those before them are there
+    RECALL = "recall"  #: submitter: no more tasks, please
+    GIVE_BACK = "give back"  #: owner: of the tasks that I said I start, one runs and no more will
     COMMIT = "commit"  #: owner: the outcome stands, contributions follow
     COMPLETE = "complete"  #: owner: all is in the window
     SETTLE = "settle"  #: submitter: the owner died between commit and complete
@@ -125,22 +125,22 @@ _FREE, _RESERVED, _READY = State.FREE, State.RESERVED, State.READY
 # The same table, for one step at a time.
 _NEXT = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
 _CLAIM = _NEXT[Step.CLAIM]
-_OF_ITEMS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
+_OF_TASKS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
 
 
 def advance(word: int, step: Step) -> int:
     """Return `word` after `step`, with the same owner, attempt and generation.
 
-    ``NEXT`` starts one more item, ``RECALL`` takes back those that are not started.
+    ``NEXT`` starts one more task, ``RECALL`` takes back those that are not started.
 
     Raises
     ------
     ProtocolError
         If the state machine has no such step from the word's state.
     """
-    if step in _OF_ITEMS:
+    if step in _OF_TASKS:
         if step is Step.NEXT:
-            return next_items(word, 1, stride=False)
+            return next_tasks(word, 1, stride=False)
         return recall(word) if step is Step.RECALL else give_back(word, 0)
     after = _NEXT[step].get(state_of(word))
     if after is None:
@@ -148,8 +148,8 @@ def advance(word: int, step: Step) -> int:
     return change_state(word, after)
 
 
-def next_items(word: int, ended: int, stride: bool) -> int:
-    """Return a CLAIMED word with the next item started, or the next stride.
+def next_tasks(word: int, ended: int, stride: bool) -> int:
+    """Return a CLAIMED word with the next task started, or the next stride.
 
     Parameters
     ----------
@@ -157,33 +157,33 @@ def next_items(word: int, ended: int, stride: bool) -> int:
     ended : int
         How many outcomes there are more than before.
     stride : bool
-        Whether ``STRIDE`` items are started, as far as there are so many, or one.
+        Whether ``STRIDE`` tasks are started, as far as there are so many, or one.
     """
-    _check_items(word, Step.NEXT, not is_recalled(word))
-    return layout.next_items(word, ended, stride)
+    _check_tasks(word, Step.NEXT, not is_recalled(word))
+    return layout.next_tasks(word, ended, stride)
 
 
 def recall(word: int) -> int:
-    """Return a CLAIMED word whose items are recalled that are not started."""
-    _check_items(word, Step.RECALL, not is_recalled(word))
-    return layout.recall_items(word)
+    """Return a CLAIMED word whose tasks are recalled that are not started."""
+    _check_tasks(word, Step.RECALL, not is_recalled(word))
+    return layout.recall_tasks(word)
 
 
 def give_back(word: int, ended: int) -> int:
-    """Return a CLAIMED word of which all items but one are given back.
+    """Return a CLAIMED word of which all tasks but one are given back.
 
     Parameters
     ----------
     word : int
         Of a stride; it may be recalled.
     ended : int
-        How many outcomes there are more than before: the item after them is the one.
+        How many outcomes there are more than before: the task after them is the one.
     """
-    _check_items(word, Step.GIVE_BACK, is_stride(word))
-    return layout.recall_items(layout.next_items(word, ended, stride=False))
+    _check_tasks(word, Step.GIVE_BACK, is_stride(word))
+    return layout.recall_tasks(layout.next_tasks(word, ended, stride=False))
 
 
-def _check_items(word: int, step: Step, holds: bool) -> None:
+def _check_tasks(word: int, step: Step, holds: bool) -> None:
     if state_of(word) not in _NEXT[step] or not holds:
         raise ProtocolError(f"no step {step.value!r} from {describe(word)}")
 
@@ -226,11 +226,11 @@ def describe(word: int) -> str:
         name = State(state_of(word)).name
     except ValueError:
         name = f"state {state_of(word)}"
-    items = f"item {item_of(word)}"
+    tasks = f"task {ended_of(word)}"
     if is_stride(word):
-        items = f"items {item_of(word)} to {started_of(word) - 1}"
+        tasks = f"tasks {ended_of(word)} to {started_of(word) - 1}"
     last = ", the last" if is_recalled(word) else ""
     return (
-        f"{name} (owner {owner_of(word)}, {items}{last}, attempt {attempt_of(word)}, "
+        f"{name} (owner {owner_of(word)}, {tasks}{last}, attempt {attempt_of(word)}, "
         f"generation {generation_of(word)})"
     )

@@ -54,7 +54,7 @@
 #define PUBLISH_UNFLUSHED       1
 #define REQUEST_UNFLUSHED       2
 #define ANSWER_UNFLUSHED        3
-#define ITEM_UNFLUSHED          4
+#define TASK_UNFLUSHED          4
 #define OUTCOME_UNFLUSHED       5
 #define CONTRIBUTION_UNFLUSHED  6
 #define CONTRIBUTION_FIRST      7       /* before the commit is won */

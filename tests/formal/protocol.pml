@@ -64,16 +64,16 @@ inline table() {
     EDGE(DONE,      RETIRE,   FREE)
 }
 
-/* A word: generation | stride | recalled | item | owner | state. */
+/* A word: generation | stride | recalled | ended | owner | state. */
 #define WORD(state, owner, generation)  ((state) | (owner) << 4 | (generation) << 10)
 #define STATE(w)       ((w) & 15)
 #define OWNER(w)       (((w) >> 4) & 7)
-#define ITEM(w)        (((w) >> 7) & 1)
+#define ONE_ENDED(w)   (((w) >> 7) & 1)
 #define RECALLED(w)    (((w) >> 8) & 1)
 #define STRIDE(w)      (((w) >> 9) & 1)
 #define GENERATION(w)  ((w) >> 10)
 #define recall(w)      ((w) | 256)
-#define RAN_BOTH(w)    (ITEM(w) || STRIDE(w))
+#define RAN_BOTH(w)    (ONE_ENDED(w) || STRIDE(w))
 #define AFTER(step, w)                                                          \
     (step == RESERVE -> WORD(RESERVED, me, GENERATION(w) + 1) :                 \
     (step == CLAIM   -> ((w) & ~127) | me << 4 | CLAIMED :                      \

@@ -58,7 +58,7 @@ inline publish() {
 inline collect() {
     d_step {
         must("another outcome", record[r] == RECORD(OUTCOME, w));
-        must("another item ran", RAN_BOTH(w) == (BOTH(r) != 0) || (STRIDES && RECALLED(w)));
+        must("another task ran", RAN_BOTH(w) == (BOTH(r) != 0) || (STRIDES && RECALLED(w)));
         if
         :: BOTH(r) && !RAN_BOTH(w) ->           /* given back, and not seen until now */
             todo = todo | (held[r] & ~LOWEST(held[r])); held[r] = LOWEST(held[r])
@@ -81,7 +81,7 @@ inline read_first() {
 inline take_back(again) {
     tasks = 0;
     if
-    :: ITEM(w) && !(held[r] & got) -> read_first()
+    :: ONE_ENDED(w) && !(held[r] & got) -> read_first()
     :: else
     fi;
     atomic {
@@ -105,7 +105,7 @@ inline take_back(again) {
 inline take_in() {
     if
     :: STRIDE(w)                                /* both are started, and may be given back */
-    :: !STRIDE(w) && ITEM(w) && BUG != RECALL_FORGETFUL ->
+    :: !STRIDE(w) && ONE_ENDED(w) && BUG != RECALL_FORGETFUL ->
         d_step { read_first(); end(tasks, collected); got = got | tasks }
     :: else ->
         d_step { tasks = LOWEST(held[r]); todo = todo | (held[r] & ~tasks); held[r] = tasks }

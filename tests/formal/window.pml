@@ -9,7 +9,7 @@
 short word[ROWS];
 byte  descriptor[ROWS];                         /* the tasks of a row, a set */
 short record[ROWS];                             /* the outcome record: a piece, or the outcome */
-short first[ROWS];                              /* the outcome of a row's first item */
+short first[ROWS];                              /* the outcome of a row's first task */
 byte  number[TASKS];                            /* what tasks have contributed */
 
 #define RECORD(kind, w)  WORD(kind, OWNER(w), GENERATION(w))    /* it says which attempt it is of */

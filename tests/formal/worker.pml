@@ -125,7 +125,7 @@ end:
        if
        :: tasks & (tasks - 1) ->                /* of two tasks, the first has ended */
             put(AT(FIRST_OF, r), RECORD(OUTCOME, w));
-            UNLESS(ITEM_UNFLUSHED, flush());
+            UNLESS(TASK_UNFLUSHED, flush());
             if
             :: !RECALLED(w) ->
 #if BUG == NEXT_FRESH

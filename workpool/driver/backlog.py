@@ -19,7 +19,7 @@ from ..tasks import Batch, Segment, Task
 #: A batch: so much work by the measure of its function, so many tasks, and payloads of so many
 #: bytes at the most.
 BATCH_S = 0.5e-3
-BATCH_TASKS = layout.MAX_ITEMS
+BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 64 << 10
 
 #: Less work is not worth a row of its own, even if a worker is left without.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from .. import layout, verbs
 from ..arena import empty
-from ..layout import Item, Piece
+from ..layout import Piece, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import CONTRIBUTES, Encoded, Kind, pack_exception
@@ -193,10 +193,10 @@ class Collector:
         finished: Finished | None = None
         if len(batch.tasks) > 1:
             if kind == _BATCH:
-                items = layout.read_items(content)
+                entries = layout.read_task_outcomes(content)
             else:  # the same has become of all
-                items = [(kind, elapsed_ns, content)] * len(batch.tasks)
-            finished, times_ns = self._sorted_out(batch, owner, items, True, carried)
+                entries = [(kind, elapsed_ns, content)] * len(batch.tasks)
+            finished, times_ns = self._sorted_out(batch, owner, entries, True, carried)
         else:
             (task,) = batch.tasks
             times_ns = [elapsed_ns]
@@ -211,9 +211,9 @@ class Collector:
         if finished is not None:
             self._note(batch, finished, times_ns)
 
-    def _finish(self, batch: Batch, owner: int, items: Sequence[Item]) -> None:
+    def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
-        finished, times_ns = self._sorted_out(batch, owner, items, False, _NOTHING)
+        finished, times_ns = self._sorted_out(batch, owner, entries, False, _NOTHING)
         self._add(finished)
         self._note(batch, finished, times_ns)
 
@@ -233,7 +233,7 @@ class Collector:
         self,
         batch: Batch,
         owner: int,
-        items: Sequence[Item],
+        entries: Sequence[TaskOutcome],
         decided: bool,
         carried: memoryview,
     ) -> tuple[Finished, list[int]]:
@@ -243,14 +243,14 @@ class Collector:
         """
         outcomes: list[tuple[Task, int, memoryview]] = []
         times_ns: list[int] = []
-        for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, items, strict=False):
+        for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, entries, strict=False):
             if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
                 continue  # cancelled, recalled, fetched before; or its part is not in the window
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
         finished = Finished(batch.tasks[0].context, owner, sum(times_ns), outcomes, carried)
-        if decided and len(items) < len(batch.tasks):  # what was not run is still to be run
-            left = [task for task in batch.tasks[len(items) :] if task.batch is batch]
+        if decided and len(entries) < len(batch.tasks):  # what was not run is still to be run
+            left = [task for task in batch.tasks[len(entries) :] if task.batch is batch]
             self._backlog.put_back(left)
             for task in left:
                 task.batch = None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from .. import layout, protocol, verbs
 from ..arena import empty
-from ..layout import Item
+from ..layout import TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row
 from ..serializer import Packed
@@ -38,7 +38,7 @@ class Published:
     backlog : Backlog
         Where tasks go that are taken back.
     finish : callable
-        ``finish(batch, owner, items)``: takes in what became of a batch's first tasks.
+        ``finish(batch, owner, entries)``: takes in what became of a batch's first tasks.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Published:
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
-        finish: Callable[[Batch, int, Sequence[Item]], None],
+        finish: Callable[[Batch, int, Sequence[TaskOutcome]], None],
     ) -> None:
         self.rows: dict[int, Batch] = {}
         self.batches: dict[int, Batch] = {}
@@ -114,14 +114,14 @@ class Published:
         for task in left:
             task.batch = None
         self._backlog.put_back(left)
-        ended = layout.item_of(word)
+        ended = layout.ended_of(word)
         if ended:
             place = layout.read_place(self._publisher.read_records([number])[0])
             content = empty(place.nbytes)
             self._window.get(place.offset, content)
             self._window.flush()
-            items = layout.read_items(content, ended)
-            self._finish(batch, layout.owner_of(word), items)
+            entries = layout.read_task_outcomes(content, ended)
+            self._finish(batch, layout.owner_of(word), entries)
 
     def single_out(self, task: Task) -> bool:
         """Recall what waits behind a task in its row; return whether the word names what runs.
@@ -144,7 +144,7 @@ class Published:
         return not strides
 
     def recall_late(self, words: array[int]) -> None:
-        """Take back what waits behind an item that takes longer than expected."""
+        """Take back what waits behind a task that takes longer than expected."""
         now = time.monotonic()
         for number, batch in tuple(self.batches.items()):
             word = words[number]

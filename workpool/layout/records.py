@@ -87,7 +87,7 @@ class Piece(NamedTuple):
 
 
 #: What became of one task of a batch: kind, nanoseconds, encoding.
-Item: TypeAlias = tuple[int, int, memoryview]
+TaskOutcome: TypeAlias = tuple[int, int, memoryview]
 
 DESCRIPTOR_NBYTES = 256
 OUTCOME_NBYTES = 128
@@ -97,7 +97,7 @@ _OUTCOME = struct.Struct("<QQqQ")
 _PIECE = struct.Struct("<QQQqQ")
 _PLACE = struct.Struct("<qQ")  # at the end of an outcome record
 _LENGTH = struct.Struct("<Q")
-_ITEM = struct.Struct("<QQQ")  # of an outcome: kind, nbytes, elapsed_ns
+_TASK_OUTCOME = struct.Struct("<QQQ")  # of an outcome: kind, nbytes, elapsed_ns
 INLINE_PAYLOAD_NBYTES = DESCRIPTOR_NBYTES - _DESCRIPTOR.size
 PLACE_AT = OUTCOME_NBYTES - _PLACE.size
 INLINE_OUTCOME_NBYTES = PLACE_AT - _OUTCOME.size
@@ -166,13 +166,13 @@ def read_place(record: memoryview) -> Extent:
     return Extent(*_PLACE.unpack_from(record, PLACE_AT))
 
 
-def write_item(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:
+def write_task_outcome(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:
     """Return the outcome of one task of a batch, as it stands among those of the others."""
     nbytes = len(encoded)
-    return _ITEM.pack(kind, nbytes, elapsed_ns) + encoded + bytes(-nbytes % WORD_NBYTES)
+    return _TASK_OUTCOME.pack(kind, nbytes, elapsed_ns) + encoded + bytes(-nbytes % WORD_NBYTES)
 
 
-def read_items(content: memoryview, count: int | None = None) -> list[Item]:
+def read_task_outcomes(content: memoryview, count: int | None = None) -> list[TaskOutcome]:
     """Return the outcomes of a batch's tasks, in order: the first `count` of them, or all.
 
     Raises
@@ -180,13 +180,13 @@ def read_items(content: memoryview, count: int | None = None) -> list[Item]:
     LayoutError
         If they reach beyond `content`.
     """
-    found: list[Item] = []
+    found: list[TaskOutcome] = []
     at = 0
     while at < len(content) if count is None else len(found) < count:
-        if at + _ITEM.size > len(content):
+        if at + _TASK_OUTCOME.size > len(content):
             raise LayoutError(f"the outcomes of a batch are cut after {len(found)} of them")
-        kind, nbytes, elapsed_ns = _ITEM.unpack_from(content, at)
-        at += _ITEM.size
+        kind, nbytes, elapsed_ns = _TASK_OUTCOME.unpack_from(content, at)
+        at += _TASK_OUTCOME.size
         found.append((kind, elapsed_ns, content[at : at + nbytes]))
         at += nbytes + -nbytes % WORD_NBYTES
     if at > len(content):

@@ -3,10 +3,10 @@
 ::
 
     bit 63 | 62 ... 36  | 35 ... 32 | 31       | 30     | 29 ... 23 | 22 ... 4 | 3 ... 0
-    0      | generation | attempt   | recalled | stride | item      | owner    | state
+    0      | generation | attempt   | recalled | stride | ended     | owner    | state
 
-A row may stand for several tasks, its *items*: the word names the first item whose outcome is not
-in the window yet, whether its owner has started that one alone or a *stride* of ``STRIDE`` items,
+A row may stand for several tasks, a *batch*: the word says how many of them have *ended*, as far as
+their outcomes are in the window, whether the next was started alone or a *stride* of ``STRIDE``,
 and whether those after them have been recalled.
 
 Prior art: the bounded queue with a sequence number in each cell (D. Vyukov, 2010), whose sequence
@@ -22,23 +22,23 @@ from collections.abc import Iterable
 
 WORD_NBYTES = 8
 
-_STATE_BITS, _OWNER_BITS, _ITEM_BITS, _ATTEMPT_BITS, _GENERATION_BITS = 4, 19, 7, 4, 27
+_STATE_BITS, _OWNER_BITS, _ENDED_BITS, _ATTEMPT_BITS, _GENERATION_BITS = 4, 19, 7, 4, 27
 _OWNER_SHIFT = _STATE_BITS
-_ITEM_SHIFT = _OWNER_SHIFT + _OWNER_BITS
-_STRIDE = 1 << (_ITEM_SHIFT + _ITEM_BITS)
+_ENDED_SHIFT = _OWNER_SHIFT + _OWNER_BITS
+_STRIDE = 1 << (_ENDED_SHIFT + _ENDED_BITS)
 _RECALLED = _STRIDE << 1
-_ATTEMPT_SHIFT = _ITEM_SHIFT + _ITEM_BITS + 2
+_ATTEMPT_SHIFT = _ENDED_SHIFT + _ENDED_BITS + 2
 _GENERATION_SHIFT = _ATTEMPT_SHIFT + _ATTEMPT_BITS
 _STATE_MASK = (1 << _STATE_BITS) - 1
 _OWNER_MASK = (1 << _OWNER_BITS) - 1
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
-_ITEM_MASK = (1 << _ITEM_BITS) - 1
-_LOW_MASK = (1 << _ITEM_SHIFT) - 1  # state and owner
-_KEPT_MASK = ~_LOW_MASK  # generation, attempt, recalled, stride and item
+_ENDED_MASK = (1 << _ENDED_BITS) - 1
+_LOW_MASK = (1 << _ENDED_SHIFT) - 1  # state and owner
+_KEPT_MASK = ~_LOW_MASK  # generation, attempt, recalled, stride and ended
 
 MAX_MEMBERS = _OWNER_MASK
 MAX_ATTEMPT = _ATTEMPT_MASK
-MAX_ITEMS = 1 << _ITEM_BITS
+MAX_TASKS = 1 << _ENDED_BITS
 MAX_GENERATION = (1 << _GENERATION_BITS) - 1
 
 #: Items that are started by one step, as far as there are so many.
@@ -46,7 +46,7 @@ STRIDE = 8
 
 
 def pack_word(state: int, owner: int, attempt: int, generation: int) -> int:
-    """Return the control word with these fields, and no item started but the first."""
+    """Return the control word with these fields, and no task started but the first."""
     return (
         state | owner << _OWNER_SHIFT | attempt << _ATTEMPT_SHIFT | generation << _GENERATION_SHIFT
     )
@@ -67,34 +67,34 @@ def start_attempt(word: int, state: int, attempt: int) -> int:
     return (word & ~_STATE_MASK) | attempt << _ATTEMPT_SHIFT | state
 
 
-def next_items(word: int, ended: int, stride: bool) -> int:
-    """Return `word` with the next item started after `ended` more outcomes, or the next stride."""
-    return (word & ~_STRIDE) + (ended << _ITEM_SHIFT) | _STRIDE * stride
+def next_tasks(word: int, ended: int, stride: bool) -> int:
+    """Return `word` with the next task started after `ended` more outcomes, or the next stride."""
+    return (word & ~_STRIDE) + (ended << _ENDED_SHIFT) | _STRIDE * stride
 
 
-def recall_items(word: int) -> int:
-    """Return `word` with the items that were not started recalled."""
+def recall_tasks(word: int) -> int:
+    """Return `word` with the tasks that were not started recalled."""
     return word | _RECALLED
 
 
 def is_recalled(word: int) -> bool:
-    """Return whether the items that were not started have been recalled."""
+    """Return whether the tasks that were not started have been recalled."""
     return bool(word & _RECALLED)
 
 
 def is_stride(word: int) -> bool:
-    """Return whether a stride of items was started, and not one alone."""
+    """Return whether a stride of tasks was started, and not one alone."""
     return bool(word & _STRIDE)
 
 
-def item_of(word: int) -> int:
-    """Return the first item whose outcome is not in the window yet, from 0."""
-    return (word >> _ITEM_SHIFT) & _ITEM_MASK
+def ended_of(word: int) -> int:
+    """Return how many tasks have ended, their outcomes in the window: the next one runs."""
+    return (word >> _ENDED_SHIFT) & _ENDED_MASK
 
 
 def started_of(word: int) -> int:
-    """Return how many items have been started; a stride may reach beyond the last one."""
-    return item_of(word) + (STRIDE if word & _STRIDE else 1)
+    """Return how many tasks have been started; a stride may reach beyond the last one."""
+    return ended_of(word) + (STRIDE if word & _STRIDE else 1)
 
 
 def state_of(word: int) -> int:

@@ -314,7 +314,7 @@ class Claimant(Table):
     def next(
         self, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
     ) -> bool | Miss:
-        """Put the outcomes of items that have ended, and start the next item, or a stride.
+        """Put the outcomes of tasks that have ended, and start the next task, or a stride.
 
         Returns
         -------
@@ -327,11 +327,11 @@ class Claimant(Table):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap.
         """
         self.window.put(disp, outcomes)
-        # Who sees the next item started may read the outcomes of those before it.
+        # Who sees the next task started may read the outcomes of those before it.
         self.window.flush()
         if layout.is_recalled(claim.word):
             return False
-        word = protocol.next_items(claim.word, ended, stride)
+        word = protocol.next_tasks(claim.word, ended, stride)
         found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
         if found == claim.word:
             claim.word = word
@@ -339,7 +339,7 @@ class Claimant(Table):
         return False if self._keeps(claim, found) else Miss.CONTENDED
 
     def give_back(self, claim: Claim, disp: int, outcomes: bytes, ended: int) -> bool:
-        """Put the outcomes of items that have ended, and give back all of a stride but the next.
+        """Put the outcomes of tasks that have ended, and give back all of a stride but the next.
 
         Returns
         -------
@@ -348,7 +348,7 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 put, 1 flush, 1 compare_and_swap, 1 more if items were recalled.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap, 1 more if tasks were recalled.
         """
         self.window.put(disp, outcomes)
         self.window.flush()  # as in next
@@ -359,7 +359,7 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap, 1 more if the attempt was taken back or items recalled.
+        RMA cost: 1 compare_and_swap, 1 more if the attempt was taken back or tasks recalled.
         """
         return self._change(claim, lambda word: protocol.advance(word, step), self._keeps)
 
@@ -380,7 +380,7 @@ class Claimant(Table):
     def _keeps(self, claim: Claim, found: int) -> bool:
         """Return whether the row is ours all the same, after a compare-and-swap that was lost.
 
-        Its submitter may recall items; whatever else happened was an eviction.
+        Its submitter may recall tasks; whatever else happened was an eviction.
         """
         if self._recalled(claim, found):
             return True
@@ -390,8 +390,8 @@ class Claimant(Table):
         return False
 
     def _recalled(self, claim: Claim, found: int) -> bool:
-        """Return whether our row's items were recalled, and nothing else happened."""
-        recalled = not layout.is_recalled(claim.word) and found == layout.recall_items(claim.word)
+        """Return whether our row's tasks were recalled, and nothing else happened."""
+        recalled = not layout.is_recalled(claim.word) and found == layout.recall_tasks(claim.word)
         if recalled:
             claim.word = found
         return recalled

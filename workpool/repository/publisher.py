@@ -254,14 +254,14 @@ class Publisher(Table):
         return self._step(row, Step.LET_GO)
 
     def recall(self, row: Row) -> int | None:
-        """Take back the items of a running row that its owner has not started.
+        """Take back the tasks of a running row that its owner has not started.
 
         Returns
         -------
         int or None
-            The word as it is then, recalled now or before: ``layout.started_of`` it have been
-            started, of those before ``layout.item_of`` it the outcomes are in the window.  None if
-            the row does not run.
+            The word as it is then, recalled now or before: ``layout.started_of`` says how many
+            tasks have been started, ``layout.ended_of`` of how many the outcomes are in the
+            window.  None if the row does not run.
 
         Notes
         -----

@@ -13,8 +13,8 @@ from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
 from ..serializer import Blocks, Encoded, Kind, split
 from ..tasks import ISOLATED, RANGE
+from .batch import OUTCOME_NBYTES, OUTCOMES_NBYTES, BatchRun, Outcomes
 from .exchange import Exchange
-from .items import OUTCOME_NBYTES, OUTCOMES_NBYTES, ItemRun, Outcomes
 from .ranges import Pace, Range
 from .runner import AnyRunner, E, Evicted, Pool, Runner
 
@@ -122,12 +122,12 @@ class Attempts:
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
         #: A turn of it has found no more items; there may be others on their way.
         self._spent = False
-        self._items: ItemRun | None = None  # the tasks that run now, if they are several
-        self._watched: ItemRun | None = None  # when the heart looked last
+        self._batch: BatchRun | None = None  # the tasks that run now, if they are several
+        self._watched: BatchRun | None = None  # when the heart looked last
 
     def watch(self) -> bool:
         """See that no task holds up others; return whether there are some that could."""
-        watched, self._watched = self._watched, self._items
+        watched, self._watched = self._watched, self._batch
         if self._watched is not None:
             self._watched.watch()
         return bool(watched or self._watched)
@@ -174,7 +174,7 @@ class Attempts:
             return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
         if descriptor.tasks > 1:
             calls = _Calls(runner, pool, kind, code.blob_id)
-            return Kind.BATCH, self._run_items(claim, calls, split(payload))
+            return Kind.BATCH, self._run_batch(claim, calls, split(payload))
         called = runner.call(pool, kind, code.blob_id, payload)
         self._runners.own.contributions.keep()
         return called
@@ -215,16 +215,16 @@ class Attempts:
 
     def _holds(self, claim: Claim) -> bool:
         """Return whether an attempt is still ours, for who runs it in a child process."""
-        return self._claimant.holds(claim) if self._items is None else self._items.holds()
+        return self._claimant.holds(claim) if self._batch is None else self._batch.holds()
 
-    def _run_items(self, claim: Claim, calls: _Calls[Any], payloads: list[bytes]) -> Outcomes:
+    def _run_batch(self, claim: Claim, calls: _Calls[Any], payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
-        self._items = ItemRun(self._window, self._claimant, claim, payloads, place, calls)
+        self._batch = BatchRun(self._window, self._claimant, claim, payloads, place, calls)
         self._heart.hurry()
         try:
-            outcomes = self._items.run(self._runners.own.contributions)
+            outcomes = self._batch.run(self._runners.own.contributions)
             self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
             return outcomes
         except Evicted:
@@ -232,4 +232,4 @@ class Attempts:
                 self._exchange.region.release(place)
             raise
         finally:
-            self._items = None
+            self._batch = None

@@ -31,8 +31,8 @@ from ..repository import TAKERS, Claim, Claimant, Miss, Offer
 from ..serializer import CONTRIBUTES, Encoded, as_bytes
 from ..tracing import Tracer
 from .attempts import Attempts, Runners
+from .batch import Outcomes
 from .exchange import Exchange
-from .items import Outcomes
 from .runner import Evicted
 
 #: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a

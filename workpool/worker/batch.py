@@ -28,7 +28,7 @@ OUTCOMES_NBYTES = 8 << 10
 OUTCOME_NBYTES = 64
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
-_LATER = layout.write_item(CONTRIBUTES, 0, b"")
+_LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
 
 
 class Outcomes:
@@ -75,7 +75,7 @@ class Calls(Protocol):
         """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
 
 
-class ItemRun:
+class BatchRun:
     """One row's tasks, from its claim until none is left, or those that are have gone elsewhere.
 
     Parameters
@@ -144,14 +144,16 @@ class ItemRun:
                     kind, encoded = calls.call(payload)
                     start, end = end, time.perf_counter_ns()
                     try:
-                        entry = layout.write_item(
+                        entry = layout.write_task_outcome(
                             kind | CONTRIBUTES if contributions or contributions.parts else kind,
                             end - start,
                             as_bytes(encoded),
                         )
                     except MemoryError as error:  # for a copy of a large result
                         contributions.drop()
-                        entry = layout.write_item(Kind.EXCEPTION, end - start, calls.failure(error))
+                        entry = layout.write_task_outcome(
+                            Kind.EXCEPTION, end - start, calls.failure(error)
+                        )
                     if contributions.parts:
                         contributions.keep()
                     outcomes.nbytes += len(entry)

@@ -1,6 +1,6 @@
 """The tasks of one row, run in strides, and what the heart gives back meanwhile.
 
-The interleavings of the steps in the window are explored by ``test_model_items``; here the two
+The interleavings of the steps in the window are explored by ``test_model_batch``; here the two
 threads of a worker are the subject: whatever the heart does while a task runs, each task runs once,
 here or elsewhere, and its outcome is where the word says that it is.
 """
@@ -26,8 +26,8 @@ from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.serializer import CONTRIBUTES, Kind, Packed
 from workpool.testing import MemoryWindow
 from workpool.worker.attempts import Attempts, Runners
+from workpool.worker.batch import BatchRun
 from workpool.worker.exchange import Exchange
-from workpool.worker.items import ItemRun
 from workpool.worker.runner import Evicted
 
 TASKS = 40
@@ -84,7 +84,7 @@ class Scene:
         payloads = [bytes([n]) for n in range(tasks)]
         self.calls = Calls()
         self.ran = self.calls.ran
-        self.items = ItemRun(self.window, self.claimant, claim, payloads, place, self.calls)
+        self.batch = BatchRun(self.window, self.claimant, claim, payloads, place, self.calls)
 
     @property
     def word(self) -> int:
@@ -93,22 +93,25 @@ class Scene:
     def run(self, during: Callable[[int], object] = lambda n: None) -> list[int]:
         """Run the tasks; return those whose outcomes are to be committed."""
         self.calls.during = during
-        outcomes = self.items.run(Contributions())
+        outcomes = self.batch.run(Contributions())
         assert not self.calls.ahead, "sent, and neither asked for nor taken back"
         content = memoryview(b"".join(outcomes.entries))
         assert len(content) == outcomes.nbytes
-        return [bytes(item[2])[0] for item in layout.read_items(content)]
+        return [bytes(outcome[2])[0] for outcome in layout.read_task_outcomes(content)]
 
     def said(self) -> list[int]:
         """Return the tasks whose outcomes are in the window, as the word says."""
-        count = layout.item_of(self.word)
+        count = layout.ended_of(self.word)
         if not count:
             return []
         place = layout.read_place(self.publisher.read_records([0])[0])
         content = bytearray(place.nbytes)
         self.window.get(place.offset, content)
         self.window.flush()
-        return [bytes(item[2])[0] for item in layout.read_items(memoryview(content), count)]
+        return [
+            bytes(outcome[2])[0]
+            for outcome in layout.read_task_outcomes(memoryview(content), count)
+        ]
 
 
 def test_strides_cost_a_step_for_many_tasks() -> None:
@@ -140,9 +143,9 @@ def test_what_waits_behind_a_task_that_lasts_is_given_back(lasting: int) -> None
     def during(n: int) -> None:
         if n == lasting:
             strided = layout.is_stride(scene.word)
-            scene.items.watch()
+            scene.batch.watch()
             assert layout.is_stride(scene.word) == strided, "given back at the first look"
-            scene.items.watch()
+            scene.batch.watch()
             assert not layout.is_stride(scene.word)
             assert layout.is_recalled(scene.word) == strided
             if strided:
@@ -161,7 +164,7 @@ def test_what_has_begun_elsewhere_is_not_given_back() -> None:
 
     def during(n: int) -> None:
         if n == 3:
-            scene.items.give_back()
+            scene.batch.give_back()
             assert layout.is_stride(scene.word)
 
     assert scene.run(during) == scene.ran == list(range(TASKS))
@@ -175,7 +178,7 @@ def test_the_submitter_recalls_and_then_is_given_back_more() -> None:
             word = scene.publisher.recall(Row(0, scene.word))
             assert word is not None
             assert layout.started_of(word) == 1 + STRIDE
-            scene.items.give_back()
+            scene.batch.give_back()
             word = scene.publisher.recall(Row(0, scene.word))
             assert word is not None
             assert layout.started_of(word) == 4
@@ -192,7 +195,7 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
         if n == 3:
             assert scene.publisher.reclaim(Row(0, scene.word))
             if gives_back:
-                scene.items.give_back()
+                scene.batch.give_back()
             assert layout.state_of(scene.word) == State.EVICTED, "its worker lets go, nobody else"
 
     with pytest.raises(Evicted):
@@ -215,7 +218,7 @@ def test_an_attempt_that_was_taken_back_keeps_no_room() -> None:
 
     scene.calls.during = during
     with pytest.raises(Evicted):
-        attempts._run_items(scene.claim, scene.calls, [bytes([n]) for n in range(TASKS)])
+        attempts._run_batch(scene.claim, scene.calls, [bytes([n]) for n in range(TASKS)])
     assert free_nbytes[0] < exchange.region.free_nbytes == exchange.region.stretch.nbytes
 
 
@@ -225,7 +228,7 @@ def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
     scene = Scene(room)
     scene.calls.retracts = retracts
-    ended = scene.run(lambda n: scene.items.give_back() if n == 4 else None)
+    ended = scene.run(lambda n: scene.batch.give_back() if n == 4 else None)
     assert ended == scene.ran == list(range(len(ended)))
     assert len(ended) <= 1 + room // layout.WORD_NBYTES + (0 if retracts else STRIDE)
     assert protocol.advance(scene.claim.word, protocol.Step.COMPLETE)
@@ -233,20 +236,22 @@ def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
 
 def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
     """What runs in a child process may have begun before its worker knew that room is short."""
-    room = 2 * len(layout.write_item(0, 0, bytes(1))) + STRIDE * len(layout.write_item(0, 0, b""))
+    room = 2 * len(layout.write_task_outcome(0, 0, bytes(1))) + STRIDE * len(
+        layout.write_task_outcome(0, 0, b"")
+    )
     scene = Scene(room)
 
     def during(n: int) -> None:
         scene.calls.retracts = n == 5  # until then the next one has begun each time
         if n == 5:
-            scene.items.give_back()
+            scene.batch.give_back()
             assert layout.is_recalled(scene.word)
             assert layout.started_of(scene.word) == 6
             place = layout.read_place(scene.publisher.read_records([0])[0])
             content = bytearray(place.nbytes)
             scene.window.get(place.offset, content)
             scene.window.flush()
-            said = layout.read_items(memoryview(content), layout.item_of(scene.word))
+            said = layout.read_task_outcomes(memoryview(content), layout.ended_of(scene.word))
             assert [kind for kind, _, _ in said] == [0] + [CONTRIBUTES] * 4, "passed over"
 
     assert scene.run(during) == scene.ran == list(range(6))
@@ -265,8 +270,8 @@ def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
         return (Kind.VALUE, Large(b"", [])) if payload[0] == 1 else called
 
     scene.calls.call = call_one  # type: ignore[method-assign]
-    content = memoryview(b"".join(scene.items.run(Contributions()).entries))
-    assert [(kind, bytes(value)) for kind, _, value in layout.read_items(content)] == [
+    content = memoryview(b"".join(scene.batch.run(Contributions()).entries))
+    assert [(kind, bytes(value)) for kind, _, value in layout.read_task_outcomes(content)] == [
         (Kind.VALUE, b"\0"),
         (Kind.EXCEPTION, b"no room for a copy"),
         (Kind.VALUE, b"\2"),
@@ -286,25 +291,25 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
         return Kind.VALUE, Large(b"", []) if payload[0] == 1 else payload
 
     scene.calls.call = call  # type: ignore[method-assign]
-    entries = memoryview(b"".join(scene.items.run(contributions).entries))
-    kinds = [kind for kind, _, _ in layout.read_items(entries)]
+    entries = memoryview(b"".join(scene.batch.run(contributions).entries))
+    kinds = [kind for kind, _, _ in layout.read_task_outcomes(entries)]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
     contributions.make(scene.window)
     assert scene.window.memory.word(spec.offset) == 101
 
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The word has no number for an item behind the last that a row may have."""
-    scene = Scene(tasks=layout.MAX_ITEMS)
-    genuine = ItemRun._next
+    """The word has no number for a task behind the last that a row may have."""
+    scene = Scene(tasks=layout.MAX_TASKS)
+    genuine = BatchRun._next
 
-    def late(self: ItemRun, stride: bool) -> bool:
-        if len(self.outcomes.entries) == layout.MAX_ITEMS:
+    def late(self: BatchRun, stride: bool) -> bool:
+        if len(self.outcomes.entries) == layout.MAX_TASKS:
             self.give_back()
         return genuine(self, stride)
 
-    monkeypatch.setattr(ItemRun, "_next", late)
-    assert scene.run() == list(range(layout.MAX_ITEMS))
+    monkeypatch.setattr(BatchRun, "_next", late)
+    assert scene.run() == list(range(layout.MAX_TASKS))
     assert not layout.is_recalled(scene.word)
     assert layout.owner_of(scene.word) == 1
 
@@ -332,10 +337,10 @@ def test_the_heart_gives_back_at_any_moment() -> None:
         def beat(scene: Scene = scene, stop: threading.Event = stop, seed: int = seed) -> None:
             time.sleep(seed * 2e-6)
             while not stop.is_set():
-                scene.items.give_back()
+                scene.batch.give_back()
 
         def ask(n: int, scene: Scene = scene, holds: list[bool] = holds) -> None:
-            holds.append(scene.items.holds())
+            holds.append(scene.batch.holds())
 
         heart = threading.Thread(target=beat)
         heart.start()
@@ -346,7 +351,7 @@ def test_the_heart_gives_back_at_any_moment() -> None:
             heart.join()
         assert ended == scene.ran == list(range(len(ended)))
         assert all(holds)
-        assert scene.said() == ended[: layout.item_of(scene.word)]
+        assert scene.said() == ended[: layout.ended_of(scene.word)]
         assert layout.is_recalled(scene.word) or len(ended) == TASKS
         partial += len(ended) < TASKS
     assert partial
@@ -362,7 +367,7 @@ def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
 
     def slow(window: MemoryWindow, disp: int) -> int:
         word = load(window, disp)
-        heart = threading.Thread(target=scene.items.give_back)
+        heart = threading.Thread(target=scene.batch.give_back)
         heart.start()
         heart.join(0.05)  # it may have to wait for us
         hearts.append(heart)
@@ -373,11 +378,11 @@ def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
     def during(n: int) -> None:
         if n == 3:
             monkeypatch.setattr(MemoryWindow, "load", slow)
-            held.append(scene.items.holds())
+            held.append(scene.batch.holds())
             monkeypatch.setattr(MemoryWindow, "load", load)
             for heart in hearts:
                 heart.join()
-            held.append(scene.items.holds())
+            held.append(scene.batch.holds())
 
     assert scene.run(during) == scene.ran == [0, 1, 2, 3], "the heart gave the others back"
     assert held == [True, True]

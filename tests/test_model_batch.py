@@ -28,7 +28,7 @@ from workpool.testing import Explorer, Found, Memory, MemoryWindow
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
-ENTRY_NBYTES = len(layout.write_item(0, 0, bytes(3)))
+ENTRY_NBYTES = len(layout.write_task_outcome(0, 0, bytes(3)))
 BATCH = 7  # the kind of an outcome
 
 
@@ -103,13 +103,13 @@ class Submitter:
         """Keep what has ended of a recalled row, and publish again what will not be started."""
         tasks, started = self.held[row.number], layout.started_of(row.word)
         if len(tasks) > started:
-            self._read(window, row, layout.item_of(row.word))
+            self._read(window, row, layout.ended_of(row.word))
             self._publish_again(tasks[started:])
             self.held[row.number] = tasks[:started]
 
     def _reclaim(self, window: MemoryWindow, row: Row) -> None:
         """Keep what has ended, and have the others run again, the running one included."""
-        ended = layout.item_of(row.word)
+        ended = layout.ended_of(row.word)
         started = range(ended, layout.started_of(row.word))
         if self.blind:
             if self.publisher.reclaim(row):
@@ -136,15 +136,15 @@ class Submitter:
         place = layout.read_outcome(record)[0].extent if whole else layout.read_place(record)
         streamed = place.offset == STREAMED
         content = self.pieces[row.number] if streamed else self._get(window, place)
-        items = layout.read_items(memoryview(content), count)
+        entries = layout.read_task_outcomes(memoryview(content), count)
         ticket, owner = self.shape.ticket(*row), layout.owner_of(row.word)
         tasks = self.held[row.number]
-        for task, (_, _, encoded) in zip(tasks, items, strict=False):
+        for task, (_, _, encoded) in zip(tasks, entries, strict=False):
             made = bytes([task, ticket, owner])
             assert bytes(encoded) == made, f"{bytes(encoded)!r} instead of {made!r}"
             if task not in self.got:
                 self.got.append(task)
-        return len(items)
+        return len(entries)
 
     def _get(self, window: MemoryWindow, extent: Extent) -> bytes:
         content = bytearray(extent.nbytes)
@@ -224,7 +224,7 @@ class Worker:
         if layout.is_stride(claim.word) and choose(2):
             self._give_back(claim)  # the heart, while this one runs
         made = bytes([task, self.shape.ticket(claim.number, claim.word), self.member])
-        self.unsaid.append(layout.write_item(0, 0, made))
+        self.unsaid.append(layout.write_task_outcome(0, 0, made))
         self.done += 1
         if self.pending and self.done != self.stops:
             self.pending -= 1
@@ -396,7 +396,7 @@ def test_a_recall_that_is_overlooked_is_found(monkeypatch: pytest.MonkeyPatch) -
         self.window.put(disp, outcomes)
         self.window.flush()
         word = self.load(claim.number)  # a fresh load, where we hold a word
-        after = layout.next_items(word, ended, stride)
+        after = layout.next_tasks(word, ended, stride)
         if layout.owner_of(word) != self.member or layout.state_of(word) != State.CLAIMED:
             return Miss.CONTENDED
         self.window.compare_and_swap(self.geometry.word(claim.number), word, after)
@@ -435,8 +435,8 @@ def test_giving_back_what_is_run_all_the_same_is_found(monkeypatch: pytest.Monke
         explore(strides=True)
 
 
-def test_a_stride_that_is_taken_for_one_item_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "started_of", lambda word: layout.item_of(word) + 1)
+def test_a_stride_that_is_taken_for_one_task_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "started_of", lambda word: layout.ended_of(word) + 1)
     with pytest.raises(Found, match="run twice"):
         explore(strides=True, recalls=1)
 
@@ -466,14 +466,14 @@ def test_a_piece_where_the_place_of_outcomes_is_named_is_found(
         explore(offers=True, recalls=1, workers=1)
 
 
-def test_steps_of_items() -> None:
+def test_steps_of_batches() -> None:
     word = layout.pack_word(State.CLAIMED, 3, 1, 5)
     second = protocol.advance(word, Step.NEXT)
-    assert (layout.item_of(word), layout.item_of(second)) == (0, 1)
+    assert (layout.ended_of(word), layout.ended_of(second)) == (0, 1)
     assert (layout.started_of(word), layout.started_of(second)) == (1, 2)
     recalled = protocol.recall(second)
     assert layout.is_recalled(recalled)
-    assert layout.item_of(recalled) == 1
+    assert layout.ended_of(recalled) == 1
     assert layout.state_of(protocol.advance(recalled, Step.COMPLETE)) == State.DONE
     for step in (Step.NEXT, Step.RECALL):
         with pytest.raises(protocol.ProtocolError, match="the last"):
@@ -482,15 +482,15 @@ def test_steps_of_items() -> None:
 
 def test_steps_of_strides() -> None:
     word = layout.pack_word(State.CLAIMED, 3, 1, 5)
-    stride = protocol.next_items(word, 1, stride=True)
-    assert (layout.item_of(stride), layout.started_of(stride)) == (1, 1 + layout.STRIDE)
-    assert "items 1 to 8," in protocol.describe(stride)
+    stride = protocol.next_tasks(word, 1, stride=True)
+    assert (layout.ended_of(stride), layout.started_of(stride)) == (1, 1 + layout.STRIDE)
+    assert "tasks 1 to 8," in protocol.describe(stride)
     for before in (stride, protocol.recall(stride)):
         after = protocol.give_back(before, 2)
-        assert (layout.item_of(after), layout.started_of(after)) == (3, 4)
+        assert (layout.ended_of(after), layout.started_of(after)) == (3, 4)
         assert layout.is_recalled(after)
         with pytest.raises(protocol.ProtocolError, match="give back"):
             protocol.give_back(after, 0)
-    beyond = protocol.next_items(stride, layout.STRIDE, stride=False)
-    assert (layout.item_of(beyond), layout.started_of(beyond)) == (9, 10)
+    beyond = protocol.next_tasks(stride, layout.STRIDE, stride=False)
+    assert (layout.ended_of(beyond), layout.started_of(beyond)) == (9, 10)
     assert (layout.owner_of(beyond), layout.generation_of(beyond)) == (3, 5)
