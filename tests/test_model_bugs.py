@@ -16,7 +16,7 @@ from model.bugs import BUGS
 
 from workpool import protocol
 from workpool.protocol import TRANSITIONS, State, Step
-from workpool.repository import Claimant, Pointer, Publisher
+from workpool.repository import Claimant, PointerTaker, Publisher
 from workpool.testing import Found
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -85,15 +85,15 @@ TICKET_BUGS = {
 @pytest.mark.parametrize("name", TICKET_BUGS)
 def test_planted_bug_in_tickets_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     text, instead, says = TICKET_BUGS[name]
-    plant(monkeypatch, Pointer, "take", [(text, instead)])
+    plant(monkeypatch, PointerTaker, "take", [(text, instead)])
     with pytest.raises(Found, match=says):
         explore_tickets("pointer")
 
 
 HARMLESS = {
-    "a lost head ignored": (Pointer, "take", "if found == head:", "if True:", "pointer"),
+    "a lost head ignored": (PointerTaker, "take", "if found == head:", "if True:", "pointer"),
     "the head passes the tail": (
-        Pointer,
+        PointerTaker,
         "take",
         "if head >= self._tail:",
         "if head > self._tail:",

@@ -101,7 +101,7 @@ def main() -> int:
     fine = ((after[:, None] <= at_once) & (at_once <= before[:, None] - subtracted)).all()
     demo.check("at once: each look saw its rank's own update, and nothing impossible", fine)
     return demo.end(
-        "workpool/repository/tickets.py, Counter.take: no fences and no common view; each\n"
+        "workpool/repository/tickets.py, CounterTaker.take: no fences and no common view; each\n"
         "worker goes by the ticket that it drew, and what ends its wait is the word CLOSED"
     )
 

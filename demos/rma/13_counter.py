@@ -184,7 +184,9 @@ def main() -> int:
     demo.check(f"{FETCH_AND_OP}: every item was taken exactly once in every round", once)
     if options.plot:
         picture(demo, options.plot, played)
-    return demo.end("workpool/repository/tickets.py, Counter.take: tickets by one Fetch_and_op")
+    return demo.end(
+        "workpool/repository/tickets.py, CounterTaker.take: tickets by one Fetch_and_op"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from workpool.layout import Geometry
-from workpool.repository import Claimant, Pointer, Publisher
+from workpool.repository import Claimant, PointerTaker, Publisher
 
 from .cases import METHODS, SECOND
 from .submitter import Submitter
@@ -374,7 +374,7 @@ BUGS = {
         "",
     ),
     "two kinds of atomics on one word": Bug(
-        Pointer,
+        PointerTaker,
         "take",
         [("compare_and_swap(layout.HEAD, head, head + count)", "fetch_add(layout.HEAD, count)")],
         {"tasks": 1},

@@ -32,7 +32,7 @@ class Recovery:
 
     Attributes
     ----------
-    evicted : Counter
+    evicted : collections.Counter
         Attempts that were taken back, by the member that had them.
     ran : dict of int to object
         By member that has died: the function of its task.

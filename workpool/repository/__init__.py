@@ -19,17 +19,17 @@ from .claimant import Claimant
 from .items import Counters, take_items
 from .publisher import Publisher
 from .table import Row, Stream
-from .tickets import TAKERS, Counter, Miss, Pointer, Taker
+from .tickets import TAKERS, CounterTaker, Miss, PointerTaker, Taker
 
 __all__ = [
     "TAKERS",
     "Claim",
     "Claimant",
-    "Counter",
+    "CounterTaker",
     "Counters",
     "Miss",
     "Offer",
-    "Pointer",
+    "PointerTaker",
     "Publisher",
     "Row",
     "Stream",

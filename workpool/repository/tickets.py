@@ -108,7 +108,7 @@ class _Taker:
         return Miss.CLOSED if self._closed else Miss.EMPTY
 
 
-class Pointer(_Taker):
+class PointerTaker(_Taker):
     """Tickets by compare-and-swap of the pointer to the first descriptor that nobody has taken.
 
     Parameters
@@ -163,7 +163,7 @@ class Pointer(_Taker):
         return Miss.CONTENDED
 
 
-class Counter(_Taker):
+class CounterTaker(_Taker):
     """Tickets from the shared counter.
 
     Parameters
@@ -215,7 +215,10 @@ class Counter(_Taker):
 
 
 #: The ways by name.
-TAKERS: dict[str, Callable[[verbs.Window, int], Taker]] = {"pointer": Pointer, "counter": Counter}
+TAKERS: dict[str, Callable[[verbs.Window, int], Taker]] = {
+    "pointer": PointerTaker,
+    "counter": CounterTaker,
+}
 
 
 def share(depth: int, workers: int, limit: int) -> int:
