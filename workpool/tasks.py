@@ -142,8 +142,8 @@ class PoolContext(Shared):
     context : Context
     resolve : callable
         ``resolve(finished)``: called outside of every lock, again if it was interrupted.
-    commit : callable
-        ``commit(several)``: called with what will be resolved, before it is.
+    write_down : callable
+        ``write_down(several)``: called with what will be resolved, before it is.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class PoolContext(Shared):
         blob_id: int,
         context: Context,
         resolve: Callable[[Finished], None],
-        commit: Callable[[Iterable[Finished]], None],
+        write_down: Callable[[Iterable[Finished]], None],
     ) -> None:
         super().__init__(blob_id, context.encoded())
         self.pool_id = context.pool_id
         self.isolated = context.limits is not None
         self.resolve = resolve
-        self.commit = commit
+        self.write_down = write_down
 
 
 class Segment(Shared):

@@ -24,15 +24,15 @@ class Unresolved(deque[Finished]):
             count += 1
             try:
                 if not finished.written:
-                    self._commit(finished)
+                    self._write_down(finished)
                 finished.context.resolve(finished)
             except BaseException:
                 self.appendleft(finished)
                 raise
         return count
 
-    def _commit(self, finished: Finished) -> None:
+    def _write_down(self, finished: Finished) -> None:
         """Have written down what must be before anybody sees it, of all that have ended at once."""
         context = finished.context
         others = [other for other in tuple(self) if other.context is context]
-        context.commit([finished, *(other for other in others if not other.written)])
+        context.write_down([finished, *(other for other in others if not other.written)])

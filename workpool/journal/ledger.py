@@ -7,7 +7,7 @@
       Journal.find                           Journal.find
       there: the future is done              the missing ones are mapped
       else the task takes its key along      ...
-    rows end -> commit: their results in one transaction -> futures are resolved
+    rows end -> store: their results in one transaction -> futures are resolved
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LISTS = 256
 _LISTS_NBYTES = 8 << 20
 
 #: How often a journal is written while tasks are submitted.
-COMMIT_S = 10e-3
+STORE_S = 10e-3
 
 #: Results that are restored together.
 _TOGETHER = 256
@@ -68,8 +68,8 @@ class Ledgers:
         self._by_path: dict[str, Ledger] = {}
         self._used = False  # whether there ever was one
         self._lock = threading.Lock()
-        self._committing = threading.Lock()
-        self._committed_s = 0.0
+        self._storing = threading.Lock()
+        self._stored_s = 0.0
         self.default = None if path is None else self.open(path)
 
     def open(self, path: Any) -> Ledger:
@@ -92,18 +92,18 @@ class Ledgers:
 
     @property
     def due(self) -> bool:
-        """Whether what has ended should be committed, although nobody waits for it."""
-        return time.monotonic() - self._committed_s > COMMIT_S
+        """Whether what has ended should be stored, although nobody waits for it."""
+        return time.monotonic() - self._stored_s > STORE_S
 
-    def commit(self, waiting: Iterable[Finished]) -> None:
+    def store(self, waiting: Iterable[Finished]) -> None:
         """Write results into their journals, before anybody sees them; also into closed ones.
 
         There it fails, and so do the tasks: what is not stored must not be seen.
         """
         if self._used:
-            with self._committing:
-                commit(waiting)
-                self._committed_s = time.monotonic()
+            with self._storing:
+                store(waiting)
+                self._stored_s = time.monotonic()
 
     def close(self) -> None:
         """Let others have the files."""
@@ -220,7 +220,7 @@ class Ledger:
             )
 
 
-def commit(waiting: Iterable[Finished]) -> None:
+def store(waiting: Iterable[Finished]) -> None:
     """Write what has ended into its journals, each in one transaction.
 
     What cannot be written fails: a result must not be seen before it is stored.

@@ -150,7 +150,7 @@ class Core:
             if found is None:
                 context = Context(self._number, limits, self._setup)
                 resolver = self._resolver
-                found = PoolContext(self.number(), context, resolver.resolve, resolver.commit)
+                found = PoolContext(self.number(), context, resolver.resolve, resolver.write_down)
                 self._contexts[limits] = found
             self._contexts.move_to_end(limits)
             late = None

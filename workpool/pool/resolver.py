@@ -1,6 +1,6 @@
 """From what was collected to the futures that somebody waits for.
 
-What outcomes bring for others is committed first: what they add to accumulators, what is written
+What outcomes bring for others is written down first: what they add to accumulators, what is written
 into journals.  Then each becomes the result or the exception of its future, or its task is tried
 again.
 """
@@ -77,13 +77,13 @@ class Resolver:
         self._ended = ended
         self._attend = attend
 
-    def commit(self, several: Iterable[Finished]) -> None:
+    def write_down(self, several: Iterable[Finished]) -> None:
         """Add and write down what outcomes bring, before anybody can see them."""
         several = tuple(several)
         for finished in several:
             if finished.carried:
                 self._collect(finished)
-        self._ledgers.commit(several)
+        self._ledgers.store(several)
         for finished in several:
             finished.written = True
 
