@@ -18,8 +18,9 @@ The rules that hold in every reachable table:
 * Who may write a row's records follows from its word: the publisher while RESERVED or WANTED, the
   owner while CLAIMED; nobody while READY or DONE.  An EVICTED row is left alone until its former
   owner, whose last Put may still be on its way, lets go of it.
-* A generation of a row is one attempt of one task: a task that is taken back is published again
-  under a new ticket, so a result is private to its attempt until ``complete`` or ``commit``.
+* A generation of a row is one attempt, of one task or of those of a batch: a task that is taken
+  back is published again under a new ticket, so an outcome is private to its attempt until
+  ``next``, ``commit`` or ``complete`` shows it.
 * Only the submitter takes a word out of DONE, only the owner out of CLAIMED, except ``reclaim`` and
   ``recall``.
 * A row may stand for several tasks, a batch.  Its owner starts them in order, the first by its

@@ -110,7 +110,7 @@ class SharedCode(Shared):
 
     SLOW_NS = 2_000_000
 
-    #: What a task leaves of the mean, and of the share, as it was before.
+    #: What the mean and the share keep of their old values when one more task is taken in.
     MEAN = 0.95
     SLOW = 0.99
 
@@ -303,6 +303,15 @@ class Finished:
         Each with the kind of its outcome and its bytes.
     carried : bytes or memoryview
         Contributions to accumulators that nobody has added yet.
+
+    Attributes
+    ----------
+    written : bool
+        Whether nothing is left to write down before anybody may see the outcomes.
+    failures : mapping of Ledger to Exception
+        By journal, why results could not be stored there.
+    uncounted : int
+        Tasks that are in nobody's statistics yet; a turn says itself how many it was.
     """
 
     __slots__ = (
@@ -329,13 +338,11 @@ class Finished:
         self.elapsed_ns = elapsed_ns
         self.outcomes = deque(outcomes)
         self.carried = carried
-        # Whether nothing is left to write down before anybody may see it.
         self.written = not carried
         for task, _, _ in self.outcomes:
             if task.noted is not None:
                 self.written = False
                 break
-        self.failures: Mapping[Any, Exception] = {}  # by journal, why it is not
-        # Tasks that are in nobody's statistics yet; a turn says itself how many it was.
+        self.failures: Mapping[Any, Exception] = {}
         turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None
         self.uncounted = 0 if turn else len(self.outcomes)

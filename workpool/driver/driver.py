@@ -214,7 +214,8 @@ class Driver:
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap if it is published, 1 more if its row runs.
+        RMA cost: 1 compare_and_swap if it is published; 1 load and 1 compare_and_swap more if its
+        row is a batch that runs, and what it takes to fetch the outcomes that are there.
         """
         with self._lock:
             if task.batch is not None and not task.over:
@@ -250,7 +251,7 @@ class Driver:
 
         Notes
         -----
-        RMA cost: 1 load, 1 or 2 compare_and_swap.
+        RMA cost: 1 load, 1 compare_and_swap; twice that for a task of a batch.
         """
         with self._lock:
             if task.batch is None or task.over or not self._published.take_back(task.batch, task):

@@ -175,7 +175,8 @@ class Published:
 
         Notes
         -----
-        RMA cost: 1 load, 1 or 2 compare_and_swap; more if the row changes meanwhile.
+        RMA cost: 1 load, 1 compare_and_swap; twice that for a batch, more if the row changes
+        meanwhile.
         """
         assert batch.row is not None
         number = batch.row.number

@@ -200,7 +200,7 @@ class PoolFuture(Future[T]):
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap.
+        RMA cost: that of ``Driver.cancel``: mostly 1 compare_and_swap.
         """
         if held(sys._getframe(1)):
             self._pool.call_back(self.cancel)

@@ -101,7 +101,6 @@ def choose(
     lease_s: float | None,
 ) -> Choice:
     """Return the table that options and environment ask for."""
-
     workers = job.workers
     if max_workers is not None:
         workers = min(workers, checked("max_workers", max_workers, int))

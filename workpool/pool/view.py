@@ -115,7 +115,8 @@ class View(Executor):
 
         Notes
         -----
-        RMA cost: 2 or 3 compare_and_swap.
+        RMA cost: 1 compare_and_swap for a task that is queued; else 2, and that of ``Driver.kill``;
+        more for a task of a batch.
         """
         if not isinstance(future, PoolFuture) or future._pool is not self._core:
             raise UsageError("kill of a future that is not of this pool")

@@ -60,7 +60,8 @@ class Kind(IntEnum):
 
 
 CONTRIBUTES: Final = 1 << 4
-"""Added to the kind of a task of a batch that adds to accumulators when the batch is committed."""
+"""Added to a kind.  Of a row: the outcome carries what its tasks add to accumulators.  Of one task
+of a batch: the outcome counts when the row is DONE and not before, because what was added does."""
 
 _VALUE: Final = int(Kind.VALUE)
 _EXCEPTION: Final = int(Kind.EXCEPTION)

@@ -1,6 +1,6 @@
 """Shared memory as MPI uses it: how much there is, and what it leaves there.
 
-What it makes for its ranks it forgets when they leave without it.
+Ranks that end without ``MPI_Finalize`` leave the files behind that MPI has made for them.
 """
 
 from __future__ import annotations
