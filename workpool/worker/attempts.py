@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from .. import layout, verbs
 from ..errors import ProtocolError, WindowError
@@ -13,10 +13,10 @@ from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
 from ..serializer import Blocks, Encoded, Kind, split
 from ..tasks import ISOLATED, RANGE
-from .batch import OUTCOME_NBYTES, OUTCOMES_NBYTES, BatchRun, Outcomes
+from .batch import OUTCOME_NBYTES, OUTCOMES_NBYTES, BatchRun, Calls, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, Range
-from .runner import AnyRunner, E, Evicted, Pool, Runner
+from .runner import AnyRunner, Evicted, Pool, Runner
 
 if TYPE_CHECKING:
     from .isolation import IsolatedRunner
@@ -61,31 +61,6 @@ class Runners:
         """End the child process, if there is one."""
         if self._isolated is not None:
             self._isolated.leave()
-
-
-class _Calls(Generic[E]):
-    """How the tasks of one row are run: a runner, and what it must know of them."""
-
-    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
-
-    def __init__(self, runner: AnyRunner[E], pool: E, kind: int, code_id: int) -> None:
-        self.short_ns = runner.short_ns
-        self._runner = runner
-        self._pool = pool
-        self._kind = kind
-        self._code_id = code_id
-
-    def call(self, payload: Any) -> tuple[Kind, Encoded]:
-        return self._runner.call(self._pool, self._kind, self._code_id, payload)
-
-    def failure(self, error: BaseException) -> bytes:
-        return self._runner.failure(error, "of unknown name")
-
-    def send_ahead(self, payloads: Collection[bytes]) -> None:
-        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
-
-    def retract(self) -> bool:
-        return self._runner.retract()
 
 
 class Attempts:
@@ -173,7 +148,7 @@ class Attempts:
             runner.contributions.clear()  # of a turn's items
             return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
         if descriptor.tasks > 1:
-            calls = _Calls(runner, pool, kind, code.blob_id)
+            calls = Calls(runner, pool, kind, code.blob_id)
             return Kind.BATCH, self._run_batch(claim, calls, split(payload))
         called = runner.call(pool, kind, code.blob_id, payload)
         self._runners.own.contributions.keep()
@@ -217,7 +192,7 @@ class Attempts:
         """Return whether an attempt is still ours, for who runs it in a child process."""
         return self._claimant.holds(claim) if self._batch is None else self._batch.holds()
 
-    def _run_batch(self, claim: Claim, calls: _Calls[Any], payloads: list[bytes]) -> Outcomes:
+    def _run_batch(self, claim: Claim, calls: Calls[Any], payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING

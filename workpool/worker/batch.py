@@ -14,14 +14,14 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from threading import Lock
-from typing import Protocol
+from typing import Any, Generic
 
 from .. import layout, verbs
 from ..contributions import Contributions
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
 from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
-from .runner import Evicted
+from .runner import AnyRunner, E, Evicted
 
 #: Room for the outcomes: so much, and at least so much more for each.
 OUTCOMES_NBYTES = 8 << 10
@@ -56,23 +56,33 @@ class Outcomes:
         self.nbytes = 0
 
 
-class Calls(Protocol):
-    """How tasks are run."""
+class Calls(Generic[E]):
+    """How the tasks of one row are run: a runner, and what it must know of them."""
 
-    #: Tasks that take longer are started one by one.
-    short_ns: int
+    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
+
+    def __init__(self, runner: AnyRunner[E], pool: E, kind: int, code_id: int) -> None:
+        self.short_ns = runner.short_ns  # tasks that take longer are started one by one
+        self._runner = runner
+        self._pool = pool
+        self._kind = kind
+        self._code_id = code_id
 
     def call(self, payload: bytes) -> tuple[Kind, Encoded]:
         """Run one task."""
+        return self._runner.call(self._pool, self._kind, self._code_id, payload)
 
     def failure(self, error: BaseException) -> bytes:
         """Encode why the outcome of a task is lost."""
+        return self._runner.failure(error, "of unknown name")
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         """Say which tasks come next, in order, unless they are retracted."""
+        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 
     def retract(self) -> bool:
         """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
+        return self._runner.retract()
 
 
 class BatchRun:
@@ -98,7 +108,7 @@ class BatchRun:
         claim: Claim,
         payloads: Sequence[bytes],
         place: Extent,
-        calls: Calls,
+        calls: Calls[Any],
     ) -> None:
         self.outcomes = Outcomes(place)
         self._calls = calls
