@@ -79,7 +79,7 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Pat
         producers = [threading.Thread(target=produce) for _ in range(3)]
         for producer in producers:
             producer.start()
-        while not pool._core.driver.attended:  # some wait already
+        while not pool._core.driver.waits.attended:  # some wait already
             time.sleep(0.01)
         pool.shutdown(wait=False, cancel_futures=True)
         for producer in producers:

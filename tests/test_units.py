@@ -406,10 +406,10 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(claim, Claim)
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    driver.pause(Backoff(1.0))
+    driver.waits.pause(Backoff(1.0))
     worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
     driver.progress()
-    driver.pause(Backoff(1.0))
+    driver.waits.pause(Backoff(1.0))
     assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
 
 

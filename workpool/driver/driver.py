@@ -14,7 +14,6 @@ taken back and go elsewhere.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -22,8 +21,6 @@ import time
 from collections.abc import Callable
 
 from .. import verbs
-from ..backoff import WAIT_S, Backoff
-from ..errors import TaskLost
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
@@ -31,13 +28,14 @@ from ..repository import Counters, Publisher, take_items
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
-from ..whole import held, whole, within
+from ..whole import held, whole
 from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
 from .forked import Forked
 from .recovery import Recovery
 from .store import Store
+from .waits import Waits
 
 #: How long tasks may wait for each other to be published.
 TOGETHER_S = 2e-3
@@ -47,17 +45,6 @@ SINGLE_S = 0.5
 
 #: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
 COPY_S = 0.5e-9
-
-#: What has been nowhere for so long, while no step was under way, is lost.
-LOST_S = 1.0
-
-#: The same when something has been lost: mostly it was not alone.
-LOST_AS_WELL_S = 20e-3
-
-LOST = (
-    "a step of the pool was cut off by what a signal's handler raised, and has lost the task: "
-    "submit it again"
-)
 
 _MAIN = threading.main_thread().ident
 
@@ -79,6 +66,8 @@ class Driver:
     ----------
     recovery : Recovery
         Knows what was lost.
+    waits : Waits
+        Threads that make progress because they wait.
     beats : int
         Grows whenever somebody makes progress, or submits and leaves nothing to be done.
     drained : bool
@@ -122,13 +111,7 @@ class Driver:
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something
-        self._waiting: set[int] = set()  # threads
-        self._patience_s = LOST_S
-
-    @property
-    def attended(self) -> bool:
-        """Whether a thread waits, and makes progress by it."""
-        return bool(self._waiting)
+        self.waits = Waits(self.progress, self._rest_s, self._rows, lambda: self.outstanding)
 
     @property
     def held(self) -> bool:
@@ -365,44 +348,12 @@ class Driver:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        me = threading.get_ident()
-        if self.held or me == self.runs_tasks:
+        if self.held or threading.get_ident() == self.runs_tasks:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(WAIT_S)
-        lost_s = math.inf
-        try:
-            while not ended():
-                self._waiting.add(me)
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                if self.progress():
-                    backoff.reset()  # mostly it was what we wait for
-                else:
-                    self.pause(backoff, left)
-                if self.outstanding:
-                    lost_s = math.inf
-                elif time.monotonic() > lost_s and not (ended() or self._stepping()):
-                    self._patience_s = LOST_AS_WELL_S
-                    raise TaskLost(LOST)
-                else:
-                    lost_s = min(lost_s, time.monotonic() + self._patience_s)
-            return True
-        finally:
-            self._waiting.discard(me)
+        return self.waits.wait(ended, timeout)
 
-    def _stepping(self) -> bool:
-        """Return whether a thread is in the middle of a step: it may have a task in its hands."""
-        return any(map(within, sys._current_frames().values()))
-
-    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
-        """Leave the core to others until there may be something to do."""
-        rest_s = self._dispatcher.rest_s(self._advanced_s - self._asked_s)
-        if rest_s is None:
-            backoff.pause(at_most_s)
-        else:
-            time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+    def _rest_s(self) -> float | None:
+        return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
 
     @whole
     def reserve(self, nbytes: int) -> Extent | None:

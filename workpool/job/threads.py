@@ -123,11 +123,11 @@ class Attendant:
             self._work.set()  # else we have cleared it while the last outcomes were being fetched
             # Each by itself: whoever waits for one table makes no progress in another, whose tasks
             # may be what the workers are waiting with.
-            attended = all(driver.attended for driver in busy)
+            attended = all(driver.waits.attended for driver in busy)
             closely = not attended and self._watched()
             idle = [driver for driver in busy if driver.beats == seen.get(driver)]
             if closely:
-                idle = [driver for driver in busy if driver in idle or not driver.attended]
+                idle = [driver for driver in busy if driver in idle or not driver.waits.attended]
             try:
                 found = sum(driver.progress() for driver in idle)
             except KeyboardInterrupt:  # raised by a result that was restored: its future has it
@@ -138,7 +138,7 @@ class Attendant:
             seen = {driver: driver.beats for driver in busy}
             if closely:
                 if len(busy) == 1:
-                    busy[0].pause(wait)
+                    busy[0].waits.pause(wait)
                 else:
                     wait.pause()
             else:

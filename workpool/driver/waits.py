@@ -1,0 +1,103 @@
+"""Threads that wait for something of one driver: they make its progress meanwhile."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from ..backoff import WAIT_S, Backoff
+from ..errors import TaskLost
+from ..whole import within
+
+#: What has been nowhere for so long, while no step was under way, is lost.
+LOST_S = 1.0
+
+#: The same when something has been lost: mostly it was not alone.
+LOST_AS_WELL_S = 20e-3
+
+
+class Waits:
+    """The waits of one driver.
+
+    Parameters
+    ----------
+    progress : callable
+        Makes progress; returns how many rows have ended.
+    rest_s : callable
+        Returns the seconds for which there will be nothing to do; None: look again at once.
+    rows : collection
+        Empty when nothing is in the table.
+    outstanding : callable
+        Returns how many tasks are not over, wherever they are.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[], int],
+        rest_s: Callable[[], float | None],
+        rows: Collection[int],
+        outstanding: Callable[[], int],
+    ) -> None:
+        self._progress = progress
+        self._rest_s = rest_s
+        self._rows = rows
+        self._outstanding = outstanding
+        self._threads: set[int] = set()
+        self._patience_s = LOST_S
+
+    @property
+    def attended(self) -> bool:
+        """Whether a thread waits, and makes progress by it."""
+        return bool(self._threads)
+
+    def wait(self, ended: Callable[[], bool], timeout: float | None) -> bool:
+        """Make progress until `ended` says so, or for `timeout` seconds; return what it says.
+
+        Raises
+        ------
+        TaskLost
+            If nothing can come any more of what is waited for.
+        """
+        me = threading.get_ident()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(WAIT_S)
+        lost_s = math.inf
+        try:
+            while not ended():
+                self._threads.add(me)
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if self._progress():
+                    backoff.reset()  # mostly it was what we wait for
+                    continue
+                self.pause(backoff, left)
+                if self._rows or self._outstanding():
+                    lost_s = math.inf
+                elif time.monotonic() < lost_s:
+                    lost_s = min(lost_s, time.monotonic() + self._patience_s)
+                elif not (_stepping() or ended()):
+                    self._patience_s = LOST_AS_WELL_S
+                    raise TaskLost(
+                        "a step of the pool was cut off by what a signal's handler raised, and has "
+                        "lost the task: submit it again"
+                    )
+            return True
+        finally:
+            self._threads.discard(me)
+
+    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
+        """Leave the core to others until there may be something to do."""
+        rest_s = self._rest_s()
+        if rest_s is None:
+            backoff.pause(at_most_s)
+        else:
+            time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+
+
+def _stepping() -> bool:
+    """Return whether a thread is in the middle of a step: it may have a task in its hands."""
+    return any(map(within, sys._current_frames().values()))
