@@ -27,6 +27,10 @@ TOGETHER = 256
 #: Rows for each worker above which publishing may wait.
 AHEAD = 2
 
+#: Payloads in the window above which others wait for a moment: what is used again and again is in
+#: some cache, and what has never been used costs 2 us for each page.
+WARM_NBYTES = 1 << 25
+
 #: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
 
@@ -92,6 +96,12 @@ class Dispatcher:
     def ahead(self) -> bool:
         """Whether the workers have enough to do."""
         return len(self._published.rows) >= AHEAD * self._workers
+
+    def crowded(self, nbytes: int) -> bool:
+        """Return whether a payload of so many bytes had better wait for others to leave."""
+        region = self._store.region
+        used_nbytes = region.stretch.nbytes - region.free_nbytes
+        return region.free_nbytes < nbytes or (used_nbytes > WARM_NBYTES and self.ahead)
 
     def take(self, task: Task, now: float) -> None:
         """Take a task that was just submitted; publish it, and what waits, if that is worth it now.

@@ -150,6 +150,8 @@ class Driver:
             try:
                 if code is not None:
                     task.code = self._store.code(code)
+                if isinstance(task.payload, Packed):
+                    self._make_room(len(task.payload))
                 now = time.monotonic()
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
@@ -163,19 +165,22 @@ class Driver:
                     waiting.append(task)
                 raise
 
-    def _keep(self, task: Task, arguments: Packed) -> None:
-        """Keep arguments as they are now: in the window, or where they find no room as a copy.
+    def _make_room(self, nbytes: int) -> None:
+        """Have large arguments wait for room in the window, as long as a copy of them would take.
 
-        A copy takes fresh memory and is copied into the window later.  So where rows are short, we
-        make progress for as long as it would take: one that ends gives room.
+        What finds no room is copied into fresh memory, and into the window later.  Where rows are
+        short, one that ends meanwhile gives room, and its part of the arena is warm.
         """
-        copy_s = len(arguments) * COPY_S
+        copy_s = nbytes * COPY_S
         apart = self.runs_tasks is None  # else we would keep the interpreter from the worker
-        if apart and task.batch is None and self._collector.row_s < self._workers * copy_s:
+        if apart and self._collector.row_s < self._workers * copy_s:
             end = time.monotonic() + copy_s
-            while task.batch is None and time.monotonic() < end:
+            while self._dispatcher.crowded(nbytes) and time.monotonic() < end:
                 os.sched_yield()
                 self._advance()
+
+    def _keep(self, task: Task, arguments: Packed) -> None:
+        """Keep arguments as they are now, unless they are in the window."""
         batch = task.batch
         if batch is not None and batch.extent is not None:
             return

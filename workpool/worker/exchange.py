@@ -15,6 +15,10 @@ from ..repository import Claim, Claimant, Miss, Stream
 from ..serializer import Encoded
 from .runner import Evicted
 
+#: So many bytes of a region are used again before others are touched: what is used again and again
+#: is in some cache, and what has never been used costs 2 us for each page.
+WARM_NBYTES = 1 << 23
+
 
 class Exchange:
     """A worker's part of one arena, and its way into that of the driver.
@@ -39,6 +43,7 @@ class Exchange:
         self.share = stretch.nbytes // 4
         self._window = window
         self._claimant = claimant
+        self._warm_nbytes = WARM_NBYTES  # in use, above which we look what is collected
         self._results: deque[tuple[int, int, Extent]] = deque()  # (row, its DONE word, extent)
 
     def keep(self, claim: Claim, extents: Sequence[Extent], committed: bool) -> None:
@@ -60,10 +65,16 @@ class Exchange:
 
     def try_reserve(self, nbytes: int) -> Extent | None:
         """Return room for results if there is any now."""
+        if self._used_nbytes() > self._warm_nbytes:
+            self.reap()
+            self._warm_nbytes = self._used_nbytes() + WARM_NBYTES
         while (extent := self.region.reserve(nbytes)) is None:
             if not self.reap():
                 return None
         return extent
+
+    def _used_nbytes(self) -> int:
+        return self.region.stretch.nbytes - self.region.free_nbytes
 
     def reap(self) -> bool:
         """Release the extents whose row speaks of another ticket by now: they are collected."""
