@@ -107,7 +107,7 @@ def test_values_are_those_of_plain_pickle(value):
 @pytest.mark.parametrize("code", CODES)
 def test_numbers_and_small_arrays_take_few_bytes(code):
     array = np.ones(3, code)
-    for value in (array, (array,), [1, 2, 3, 4, 5, 6, 7, array], array[0], (array[0],)):
+    for value in (array, (array,), [1, 2, 3, 4, 5, 6, 7, array], array[0], [(1, array[0]), {}]):
         encoded = pack(value)
         assert b"numpy" not in encoded
         assert len(encoded) < len(pickle.dumps(value, 5)) - 50

@@ -99,9 +99,10 @@ class Dispatcher:
 
     def crowded(self, nbytes: int) -> bool:
         """Return whether a payload of so many bytes had better wait for others to leave."""
-        region = self._store.region
-        used_nbytes = region.stretch.nbytes - region.free_nbytes
-        return region.free_nbytes < nbytes or (used_nbytes > WARM_NBYTES and self.ahead)
+        store = self._store
+        if store.region.free_nbytes < nbytes:
+            return True
+        return store.payloads_nbytes > WARM_NBYTES and self.ahead
 
     def take(self, task: Task, now: float) -> None:
         """Take a task that was just submitted; publish it, and what waits, if that is worth it now.

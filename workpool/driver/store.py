@@ -30,12 +30,17 @@ class Store:
     window : verbs.Window
     stretch : Extent
         The part.
+
+    Attributes
+    ----------
+    payloads_nbytes : int
+        Of payloads that are there.
     """
 
     def __init__(self, window: verbs.Window, stretch: Extent) -> None:
         self.region = Region(stretch)
         self._window = window
-        self._payloads = 0  # extents of batches
+        self.payloads_nbytes = 0
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
         buffer = self.region.reserve(stretch.nbytes // 8)
@@ -83,9 +88,9 @@ class Store:
         place = self.region.reserve(nbytes)
         if place is not None:
             write(self._window, place.offset, batch.payload)
-            self._payloads += 1
+            self.payloads_nbytes += nbytes
             batch.extent = place
-        elif not self._payloads:  # else room appears when one of them is done
+        elif not self.payloads_nbytes:  # else room appears when one of them is done
             return Extent(layout.STREAMED, nbytes)
         return place
 
@@ -105,7 +110,7 @@ class Store:
         batch.shared = ()
         if batch.extent is not None:
             self.region.release(batch.extent)
-            self._payloads -= 1
+            self.payloads_nbytes -= batch.extent.nbytes
             batch.extent = None
         if batch.row is not None and self._reader == batch.row.number:
             self._reader = None
