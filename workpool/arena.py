@@ -45,6 +45,11 @@ class Region:
         """Bytes in all holes together."""
         return self._free_nbytes
 
+    @property
+    def used_nbytes(self) -> int:
+        """Bytes that are handed out."""
+        return self.stretch.nbytes - self._free_nbytes
+
     def reserve(self, nbytes: int) -> Extent | None:
         """Return an extent of at least `nbytes`, or None while there is no hole so large.
 

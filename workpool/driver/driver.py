@@ -141,7 +141,8 @@ class Driver:
 
         Notes
         -----
-        RMA cost: as ``Publisher.publish``, divided by the size of the batch.
+        RMA cost: as ``Publisher.publish``, divided by the size of the batch; while large arguments
+        wait for room, as ``progress``.
         """
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1

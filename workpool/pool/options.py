@@ -15,9 +15,6 @@ from ..tasks import Limits, Retry
 
 N = TypeVar("N", int, float)
 
-#: Options of tasks that are whole numbers, which may be given as 2e9.
-_WHOLE = ("retries", "memory_limit_nbytes", "max_tasks_per_child")
-
 
 class TaskOptions(NamedTuple):
     """How tasks are run, and what becomes of those that fail; see ``WorkPool.with_options``."""
@@ -35,13 +32,11 @@ class TaskOptions(NamedTuple):
         for name in options:
             if name not in self._fields:
                 raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
-        changed = self._replace(**options)
-        changed._check()
-        given = ((name, getattr(changed, name)) for name in _WHOLE)
-        whole: dict[str, Any] = {name: int(value) for name, value in given if value is not None}
-        return changed._replace(**whole)
+        return self._replace(**options)._checked()
 
-    def _check(self) -> None:
+    def _checked(self) -> TaskOptions:
+        """Return them, the whole numbers as such: they may be given as 2e9."""
+        whole: dict[str, Any] = {"retries": checked("retries", self.retries, int)}
         limits: tuple[tuple[str, int, Any], ...] = (
             ("timeout_s", 0, float),
             ("memory_limit_nbytes", 1, int),
@@ -49,12 +44,17 @@ class TaskOptions(NamedTuple):
         )
         for name, least, kind in limits:
             value = getattr(self, name)
-            if value is not None and not checked(name, value, kind) >= least:
+            if value is None:
+                continue
+            number = checked(name, value, kind)
+            if not number >= least:
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
+            if kind is int:
+                whole[name] = number
         if self.isolate not in (True, False):
             raise UsageError(f"isolate={self.isolate!r}: give True or False")
         delay_s = checked("retry_delay_s", self.retry_delay_s, float)
-        if checked("retries", self.retries, int) < 0 or not 0 <= delay_s < math.inf:
+        if whole["retries"] < 0 or not 0 <= delay_s < math.inf:
             raise UsageError(
                 f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
             )
@@ -63,6 +63,7 @@ class TaskOptions(NamedTuple):
                 raise UsageError(
                     f"retry_on={self.retry_on!r}: an exception type or a tuple of them"
                 )
+        return self._replace(**whole)
 
     @property
     def _retry_on(self) -> tuple[Any, ...]:

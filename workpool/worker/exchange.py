@@ -65,16 +65,13 @@ class Exchange:
 
     def try_reserve(self, nbytes: int) -> Extent | None:
         """Return room for results if there is any now."""
-        if self._used_nbytes() > self._warm_nbytes:
+        if self.region.used_nbytes > self._warm_nbytes:
             self.reap()
-            self._warm_nbytes = self._used_nbytes() + WARM_NBYTES
+            self._warm_nbytes = self.region.used_nbytes + WARM_NBYTES
         while (extent := self.region.reserve(nbytes)) is None:
             if not self.reap():
                 return None
         return extent
-
-    def _used_nbytes(self) -> int:
-        return self.region.stretch.nbytes - self.region.free_nbytes
 
     def reap(self) -> bool:
         """Release the extents whose row speaks of another ticket by now: they are collected."""
