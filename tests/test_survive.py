@@ -217,7 +217,7 @@ def plant():
     import workpool.job.service
 
     if rank() == 2:  # it comes, and dies before the collective call
-        workpool.job.service.open_table = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
+        workpool.job.service.open_window = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
 
 with WorkPool() as pool:
     each(pool, plant)

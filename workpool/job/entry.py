@@ -105,7 +105,7 @@ def _finalized(where: str = "the middle of a job") -> None:
 def _disown() -> None:
     """Have pools refuse everything in a process that was forked: their tables are its parent's."""
     if _current is not None:
-        for driver in _current.drivers:
+        for driver in _current.tables.drivers:
             driver.disown()
 
 
@@ -219,7 +219,7 @@ def _finish_running(what: str) -> bool:
     Return whether all of them have ended.
     """
     with suppress(KeyboardInterrupt, SystemExit):
-        return _current is None or _forked() or interrupted(_current.drivers, what)
+        return _current is None or _forked() or interrupted(_current.tables.drivers, what)
     return False
 
 

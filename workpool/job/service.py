@@ -17,13 +17,14 @@ from ..members.doorbell import Doorbell
 from ..members.liveness import Liveness, this_process
 from ..system.status import launched
 from ..system.streams import leave, report_failure, say
-from .control import Called, Choice
+from .control import Called, Choice, Order
 from .survival import STUCK, Sentry, abort, survives, vanish
 
 if TYPE_CHECKING:
     from .. import rma
+    from ..worker.worker import Worker
 
-__all__ = ["launch", "meet", "open_table", "serve"]
+__all__ = ["launch", "meet", "open_window", "serve"]
 
 
 def meet(group: rma.Group) -> Liveness:
@@ -32,7 +33,7 @@ def meet(group: rma.Group) -> Liveness:
     return Liveness(group.gather(here), here)
 
 
-def open_table(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
+def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
     """Allocate a table's window.  Collective."""
     start = b""
     if group.rank == choice.repository:
@@ -81,64 +82,92 @@ def _serve(group: rma.Group, survive: bool) -> None:
     from .. import rma
     from ..worker.worker import Worker  # which the driver's rank does without
 
-    rank = group.outer(group.rank)
-    worker = Worker(group.rank, rank, rma.processor_name(), carries=survive)
-    control = Called(group)
-    windows: dict[int, rma.Window] = {}
-
-    def obey() -> bool:
-        order = control.look()
-        if order is None:
-            return True
-        if order.what == "open":
-            assert order.geometry is not None
-            assert order.choice is not None
-            try:
-                window = windows[order.table] = open_table(group, order.geometry, order.choice)
-            except ResourceError:
-                pass  # the driver tells the user
-            else:
-                if group.rank <= order.choice.workers:
-                    claim, lease_s = order.choice.claim, order.choice.lease_s
-                    worker.attach(order.table, window, order.geometry, claim, lease_s)
-        elif order.what == "stay":
-            with suppress(ValueError):  # not the main thread: whose program has its own plans
-                signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
-        elif order.what == "close":
-            worker.detach(order.table)
-            windows.pop(order.table).close()
-        if order.what != "leave":
-            control.obeyed()
-        return order.what != "leave"
-
+    worker = Worker(group.rank, group.outer(group.rank), rma.processor_name(), carries=survive)
+    orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))
     sleep = bell.sleep if liveness.near(0) else time.sleep
     if survive:
-
-        def mourn() -> None:
-            for member in () if liveness.near(0) else liveness.dead():
-                control.mourn(member)
-
-        sentry = Sentry(
-            liveness,
-            group.answers,
-            lambda: "the driver has died" if liveness.state(0) == "dead" else "",
-            lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
-            mourn,
-            2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
-        )
-        sentry.start()
-        worker.serve(obey, sleep)
+        sentry = _sentry(group, liveness, orders.control)
+        worker.serve(orders.obey, sleep)
         sentry.stop()
-        control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
-        return
-    worker.serve(obey, sleep)
-    bell.close()
-    for window in windows.values():
-        window.close()
-    control.window.close()
-    group.close()
+        orders.control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
+    else:
+        worker.serve(orders.obey, sleep)
+        bell.close()
+        orders.free()
+        group.close()
+
+
+class _Orders:
+    """Carries out what the driver calls its workers together for.
+
+    Parameters
+    ----------
+    group : rma.Group
+        Collective.
+    worker : Worker
+    """
+
+    def __init__(self, group: rma.Group, worker: Worker) -> None:
+        self.control = Called(group)
+        self._group = group
+        self._worker = worker
+        self._windows: dict[int, rma.Window] = {}
+
+    def obey(self) -> bool:
+        """Come if the driver calls, and do what it says; return whether the job goes on."""
+        order = self.control.look()
+        if order is None:
+            return True
+        if order.what == "leave":
+            return False
+        if order.what == "open":
+            self._open(order)
+        elif order.what == "close":
+            self._worker.detach(order.table)
+            self._windows.pop(order.table).close()
+        elif order.what == "stay":
+            with suppress(ValueError):  # not the main thread: whose program has its own plans
+                signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
+        self.control.obeyed()
+        return True
+
+    def _open(self, order: Order) -> None:
+        geometry, choice = order.geometry, order.choice
+        assert geometry is not None
+        assert choice is not None
+        try:
+            window = self._windows[order.table] = open_window(self._group, geometry, choice)
+        except ResourceError:
+            return  # the driver tells the user
+        if self._group.rank <= choice.workers:
+            self._worker.attach(order.table, window, geometry, choice.claim, choice.lease_s)
+
+    def free(self) -> None:
+        """Free every window.  Collective."""
+        for window in self._windows.values():
+            window.close()
+        self.control.window.close()
+
+
+def _sentry(group: rma.Group, liveness: Liveness, control: Called) -> Sentry:
+    """Start looking whether the driver lives, and who else does where it cannot see that."""
+
+    def mourn() -> None:
+        for member in () if liveness.near(0) else liveness.dead():
+            control.mourn(member)
+
+    sentry = Sentry(
+        liveness,
+        group.answers,
+        lambda: "the driver has died" if liveness.state(0) == "dead" else "",
+        lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
+        mourn,
+        2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
+    )
+    sentry.start()
+    return sentry
 
 
 def _finalized(group: rma.Group) -> NoReturn:

@@ -112,7 +112,7 @@ class Core:
                     self.lock,
                     self._number,
                     self.ended,
-                    job.attend,
+                    job.attendant.wake,
                 )
                 job.pools.append(self)
         except BaseException:
@@ -238,7 +238,7 @@ class Core:
             if self.driver.cancel(task) or self.driver.kill(task):
                 self.ended()
             raise
-        self._runtime.attend()
+        self._runtime.attendant.wake()
         return True
 
     @whole
@@ -264,13 +264,13 @@ class Core:
         while this very thread holds the lock.
         """
         if within(sys._getframe(1)):
-            self._runtime.call_back(action)
+            self._runtime.attendant.call(action)
         else:
             action()
 
     def watch(self) -> None:
         """Somebody waits for a future without making progress."""
-        self._runtime.attend_closely()
+        self._runtime.attendant.ring()
 
     def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""
@@ -283,7 +283,7 @@ class Core:
             finally:
                 calling.pop()
 
-        self._runtime.call_back(call)
+        self._runtime.attendant.call(call)
 
     @whole
     def ended(self) -> None:
@@ -345,7 +345,7 @@ class Core:
         if wait:
             with suppress(TaskLost):
                 self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
-            self._runtime.called_back(lambda: not self._calling)
+            self._runtime.attendant.join(lambda: not self._calling)
         if wait or last:
             self._detach()
 

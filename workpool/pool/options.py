@@ -121,13 +121,13 @@ def choose(
     arena = _number("arena_nbytes", arena_nbytes, 0, int)
     asked = Choice(workers, rows, arena, claim, repository, lease_s)
     if not arena:
-        opened = job.defaults.get(asked)
-        if opened is not None and job.is_open(opened):
+        opened = job.tables.defaults.get(asked)
+        if opened is not None and opened in job.tables:
             return opened  # how much is free now must not make another table of it
         room = job.group.room()
         arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
         arena = max(LEAST_ARENA_NBYTES, arena)
-        job.defaults[asked] = asked._replace(arena_nbytes=arena)
+        job.tables.defaults[asked] = asked._replace(arena_nbytes=arena)
     return asked._replace(arena_nbytes=arena)
 
 

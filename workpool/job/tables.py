@@ -1,0 +1,115 @@
+"""The tables that are open, as the driver of a job holds them.
+
+Pools are served by the tables that are open: a pool with the same sizes as another shares its
+table, so opening one costs nothing, and pools may come and go while workers are busy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Container, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..backoff import WAIT_S, Backoff
+from ..driver.driver import Driver
+from ..layout import Geometry
+from ..members.doorbell import Doorbells
+from ..members.leases import Leases
+from ..members.liveness import Liveness
+from .control import Choice
+from .service import open_window
+
+if TYPE_CHECKING:
+    from .. import rma
+
+__all__ = ["Table", "Tables"]
+
+
+class Table(NamedTuple):
+    """A table on the driver's side."""
+
+    number: int
+    driver: Driver
+    window: rma.Window
+
+
+class Tables:
+    """The tables of one job.  Not thread-safe but for reading: the job holds its lock.
+
+    Parameters
+    ----------
+    group : rma.Group
+    liveness : Liveness, optional
+        Without, no worker is ever taken for gone.
+    bells : Doorbells
+
+    Attributes
+    ----------
+    defaults : dict of Choice to Choice
+        What was made of choices that name no size of the arena.
+    """
+
+    def __init__(self, group: rma.Group, liveness: Liveness | None, bells: Doorbells) -> None:
+        self.defaults: dict[Choice, Choice] = {}
+        self._group = group
+        self._liveness = liveness
+        self._bells = bells
+        self._tables: dict[Choice, Table] = {}
+
+    def __contains__(self, choice: object) -> bool:
+        return choice in self._tables
+
+    def __getitem__(self, choice: Choice) -> Table:
+        return self._tables[choice]
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(tuple(self._tables.values()))
+
+    @property
+    def drivers(self) -> list[Driver]:
+        """Of all tables."""
+        return [table.driver for table in self]
+
+    def unused(self, used: Container[Choice]) -> Choice | None:
+        """Return the choice of a table that is not among those in use."""
+        return next((choice for choice in self._tables if choice not in used), None)
+
+    def open(self, number: int, geometry: Geometry, choice: Choice) -> None:
+        """Open one more.  Collective."""
+        window = open_window(self._group, geometry, choice)
+        driver = Driver(window, geometry, self._leases(window, geometry, choice), self._bells)
+        self._tables[choice] = Table(number, driver, window)
+
+    def close(self, choice: Choice) -> None:
+        """Free a window, of which nobody makes use any more.  Collective."""
+        table = self._tables.pop(choice)
+        table.driver.close()
+        table.window.close()
+
+    def close_all(self) -> None:
+        """Free every window.  Collective."""
+        for choice in tuple(self._tables):
+            self.close(choice)
+
+    def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
+        """Serve the tables until `ended` says so, at most for so long."""
+        wait = Backoff(WAIT_S)
+        give_up = time.monotonic() + limit_s
+        while not ended() and time.monotonic() < give_up:
+            if not sum(driver.progress() for driver in self.drivers):
+                wait.pause()
+
+    def hearts(self) -> tuple[Choice, Leases] | None:
+        """Return leases of those who serve a table, and its choice: the one that most serve."""
+        if not self._tables:
+            return None
+        choice = max(self._tables, key=lambda choice: choice.workers)
+        table = self._tables[choice]
+        leases = self._leases(table.window, table.driver.geometry, choice)
+        return None if leases is None else (choice, leases)
+
+    def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:
+        if self._liveness is None:
+            return None
+        return Leases(lambda m: window.load(geometry.beat(m)), self._liveness, choice.lease_s)
