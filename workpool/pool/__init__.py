@@ -3,10 +3,11 @@
     executor      WorkPool, run
     options       what they take
     view          one pool with its tasks run otherwise
+    maps          its map and reduce: what is shared out, what are tasks of their own
     core          what all views of a pool share
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures
-    mapping       map, reduce
+    mapping       items that workers share out
 
 All of it runs on the driver, but for ``run`` on the ranks that serve.
 """

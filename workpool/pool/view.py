@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..accumulator import Accumulator
-from ..errors import FAILURES, SerializationError, TaskKilled, UsageError
-from ..journal.ledger import Ledger
-from ..reduction import OPERATIONS, Binary
-from ..schedule import Schedule
+from ..errors import TaskKilled, UsageError
 from ..serializer import task_name
-from ..tasks import CALL, CHUNK
 from .core import Core, WorkerStats
 from .future import PoolFuture
-from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
+from .maps import Maps
 from .options import TaskOptions
 
 if TYPE_CHECKING:
@@ -41,6 +36,7 @@ class View(Executor):
         self._options = options
         self._retry = options.retry
         self._tasks = core.context(options.limits)
+        self._maps = Maps(core, self._tasks, options.retry)
 
     def __reduce__(self) -> NoReturn:
         raise UsageError(
@@ -167,11 +163,6 @@ class View(Executor):
         core = self._core
         return core.send(fn, args, kwargs, self._tasks, self._retry, core.ledgers.default)
 
-    @property
-    def _plain(self) -> bool:
-        """Whether tasks run in the ranks, once."""
-        return not self._tasks.isolated and self._retry is None
-
     def map(
         self,
         fn: Callable[..., T],
@@ -226,7 +217,9 @@ class View(Executor):
         RMA cost: for each chunk 1 or 2 fetch_add and 1 get, for each turn of a worker what a task
         costs.
         """
-        return self._map(fn, iterables, False, timeout, chunksize, buffersize, schedule, journal)
+        return self._maps.map(
+            fn, iterables, False, timeout, chunksize, buffersize, schedule, journal
+        )
 
     def starmap(
         self,
@@ -249,53 +242,9 @@ class View(Executor):
         timeout, chunksize, buffersize, schedule, journal
             As for `map`, and so are the iterator that is returned, the errors and the cost.
         """
-        return self._map(fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal)
-
-    def _map(
-        self,
-        fn: Callable[..., T],
-        iterables: tuple[Iterable[Any], ...],
-        star: bool,
-        timeout: float | None,
-        chunksize: int | None,
-        buffersize: int | None,
-        schedule: str,
-        journal: str | os.PathLike[str] | None,
-    ) -> Iterator[T]:
-        if chunksize is not None and not hasattr(chunksize, "__index__"):
-            raise TypeError("chunksize must be an integer or None")
-        if chunksize is not None and chunksize < 1:
-            raise UsageError(f"chunksize={chunksize}: a task has at least one item")
-        wanted = Schedule.named(schedule)
-        if buffersize is not None and not isinstance(buffersize, int):
-            raise TypeError("buffersize must be an integer or None")
-        if buffersize is not None and buffersize < 1:
-            raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        self._core.check_submits()
-        ledgers = self._core.ledgers
-        ledger = ledgers.default if journal is None else ledgers.open(journal)
-        small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
-        alone = chunksize is not None or small or not self._plain
-        if not alone and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
-            alone = self._core.submits_at_once(fn)
-        if alone:
-            items = arguments(iterables, star)
-            chunksize = chunksize or 1
-        else:
-            source = Source(iterables, star, buffersize)
-            mapping = self._mapping(fn, wanted, source, ledger=ledger)
-            rest = source.feed(mapping)
-            if rest is None:
-                results = mapping.results(lambda: source.feed(mapping), deadline)
-                return results if ledger is None else ledger.reading(results)
-            items, chunksize = rest, 1
-
-        def submit(chunk: tuple[Any, ...]) -> Future[Any]:
-            args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
-            return self._core.send(fn, args, {}, self._tasks, self._retry, ledger, kind)
-
-        return apart.results(self._core, submit, items, chunksize, buffersize, deadline)
+        return self._maps.map(
+            fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal
+        )
 
     def reduce(
         self,
@@ -340,51 +289,7 @@ class View(Executor):
         -----
         RMA cost: as for `map`; one value for each turn of a worker comes back.
         """
-        from .. import rma
-
-        if not self._plain:
-            raise UsageError(
-                "reduce runs in the ranks themselves, once: call it on the pool itself"
-            )
-        if self._core.ledgers.default is not None:
-            raise UsageError(
-                "reduce has no results of single items that a journal could keep: use map and fold "
-                "what it yields, or a pool without journal="
-            )
-        deadline = None if timeout is None else time.monotonic() + timeout
-        wanted = Schedule.named(schedule)
-        if callable(op) and not rma.is_op(op):
-            operation = op
-        else:
-            try:
-                operation = OPERATIONS[rma.op_name(op)].function
-            except UsageError as error:
-                raise UsageError(f"{error}, or a function of two values") from None
-        self._core.check_submits()
-        source = Source(iterables, False, None)
-        mapping = self._mapping(fn, wanted, source, operation)
-        items = source.all()
-        try:
-            mapping.add(items, last=True, large=True)
-        except FAILURES as error:
-            raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
-        values: list[T] = mapping.fold(deadline)
-        if not values:
-            raise UsageError("reduce of no items has no value")
-        return values[0]
-
-    def _mapping(
-        self,
-        fn: Callable[..., Any],
-        schedule: Schedule,
-        source: Source,
-        operation: Binary | None = None,
-        ledger: Ledger | None = None,
-    ) -> Mapping:
-        core, code = self._core, self._core.code(fn)
-        several = source.several
-        cutter = Cutter(core.number, core.workers, fn, code, schedule, several, operation, ledger)
-        return Mapping(core, cutter)
+        return self._maps.reduce(fn, iterables, op, timeout, schedule)
 
     # --- the pool behind it -------------------------------------------------------------------
 

@@ -1,0 +1,149 @@
+"""How a pool maps and reduces: which items are shared out, and which are tasks of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ..errors import FAILURES, SerializationError, UsageError
+from ..journal.ledger import Ledger
+from ..reduction import OPERATIONS, Binary
+from ..schedule import Schedule
+from ..tasks import CALL, CHUNK, PoolContext, Retry
+from .core import Core
+from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
+
+__all__ = ["Maps"]
+
+T = TypeVar("T")
+
+
+class Maps:
+    """The maps and reductions of one view of a pool.
+
+    Parameters
+    ----------
+    core : Core
+    tasks : PoolContext
+        What tasks of the view have in common.
+    retry : Retry, optional
+    """
+
+    def __init__(self, core: Core, tasks: PoolContext, retry: Retry | None) -> None:
+        self._core = core
+        self._tasks = tasks
+        self._retry = retry
+
+    @property
+    def _plain(self) -> bool:
+        """Whether tasks run in the ranks, once."""
+        return not self._tasks.isolated and self._retry is None
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        iterables: tuple[Iterable[Any], ...],
+        star: bool,
+        timeout: float | None,
+        chunksize: int | None,
+        buffersize: int | None,
+        schedule: str,
+        journal: str | os.PathLike[str] | None,
+    ) -> Iterator[T]:
+        """Return the iterator of ``View.map``, or of ``View.starmap`` where `star`."""
+        if chunksize is not None and not hasattr(chunksize, "__index__"):
+            raise TypeError("chunksize must be an integer or None")
+        if chunksize is not None and chunksize < 1:
+            raise UsageError(f"chunksize={chunksize}: a task has at least one item")
+        wanted = Schedule.named(schedule)
+        if buffersize is not None and not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._core.check_submits()
+        ledgers = self._core.ledgers
+        ledger = ledgers.default if journal is None else ledgers.open(journal)
+        small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
+        alone = chunksize is not None or small or not self._plain
+        if not alone and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
+            alone = self._core.submits_at_once(fn)
+        if alone:
+            items = arguments(iterables, star)
+            chunksize = chunksize or 1
+        else:
+            source = Source(iterables, star, buffersize)
+            mapping = self._mapping(fn, wanted, source, ledger=ledger)
+            rest = source.feed(mapping)
+            if rest is None:
+                results = mapping.results(lambda: source.feed(mapping), deadline)
+                return results if ledger is None else ledger.reading(results)
+            items, chunksize = rest, 1
+
+        def submit(chunk: tuple[Any, ...]) -> Future[Any]:
+            args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
+            return self._core.send(fn, args, {}, self._tasks, self._retry, ledger, kind)
+
+        return apart.results(self._core, submit, items, chunksize, buffersize, deadline)
+
+    def reduce(
+        self,
+        fn: Callable[..., T],
+        iterables: tuple[Iterable[Any], ...],
+        op: Any,
+        timeout: float | None,
+        schedule: str,
+    ) -> T:
+        """Return the value of ``View.reduce``."""
+        if not self._plain:
+            raise UsageError(
+                "reduce runs in the ranks themselves, once: call it on the pool itself"
+            )
+        if self._core.ledgers.default is not None:
+            raise UsageError(
+                "reduce has no results of single items that a journal could keep: use map and fold "
+                "what it yields, or a pool without journal="
+            )
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wanted, operation = Schedule.named(schedule), _operation(op)
+        self._core.check_submits()
+        source = Source(iterables, False, None)
+        mapping = self._mapping(fn, wanted, source, operation)
+        items = source.all()
+        try:
+            mapping.add(items, last=True, large=True)
+        except FAILURES as error:
+            raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
+        values: list[T] = mapping.fold(deadline)
+        if not values:
+            raise UsageError("reduce of no items has no value")
+        return values[0]
+
+    def _mapping(
+        self,
+        fn: Callable[..., Any],
+        schedule: Schedule,
+        source: Source,
+        operation: Binary | None = None,
+        ledger: Ledger | None = None,
+    ) -> Mapping:
+        core, code = self._core, self._core.code(fn)
+        several = source.several
+        cutter = Cutter(core.number, core.workers, fn, code, schedule, several, operation, ledger)
+        return Mapping(core, cutter)
+
+
+def _operation(op: Any) -> Binary:
+    """Return the function of two values that an operation stands for."""
+    from .. import rma
+
+    function: Binary = op
+    if not callable(op) or rma.is_op(op):
+        try:
+            function = OPERATIONS[rma.op_name(op)].function
+        except UsageError as error:
+            raise UsageError(f"{error}, or a function of two values") from None
+    return function
