@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..accumulator import Accumulators
 from ..driver.driver import Driver
@@ -23,9 +23,6 @@ from ..tasks import Finished, Task
 from ..turns import Turn
 from ..whole import whole
 from .mapping import Seat
-
-if TYPE_CHECKING:
-    from .future import PoolFuture
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
@@ -132,13 +129,10 @@ class Resolver:
     def _resolve_one(
         self, finished: Finished, task: Task, kind: int, content: memoryview | bytes
     ) -> None:
-        future: PoolFuture[Any] = task.future
         if finished.failures and task.noted is not None and kind in _STORED:
             failure = finished.failures.get(task.noted.ledger)
             if failure is not None:
-                future._task = None
-                future.resolve(None, failure)
-                self._ended()
+                self._settle(task, None, failure)
                 return
         if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
             task.batch = None  # which refers to its tasks
@@ -156,26 +150,37 @@ class Resolver:
         except BaseException as caught:  # Ctrl-C while a result is restored
             value, error = None, caught
             interrupt = caught
-        if error is not None:
-            if isinstance(error, BrokenPool) and loss is not None:
-                self.broken = error
-            elif kind == _BROKEN:
-                error = self._break(error)
-            elif kind != _VALUE:
-                try:
-                    if self._again(task, error, loss):
-                        return
-                except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
-                    with suppress(Exception):
-                        odd.__cause__ = error
-                    error = odd
-        future._task = task.batch = None
-        try:
-            future.resolve(value, error)
-        finally:
-            self._ended()
+        if error is not None and kind != _VALUE:
+            error = self._failed(task, kind, error, loss)
+            if error is None:
+                return
+        self._settle(task, value, error)
         if interrupt is not None:
             raise interrupt
+
+    def _settle(self, task: Task, value: Any, error: BaseException | None) -> None:
+        """Give a future its outcome, and count it."""
+        task.future._task = task.batch = None  # which refer to each other
+        try:
+            task.future.resolve(value, error)
+        finally:
+            self._ended()
+
+    def _failed(
+        self, task: Task, kind: int, error: BaseException, loss: Loss | None
+    ) -> BaseException | None:
+        """Return what the future of a failed task gets; None if the task is tried again."""
+        if kind == _BROKEN:
+            return self._break(error)
+        if isinstance(error, BrokenPool) and loss is not None:
+            self.broken = error
+            return error
+        try:
+            return None if self._again(task, error, loss) else error
+        except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
+            with suppress(Exception):
+                odd.__cause__ = error
+            return odd
 
     def _again(self, task: Task, error: BaseException, loss: Loss | None) -> bool:
         """Return whether a task that has failed is tried again; it is on its way then."""
@@ -213,7 +218,5 @@ class Resolver:
             self.broken.__cause__ = error
             for task in self._driver.tasks(self._pool_id):
                 if self._driver.cancel(task):
-                    task.future._task = None
-                    task.future.resolve(None, self.broken)
-                    self._ended()
+                    self._settle(task, None, self.broken)
         return self.broken
