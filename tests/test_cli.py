@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from launching import ROOT, by_hand, job, run
 
+import workpool
 from workpool.errors import ResourceError
 from workpool.launch import cli, launcher, mpiexec
 from workpool.launch.mpiexec import Kind, library
@@ -82,6 +83,10 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out[0].isdigit()
+
+
+def test_type_checkers_find_the_types() -> None:
+    assert (Path(workpool.__file__).parent / "py.typed").is_file()
 
 
 def test_no_mpiexec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

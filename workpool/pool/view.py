@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from ..accumulator import Accumulator
 from ..errors import TaskKilled, UsageError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import DTypeLike
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -132,7 +133,7 @@ class View(Executor):
             return True
         return self._core.kill(task, TaskKilled(f"task {name} was killed while it ran"))
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.
 
         The call is pickled before this returns; what cannot be pickled is the future's exception.
