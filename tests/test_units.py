@@ -366,6 +366,46 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
     assert resolved == list(range(8))
 
 
+def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None:
+    def resolve(finished: Finished) -> None:
+        finished.outcomes.clear()
+        resolved.append(finished)
+        if len(resolved) == 1:
+            resolving.set()
+            assert collects.wait(10)
+
+    def trace(event: str, **_: object) -> None:
+        if event == "collected" and resolving.is_set():
+            collects.set()
+            resolver.join(10)  # it takes all there is
+
+    resolved: list[Finished] = []
+    resolving, collects = threading.Event(), threading.Event()
+    context = PoolContext(1, Context(1, None, b""), resolve, lambda several: None)
+    geometry = Geometry(8, 2, 1 << 20)
+    window = MemoryWindow(geometry.nbytes)
+    driver = Driver(window, geometry, tracer=trace)
+    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
+    resolver = threading.Thread(target=driver.progress)
+
+    def run_one(number: int) -> None:
+        driver.submit(Task(number, TaskKind.CALL, abs, context, b"", None), None)
+        driver.progress()  # else it may wait for the next one
+        found = worker.take(1)
+        assert not isinstance(found, Miss)
+        claim = worker.claim(found[0])
+        assert isinstance(claim, Claim)
+        worker.complete(claim, bytearray(layout.OUTCOME_NBYTES))
+
+    run_one(1)
+    resolver.start()
+    assert resolving.wait(10)
+    run_one(2)
+    driver.progress()
+    driver.progress()
+    assert len(resolved) == 2
+
+
 @pytest.mark.parametrize("served", [True, False])
 def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     served: bool, monkeypatch: pytest.MonkeyPatch

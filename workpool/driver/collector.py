@@ -132,7 +132,7 @@ class Collector:
 
     def _timed(self, task: Task, times_ns: list[int]) -> None:
         """Note how long some tasks took that are like this one."""
-        if task.code is not None and task.segment is None:
+        if times_ns and task.code is not None and task.segment is None:
             self._times_ns.append((task.code, times_ns))
 
     def _look(self) -> tuple[array[int], list[int]]:
@@ -209,25 +209,21 @@ class Collector:
         self.retired.append(row)
         self._store.remove(batch)
         if finished is not None:
-            self._note(batch, finished, times_ns)
+            self._timed(batch.tasks[0], times_ns)
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
         finished, times_ns = self._sorted_out(batch, owner, entries, False, _NOTHING)
         self._add(finished)
-        self._note(batch, finished, times_ns)
+        self._timed(batch.tasks[0], times_ns)
 
     def _add(self, finished: Finished) -> None:
+        """Hand outcomes on; from then on they are with the thread that takes them to futures."""
+        for task, _, _ in finished.outcomes:
+            self._trace("collected", task)
         for task, _, _ in finished.outcomes:
             task.over = True
         self.finished.append(finished)
-
-    def _note(self, batch: Batch, finished: Finished, times_ns: list[int]) -> None:
-        """Note how long tasks took, and that they were collected."""
-        if times_ns:
-            self._timed(batch.tasks[0], times_ns)
-        for task, _, _ in finished.outcomes:
-            self._trace("collected", task)
 
     def _sorted_out(
         self,

@@ -99,8 +99,9 @@ class Recovery:
                 if gone is Gone.DEAD:
                     self.ran[member] = lost[0].function
                 outcomes = [(task, int(Kind.LOST), loss.encoded()) for task in lost]
-                self._finished.append(Finished(lost[0].context, member, 0, outcomes))
-                self._finished[-1].uncounted = 0
+                finished = Finished(lost[0].context, member, 0, outcomes)
+                finished.uncounted = 0  # now: whoever waits may take it as soon as it is there
+                self._finished.append(finished)
 
     def _fail_all(self) -> None:
         """Fail what waits: there is nobody left to run it."""
