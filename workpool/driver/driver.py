@@ -24,7 +24,7 @@ from .. import verbs
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
-from ..repository import Counters, Publisher, take_items
+from ..repository import Counters, Publisher
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
@@ -88,9 +88,8 @@ class Driver:
         self.tracer = tracer
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        self._window = window
         self._counters = Counters(window, geometry)
-        self._publisher = publisher = Publisher(window, geometry, 0)
+        publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
         self._workers = workers = geometry.members - 1
         self._backlog = backlog = Backlog(self._lend)
@@ -275,7 +274,7 @@ class Driver:
             for batch in tuple(self._rows.values()):
                 segment = batch.tasks[0].segment
                 if segment is not None and segment.items is not None:
-                    take_items(self._window, self.geometry, segment.items, segment.tickets)
+                    self._counters.exhaust(segment.items)
                 self._published.withdraw(batch)
 
     @property
@@ -296,10 +295,7 @@ class Driver:
     def running(self, task: Task) -> bool:
         """Return whether a worker has claimed the task.  RMA cost: 1 load."""
         with self._lock:
-            batch = task.batch
-            if batch is None or batch.row is None or self._rows.get(batch.row.number) is not batch:
-                return False
-            return self._publisher.load(batch.row.number) != batch.row.word
+            return task.batch is not None and self._published.claimed(task.batch)
 
     # --- collect ------------------------------------------------------------------------------
 
@@ -378,7 +374,7 @@ class Driver:
         """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
         with self._lock:
             if segment.items is not None and not self._closed:
-                take_items(self._window, self.geometry, segment.items, segment.tickets)
+                self._counters.exhaust(segment.items)
 
     @whole
     def end(self, segment: Segment) -> None:

@@ -88,6 +88,12 @@ class Published:
             if task.batch is batch:  # else it was recalled, and may be in another row
                 task.batch = None
 
+    def claimed(self, batch: Batch) -> bool:
+        """Return whether a worker has claimed the row of a batch.  RMA cost: 1 load."""
+        if batch.row is None or self.rows.get(batch.row.number) is not batch:
+            return False
+        return self._publisher.load(batch.row.number) != batch.row.word
+
     def withdraw(self, batch: Batch) -> None:
         """Put the tasks of a batch that no worker has started back into the backlog."""
         assert batch.row is not None

@@ -51,7 +51,11 @@ class Counters:
         # Never set back: a late taker of earlier items adds to it, and must find them all gone.
         return Items(index, self._window.fetch_add(self._geometry.counter(index), 0), total)
 
+    def exhaust(self, items: Items) -> None:
+        """Take all items that are left.  RMA cost: 1 fetch_add."""
+        take_items(self._window, self._geometry, items, items.total)
+
     def take_back(self, items: Items) -> None:
         """Have a counter back, and with it all items that are left.  RMA cost: 1 fetch_add."""
-        take_items(self._window, self._geometry, items, items.total)
+        self.exhaust(items)
         self._free.append(items.counter)
