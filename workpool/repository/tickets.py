@@ -21,9 +21,8 @@ batch gets smaller as the queue runs dry.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from .. import layout, verbs
 
@@ -45,31 +44,8 @@ class Miss(Enum):
     CLOSED = "nothing more will be published"
 
 
-class Taker(Protocol):
-    """A way to take tickets."""
-
-    def take(self, limit: int) -> range | Miss:
-        """Take at most `limit` tickets of published rows that nobody else was given."""
-
-    @property
-    def first(self) -> int:
-        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
-
-    def quiet(self, tail: int) -> bool:
-        """Return whether there is nothing to take, given the tail that was just read."""
-
-    def single(self, limit: int) -> list[Swap] | None:
-        """Return the compare-and-swaps that take one ticket, for the caller to issue with its own.
-
-        None if `take` would take several, or if the queue was not read since the last `take`.
-        """
-
-    def tried(self, found: list[int]) -> None:
-        """Take in what those compare-and-swaps have found."""
-
-
-class _Taker:
-    """What both ways share: the words of the queue as they were last seen.
+class Taker:
+    """A way to take tickets; what both ways share is the words of the queue, as last seen.
 
     They are read by Get, not by atomics: hints, which the compare-and-swaps that follow check.
 
@@ -87,8 +63,13 @@ class _Taker:
         self._news = False  # it was seen since the last take
         self._closed = False
 
+    def take(self, limit: int) -> range | Miss:
+        """Take at most `limit` tickets of published rows that nobody else was given."""
+        raise NotImplementedError
+
     @property
     def first(self) -> int:
+        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
         raise NotImplementedError
 
     def quiet(self, tail: int) -> bool:
@@ -96,6 +77,17 @@ class _Taker:
         self._tail = tail
         self._news = True
         return self.first >= tail
+
+    def single(self, limit: int) -> list[Swap] | None:
+        """Return the compare-and-swaps that take one ticket, for the caller to issue with its own.
+
+        None if `take` would take several, or if the queue was not read since the last `take`.
+        """
+        raise NotImplementedError
+
+    def tried(self, found: list[int]) -> None:
+        """Take in what those compare-and-swaps have found."""
+        raise NotImplementedError
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
@@ -108,15 +100,8 @@ class _Taker:
         return Miss.CLOSED if self._closed else Miss.EMPTY
 
 
-class PointerTaker(_Taker):
-    """Tickets by compare-and-swap of the pointer to the first descriptor that nobody has taken.
-
-    Parameters
-    ----------
-    window : verbs.Window
-    workers : int
-        How many share the queue.
-    """
+class PointerTaker(Taker):
+    """Tickets by compare-and-swap of the pointer to the first descriptor that nobody has taken."""
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
@@ -163,15 +148,8 @@ class PointerTaker(_Taker):
         return Miss.CONTENDED
 
 
-class CounterTaker(_Taker):
-    """Tickets from the shared counter.
-
-    Parameters
-    ----------
-    window : verbs.Window
-    workers : int
-        How many share the queue.
-    """
+class CounterTaker(Taker):
+    """Tickets from the shared counter."""
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
@@ -215,7 +193,7 @@ class CounterTaker(_Taker):
 
 
 #: The ways by name.
-TAKERS: dict[str, Callable[[verbs.Window, int], Taker]] = {
+TAKERS: dict[str, type[Taker]] = {
     "pointer": PointerTaker,
     "counter": CounterTaker,
 }
