@@ -425,6 +425,45 @@ def test_tables_that_are_open_have_their_memory_though_it_is_not_touched_yet() -
     run_ranks(2, script)
 
 
+@pytest.mark.parametrize("what", ["descriptors", "memory"])
+def test_a_rank_that_cannot_map_a_table_stops_nobody(what: str) -> None:
+    script = f"""
+        import os
+        import resource
+        from workpool import ResourceError, WorkPool
+
+        KIND = resource.RLIMIT_NOFILE if "{what}" == "descriptors" else resource.RLIMIT_AS
+
+        def limit(given):
+            soft, hard = resource.getrlimit(KIND)
+            if given is None:  # nothing more than there is now
+                given = 3
+                if KIND == resource.RLIMIT_AS:
+                    with open("/proc/self/statm") as file:
+                        given = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+                    given += 16 << 20
+            resource.setrlimit(KIND, (given, hard))
+            return soft
+
+        def other():
+            with WorkPool(rows=64, arena_nbytes=64 << 20) as pool:
+                return pool.submit(abs, -1).result()
+
+        with WorkPool(max_workers=1, arena_nbytes=1 << 20) as pool:
+            before = pool.submit(limit, None).result()
+            try:
+                other()
+            except ResourceError as error:
+                print(error)
+            pool.submit(limit, before).result()
+            print(other(), pool.submit(abs, -2).result())
+    """
+    said, worked = run_ranks(3, script).stdout.splitlines()
+    assert said.startswith("a window of ")
+    assert "rank 1 cannot map it" in said
+    assert worked == "1 2"
+
+
 def test_a_task_cannot_make_a_pool() -> None:
     script = """
         import pytest

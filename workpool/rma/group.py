@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
@@ -21,6 +22,10 @@ from .window import Window
 #: How long the host of a window waits for what another rank does there, and how often that does it.
 PROBE_S = 0.1
 PROBES = 4
+
+#: What a rank must have left for a window besides its bytes: MPI takes about one and some pages.
+SPARE_FDS = 2
+SPARE_NBYTES = 1 << 20
 
 _LEVELS = {
     MPI.THREAD_SINGLE: "single",
@@ -128,7 +133,7 @@ class Group:
         Raises
         ------
         ResourceError
-            On every rank, if the host has too little shared memory or MPI allocates none.
+            On every rank, if one lacks memory or descriptors for it, or MPI allocates none.
 
         Notes
         -----
@@ -138,15 +143,13 @@ class Group:
         ``MPI_Win_allocate_shared``: to load from it costs a third of a Get and its flush.
         """
         mine = nbytes if self.rank == host else 0
-        room = self.room()
-        enough = self.size == 1 or room is None or mine <= room
-        if not self.agree(enough):
+        lack = self._lack(nbytes, mine)
+        if not self.agree(not lack):
+            lacks = self.gather(lack)
+            short = next(rank for rank, lack in enumerate(lacks) if lack)
             raise ResourceError(
-                f"a window of {nbytes:,} bytes does not fit into {SHM} of rank "
-                f"{self.outer(host)}'s host"
-                + (f", which has {room:,} bytes left" if not enough or self.one_host else "")
-                + ": lower arena_nbytes= (WORKPOOL_ARENA_NBYTES), remove left-over files there, or "
-                "enlarge it (docker run --shm-size=1g)"
+                f"a window of {nbytes:,} bytes cannot be opened: rank {self.outer(short)} "
+                f"{lacks[short]}"
             )
         with self._lock:
             try:
@@ -178,6 +181,43 @@ class Group:
             window = self._kind(win, host, nbytes, self._lock, memory or None)
         self._windows.append(window)
         return window
+
+    def _lack(self, nbytes: int, mine: int) -> str:
+        """Return what this rank lacks for a window, and what to do; "" if nothing.
+
+        Where one rank alone fails in the call that allocates, Open MPI lets the others wait for it.
+
+        Parameters
+        ----------
+        nbytes : int
+            Of the window.
+        mine : int
+            Those that this rank gives.
+        """
+        room = self.room()
+        if self.size == 1:  # whose window is its own memory
+            return ""
+        if room is not None and mine > room:
+            return (
+                f"has {room:,} bytes left in {SHM} of its host: lower arena_nbytes= "
+                "(WORKPOOL_ARENA_NBYTES), remove left-over files there, or enlarge it "
+                "(docker run --shm-size=1g)"
+            )
+        fds: list[int] = []
+        try:
+            for _ in range(SPARE_FDS):
+                fds.append(os.open(os.devnull, os.O_RDONLY))
+            if mapped := nbytes if self.one_host else mine:
+                mmap.mmap(-1, mapped + SPARE_NBYTES, mmap.MAP_PRIVATE, mmap.PROT_READ).close()
+        except OSError as error:
+            return (
+                f"cannot map it ({error.strerror}): see what is short there, open files "
+                "(ulimit -n) or memory (ulimit -v)"
+            )
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return ""
 
     def _lent(self, win: MPI.Win, host: int, nbytes: int) -> memoryview:
         """Return the memory of another rank of this host; nothing if MPI does not lend it."""
