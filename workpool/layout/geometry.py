@@ -22,6 +22,7 @@ CLOSED = 4 * LINE_NBYTES
 _WORDS = 5 * LINE_NBYTES
 
 MAX_ROWS = 1 << 20
+MAX_ARENA_NBYTES = 1 << 48  # more than a process can address
 
 _IDENTITY = struct.Struct("<5Q")  # magic, version, rows, members, arena nbytes
 
@@ -40,7 +41,7 @@ class Geometry:
     members : int
         The driver and its workers, 2 to ``MAX_MEMBERS``.
     arena_nbytes : int
-        Bytes for payloads and results that do not fit into a record.
+        Bytes for payloads and results that do not fit into a record, up to ``MAX_ARENA_NBYTES``.
 
     Raises
     ------
@@ -58,6 +59,10 @@ class Geometry:
             raise UsageError(
                 f"arena_nbytes={arena_nbytes}: with {members - 1} workers the arena "
                 f"needs at least {least:,} bytes (two pages for each member)"
+            )
+        if arena_nbytes > MAX_ARENA_NBYTES:
+            raise UsageError(
+                f"arena_nbytes={arena_nbytes}: an arena has at most {MAX_ARENA_NBYTES:,} bytes"
             )
         self.rows = rows
         self.members = members
