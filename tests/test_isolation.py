@@ -338,6 +338,7 @@ def test_a_limit_of_memory() -> None:
         limited = pool.with_options(memory_limit_nbytes=64 << 20)
         assert type(error(limited.submit(allocate, 128 << 20))) is MemoryError
         assert limited.submit(allocate, 16 << 20).result() == 16 << 20
+        assert pool.with_options(memory_limit_nbytes=2**64).submit(abs, -1).result() == 1
         free = pool.with_options(isolate=True)
         assert free.submit(allocate, 128 << 20).result() == 128 << 20
         # What is sent there, and comes back, counts as well.

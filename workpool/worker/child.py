@@ -169,7 +169,7 @@ def _memory(nbytes: int | None) -> Iterator[None]:
         status = file.read()
     held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = held + nbytes if hard == resource.RLIM_INFINITY else min(held + nbytes, hard)
+    most = min(held + nbytes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield
