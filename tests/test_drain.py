@@ -138,6 +138,36 @@ def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
 
 
+STARTS = """\
+import time
+from workpool import WorkPool
+from workpool.{module} import {kind}
+
+def {name}(*args):
+    print("opening", flush=True)
+    time.sleep(20)
+
+WorkPool()
+{kind}.{name} = {name}
+try:
+    WorkPool(journal="run.db")
+finally:
+    print("finally", flush=True)
+"""
+
+
+@pytest.mark.parametrize("step", ["job.crew Crew summon", "journal.journal Journal _read_keys"])
+def test_while_a_pool_with_a_journal_is_made(tmp_path: Path, step: str) -> None:
+    module, kind, name = step.split()
+    program = STARTS.format(module=module, kind=kind, name=name)
+    with run("-w", "1", "-c", program, cwd=tmp_path) as started:
+        started.until("opening")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "finally" in ended.out
+
+
 @pytest.mark.parametrize("how", ["submit", "map"])
 @pytest.mark.parametrize("task_s", [1.0, 60.0])
 def test_without_a_journal_nothing_more_is_started(tmp_path: Path, task_s: float, how: str) -> None:

@@ -82,7 +82,8 @@ class Runtime:
         self.reporter: Reporter | None = None
         self._fail = fail
         self._ending = self._closed = False
-        self._drain: Drain | None = None
+        self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
+        self._staying = False  # whether SIGTERM is the driver's matter alone
         self._deaths: Deaths | None = None
         self._crew: Crew | None = None
         self._thread: ThreadWorker | None = None  # with one rank
@@ -179,15 +180,18 @@ class Runtime:
     def journal_opened(self, drain_s: float) -> None:
         """Prepare for SIGTERM, on every rank.  Waits for busy workers, the first time."""
         with self.lock:
-            if self._drain is None:
-                self._call(Order("stay"))
-                self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
             self._drain.open(drain_s)
+            try:
+                if not self._staying:
+                    self._call(Order("stay"))
+                    self._staying = True
+            except BaseException:  # Ctrl-C meanwhile
+                self._drain.close()
+                raise
 
     def journal_closed(self) -> None:
         """Count a journal that is open no more."""
-        if self._drain is not None:
-            self._drain.close()
+        self._drain.close()
 
     def _announce(self, drain_s: float) -> None:
         if self.reporter is not None:
@@ -206,7 +210,7 @@ class Runtime:
         while True:
             while pools := tuple(self.pools):  # a callback may make one more
                 pools[0].shutdown()
-            if self._drain is not None and self._drain.cut:
+            if self._drain.cut:
                 self.fail(UNFINISHED)  # a task still runs, and nobody knows for how long
             with self.lock:
                 if self._closed:
@@ -223,8 +227,7 @@ class Runtime:
                     self._tell(thread.stop)
                     self.tables.until(lambda: thread.ended)
                 self._call(Order("leave"), self._free)
-            if self._drain is not None:
-                self._drain.ended()
+            self._drain.ended()
 
     def _free(self) -> None:
         """Free every window."""

@@ -50,7 +50,7 @@ class Ledgers:
     setup : tuple
         The pool's initializer and its arguments: what tasks return may depend on them.
     opened, closed : callable
-        Told of each journal.
+        Told of each journal, before it is opened and when it is open no more.
     path : str or Path, optional
         Of the one for all tasks.
     """
@@ -77,17 +77,20 @@ class Ledgers:
         name = os.path.realpath(path)
         with self._lock:
             found = self._by_path.get(name)
-            if found is not None:
-                return found
-            self._used = True
-            found = self._by_path[name] = Ledger(path, self._setup)
+        if found is not None:
+            return found
+        self._opened()  # first: to read a large file takes a while
         try:
-            self._opened()
-        except BaseException:  # Ctrl-C, while it waits for workers that are busy
             with self._lock:
-                self._by_path.pop(name, None)
-            found.journal.close()
+                if name not in self._by_path:
+                    self._used = True
+                    found = self._by_path[name] = Ledger(path, self._setup)
+                    return found
+                found = self._by_path[name]  # another thread was quicker
+        except BaseException:
+            self._closed()
             raise
+        self._closed()
         return found
 
     @property
