@@ -240,7 +240,7 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
             for future in futures[::2]:
                 future.cancel()
             wait(futures + busy)
-            assert pool._core.watched == 0, pool._core.watched
+            assert not pool._core.watched, pool._core.watched
         print("ended")
     """
     assert run_ranks(3, script).stdout == "ended\n"
@@ -342,6 +342,47 @@ def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
             assert slow.result() is None
     """
     assert run_ranks(3, script).stdout == "cut off\nTrue\n"
+
+
+def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
+    script = """
+        import signal, time
+        from concurrent.futures import as_completed, wait
+        from workpool import WorkPool
+        from workpool.pool.resolver import Resolver
+
+        class Alarm(Exception): ...
+
+        def alarm(*args):
+            raise Alarm
+
+        def cut_off(self, *args):
+            Resolver._resolve_one = whole
+            signal.raise_signal(signal.SIGALRM)
+
+        def lost(pool):
+            Resolver._resolve_one = cut_off
+            future = pool.submit(abs, -2)
+            try:
+                future.result()
+            except Alarm:
+                return future
+
+        signal.signal(signal.SIGALRM, alarm)
+        whole = Resolver._resolve_one
+        with WorkPool() as pool:
+            later = lost(pool)
+            told = []
+            later.add_done_callback(told.append)
+            slow = pool.submit(time.sleep, 2)
+            ended = as_completed([slow, later], 20)
+            print([type(each.exception()).__name__ for each in ended])
+            done = wait([lost(pool), lost(pool)], 20).done
+            print([type(each.exception()).__name__ for each in done])
+            assert not pool._core.watched
+        assert told == [later]
+    """
+    assert run_ranks(3, script).stdout == "['NoneType', 'TaskLost']\n['TaskLost', 'TaskLost']\n"
 
 
 # --- processes ------------------------------------------------------------------------------------

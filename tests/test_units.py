@@ -342,7 +342,7 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
                 self.stop()
 
     done: list[bool] = []
-    Late(list, bool)._attend()
+    Late(list, bool, bool)._attend()
     assert done == [True]
 
 

@@ -109,7 +109,9 @@ class Runtime:
             if survive:
                 self._deaths = Deaths(group, liveness, self._crew, tables, fail)
         self.attendant = Attendant(
-            lambda: self.tables.drivers, lambda: any(pool.watched for pool in tuple(self.pools))
+            lambda: self.tables.drivers,
+            lambda: any(pool.watched for pool in tuple(self.pools)),
+            self._give_up_lost,
         )
 
     @property
@@ -196,6 +198,10 @@ class Runtime:
     def _announce(self, drain_s: float) -> None:
         if self.reporter is not None:
             self.reporter.patience(drain_s)
+
+    def _give_up_lost(self, interrupted: Callable[[], bool]) -> None:
+        for pool in tuple(self.pools):
+            pool.give_up_lost(interrupted)
 
     def cancel(self) -> None:
         """Give up what no worker has started: nobody shall wait for it."""

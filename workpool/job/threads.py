@@ -37,11 +37,20 @@ class Attendant:
         Returns those to attend to.
     watched : callable
         Returns whether a future is watched.
+    give_up_lost : callable
+        ``give_up_lost(interrupted)``: fails watched futures that are nowhere any more, after a
+        while, unless it is interrupted.
     """
 
-    def __init__(self, drivers: Callable[[], list[Driver]], watched: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        drivers: Callable[[], list[Driver]],
+        watched: Callable[[], bool],
+        give_up_lost: Callable[[Callable[[], bool]], object],
+    ) -> None:
         self._drivers = drivers
         self._watched = watched
+        self._give_up_lost = give_up_lost
         self._work = threading.Event()
         self._bell = threading.Event()
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -119,6 +128,8 @@ class Attendant:
                 late = any(driver.outstanding for driver in self._drivers())  # a table may be new
                 if late or not self._actions.empty():
                     self._work.set()  # just now
+                else:
+                    self._give_up_lost(self._work.is_set)
                 continue
             self._work.set()  # else we have cleared it while the last outcomes were being fetched
             # Each by itself: whoever waits for one table makes no progress in another, whose tasks

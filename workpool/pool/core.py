@@ -76,8 +76,8 @@ class Core:
 
     Attributes
     ----------
-    watched : int
-        Futures that somebody has a condition of.
+    watched : set of PoolFuture
+        That have not ended, and of which somebody has the condition.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Core:
     ) -> None:
         self.choice = choice
         self.lock = threading.RLock()  # reentrant for finalizers alone: see ``whole.held``
-        self.watched = 0
+        self.watched: set[PoolFuture[Any]] = set()
         self.ledgers = ledgers
         self._runtime = job
         self._setup = setup
@@ -271,6 +271,17 @@ class Core:
     def watch(self) -> None:
         """Somebody waits for a future without making progress."""
         self._runtime.attendant.ring()
+
+    def give_up_lost(self, interrupted: Callable[[], bool]) -> None:
+        """Fail the futures that somebody watches if nothing can come of them any more."""
+        if not self.watched:
+            return
+        try:
+            self.driver.wait(lambda: not self.watched or interrupted())
+        except TaskLost as error:
+            for future in tuple(self.watched):
+                future.resolve(None, error)
+                self.ended()
 
     def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""

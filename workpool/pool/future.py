@@ -32,7 +32,7 @@ class Pool(Protocol):
 
     driver: Driver
     lock: threading.RLock
-    watched: int  # futures, not ended, that somebody has a condition of
+    watched: set[PoolFuture[Any]]  # not ended, and somebody has their condition
 
     def watch(self) -> None:
         """See that progress is made: somebody waits without making any."""
@@ -52,7 +52,6 @@ class PoolFuture(Future[T]):
     _waiters: Any = ()
     _done_callbacks: Any = ()
     _own_condition: threading.Condition | None = None
-    _watched = False
     _resolved = False
 
     def __init__(self, pool: Pool) -> None:
@@ -75,9 +74,9 @@ class PoolFuture(Future[T]):
                     # Nobody touches them without the condition.
                     self._waiters, self._done_callbacks = [], []
                     condition = self._own_condition = threading.Condition()
-                    self._watched = self._state not in _ENDED
-                    self._pool.watched += self._watched
-            if self._watched:
+                    if self._state not in _ENDED:
+                        self._pool.watched.add(self)
+            if self in self._pool.watched:
                 self._pool.watch()
         return condition
 
@@ -90,7 +89,7 @@ class PoolFuture(Future[T]):
                 self._result, self._exception = result, exception
                 self._state = "FINISHED"
                 return
-            self._unwatch()
+            self._pool.watched.discard(self)
         self._resolved = True
         if exception is not None:
             self.set_exception(exception)
@@ -101,15 +100,11 @@ class PoolFuture(Future[T]):
         # Whoever waits for some future resolves this one, perhaps with a lock that callbacks want.
         if not self._resolved:  # cancelled; callbacks may want to see the pool shut down
             with self._pool.lock:
-                self._unwatch()
+                self._pool.watched.discard(self)
             self._pool.ended()
             super()._invoke_callbacks()  # type: ignore[misc]
         elif self._done_callbacks:
             self._pool.call_back(super()._invoke_callbacks)  # type: ignore[misc]
-
-    def _unwatch(self) -> None:
-        self._pool.watched -= self._watched
-        self._watched = False
 
     def __repr__(self) -> str:
         """Say in which state the future is, without a condition: whoever has one waits for it.
