@@ -262,3 +262,33 @@ def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: i
     result = run_ranks(1, script, expect_status=status)
     left = [path for path in result.stdout.split() if os.path.exists(path)]
     assert not left, result
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "workpool.launch.cli", "run", "-w", "1"], "the job has ended"),
+        (["-m", "workpool.launch.cli", "run", "--survive", "-w", "1"], "the job has ended"),
+        ([], "the program is at its end"),
+    ],
+)
+@pytest.mark.parametrize("before", ["pass", "WorkPool().shutdown()"])
+def test_a_pool_at_the_exit_is_refused(words: list[str], said: str, before: str) -> None:
+    script = f"""
+        import atexit
+        from workpool import UsageError, WorkPool
+
+        @atexit.register
+        def late():
+            try:
+                WorkPool()
+            except UsageError as error:
+                print(error)
+
+        {before}
+    """
+    command = [sys.executable, *words, "-c", textwrap.dedent(script)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == f"{said}: no pool can be made any more\n"
+    assert ended.returncode == 0, ended

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # One process has one MPI, hence at most one runtime.
 _current: Runtime | None = None
 _lock = threading.Lock()
-_over = False  # MPI is being finalized
+_over = ""  # why no pool can be made any more
 _home = 0  # the process that they are of
 
 
@@ -46,8 +46,10 @@ def current() -> Runtime:
     global _current, _home
     with _lock:
         if _over:
-            raise UsageError("MPI is finalized: no pool can be made any more")
+            raise UsageError(f"{_over}: no pool can be made any more")
         if _current is None:
+            if not threading.main_thread().is_alive():  # nobody would end the job
+                raise UsageError("the program is at its end: no pool can be made any more")
             if text := too_little():  # Open MPI may do with it
                 say(text)
             from .. import rma
@@ -89,7 +91,7 @@ def _finalizing() -> None:
         if _current.serves or _current.survive:
             _finalized("a task" if _current.serves else "a job that outlives its workers")
         _current.close()
-    _over = True  # before there is none, for other threads may want one
+    _over = "MPI is finalized"  # before there is none, for other threads may want one
     _close_current()
 
 
@@ -164,7 +166,7 @@ def launch(
     """
     from .. import rma
 
-    global _current, _home
+    global _current, _home, _over
     status, _home = 0, os.getpid()
     _current = Runtime(group, survives(), fail)
     rma.at_finalize(_finalizing, _finalized)
@@ -189,6 +191,7 @@ def launch(
             flush()
             os._exit(status)
         step = _close_current
+    _over = _over or "the job has ended"
     return status
 
 
