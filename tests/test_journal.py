@@ -168,6 +168,16 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     Journal(path).close()
 
 
+def test_a_name_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match=r"journal='run.db': the working directory was removed"):
+        Ledgers((None, ()), dict, dict, "run.db")
+    Ledgers((None, ()), dict, dict, tmp_path / "run.db").close()
+
+
 def test_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "text"
     foreign.write_text("something else" * 100)
@@ -331,6 +341,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert re.search(r"open +by nobody", capsys.readouterr().out)
     assert sorted(os.listdir(tmp_path)) == ["run.db", "run.db.lock"]
     (tmp_path / "text").write_text("text")
-    for name, said in (("text", "is not a journal"), ("none", "no such file")):
+    for name, said in (("text", "that a pool has as journal="), ("none", "no such file")):
         assert cli.main(["journal", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err

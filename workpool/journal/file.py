@@ -22,6 +22,10 @@ _APPLICATION = 0x776B706C  # "wkpl"
 
 #: What SQLite says of a file that is damaged.
 _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "encrypted")
+#: What to do about a file that is none, for who wants to write and for who wants to look.
+_ANOTHER = "give the name of a new file"
+_THE_ONE = "give the file that a pool has as journal="
+
 _MAGIC = b"SQLite format 3\0"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -96,14 +100,14 @@ def holder(path: str) -> str | None:
 
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to a journal that is one, made if the file is new."""
-    new = _is_new(path)
+    new = _is_new(path, _ANOTHER)
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
         raise failed(path, "open", error) from error
     try:
         if not new:
-            check(connection, path)
+            check(connection, path, _ANOTHER)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -130,7 +134,7 @@ def inspect(path: str) -> sqlite3.Connection:
     """
     from pathlib import Path  # much for a rank, and it is not a rank that asks
 
-    if _is_new(path):
+    if _is_new(path, _THE_ONE):
         raise UsageError(f"{path} is empty: nothing was ever stored in it")
     try:
         # Whoever reads beside a writer, or after one that was killed, needs files of his own.
@@ -138,7 +142,7 @@ def inspect(path: str) -> sqlite3.Connection:
         uri = Path(path).absolute().as_uri()
         connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
         try:
-            check(connection, path)
+            check(connection, path, _THE_ONE)
             if not _tables(connection):
                 raise UsageError(f"{path} is empty: nothing was ever stored in it")
         except BaseException:
@@ -159,7 +163,7 @@ def _tables(connection: sqlite3.Connection) -> int:
     return found
 
 
-def _is_new(path: str) -> bool:
+def _is_new(path: str, remedy: str) -> bool:
     """Return whether there is nothing in a file, after a look at what it begins with."""
     try:
         with open(path, "rb") as file:
@@ -169,11 +173,11 @@ def _is_new(path: str) -> bool:
     except OSError as error:
         raise ResourceError(f"cannot read journal {path}: {error.strerror}") from error
     if begins and begins != _MAGIC:
-        raise UsageError(f"{path} is not a journal of workpool: give the name of a new file")
+        raise UsageError(f"{path} is not a journal of workpool: {remedy}")
     return not begins
 
 
-def check(connection: sqlite3.Connection, path: str) -> None:
+def check(connection: sqlite3.Connection, path: str, remedy: str) -> None:
     """See that a database is a journal of this format.
 
     Raises
@@ -186,7 +190,7 @@ def check(connection: sqlite3.Connection, path: str) -> None:
     if application == 0 and not _tables(connection):
         return  # whoever made it was killed
     if application != _APPLICATION:
-        raise UsageError(f"{path} is not a journal of workpool: give the name of a new file")
+        raise UsageError(f"{path} is not a journal of workpool: {remedy}")
     if version != FORMAT:
         raise UsageError(
             f"journal {path} has format version {version}, this workpool writes {FORMAT}: go on "

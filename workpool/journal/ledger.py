@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..errors import ResourceError
+from ..errors import ResourceError, UsageError
 from ..lazy import np
 from ..recent import Recent
 from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
@@ -74,7 +74,12 @@ class Ledgers:
 
     def open(self, path: Any) -> Ledger:
         """Return the pool's hold on a journal, opened if it is not yet."""
-        name = os.path.realpath(path)
+        try:
+            name = os.path.realpath(path)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"journal={path!r}: the working directory was removed: give the whole path"
+            ) from error
         with self._lock:
             found = self._by_path.get(name)
         if found is not None:

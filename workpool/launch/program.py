@@ -81,7 +81,7 @@ class Program(NamedTuple):
             if self.target.endswith(".py") and os.path.isfile(self.target):
                 raise UsageError(f"-m {self.target}: this is a file: give it without -m")
             top = self.target.partition(".")[0]
-            here = PathFinder.find_spec(top, [os.getcwd()])
+            here = PathFinder.find_spec(top, [""])  # that may be gone
             if not top or (here is None and importlib.util.find_spec(top) is None):
                 raise UsageError(f"no module named {self.target!r}")
 
