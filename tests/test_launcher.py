@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -269,7 +270,17 @@ def test_ranks_that_outlast_the_driver(tmp_path: Path) -> None:
     with job(command) as started:
         ended = started.wait(10)
     assert ended.status == 3
-    assert "0.3 s after the driver were killed" in ended.err
+    assert "0.3 s after the driver's end (--grace) was killed: mpiexec itself" in ended.err
+
+
+def test_what_a_task_has_started_and_not_ended_is_named(tmp_path: Path) -> None:
+    command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
+    fake = Path(command[3])
+    fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; PMI_RANK=7 env sleep 100'))
+    with job(command) as started:
+        ended = started.wait(10)
+    assert ended.status == 3
+    assert re.search(r"was killed: process \d+ of rank 7 \(sleep 100\)", ended.err)
 
 
 def test_launcher_killed(tmp_path: Path) -> None:

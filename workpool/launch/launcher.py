@@ -83,6 +83,10 @@ _ADVICE_PLACED = (
     "and with a journal it goes on from there"
 )
 
+#: How many processes a message names, and how many characters of their commands.
+_NAMED = 4
+_SHOWN = 80
+
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
 
@@ -201,6 +205,8 @@ class _Job:
         self.routes = Routes()
         #: Whether the driver of a job that outlives others is gone, and no host was before.
         self.bereft = False
+        #: What had not ended in time, for messages.
+        self.late = ""
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
@@ -234,6 +240,7 @@ class _Job:
         if status == 0 and self.watch.ending is not None:
             self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
         else:
+            self.late = self._left() if status is None else ""
             self._end()
         remove(self.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
@@ -280,7 +287,8 @@ class _Job:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
         told = self.watch.ending
         if told is not None and not told.failed and status is None and self.signals.asked is None:
-            _say(f"ranks that had not ended {self.grace_s:g} s after the driver were killed")
+            given = f"{self.grace_s:g} s after the driver's end (--grace)"
+            _say(f"what was left {given} was killed: {self.late}")
         # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
         # leave by SIGTERM: not by us.
         broken = bool(status) and self.signals.asked is None and not self.survive
@@ -330,6 +338,19 @@ class _Job:
         _say(f"{who} {how}, {what}")
         return 128 - status if status < 0 else status or 1
 
+    def _left(self) -> str:
+        """Name what is left of the ranks: themselves, or what their tasks have started."""
+        left = []
+        for pid in self._members():
+            with suppress(OSError):  # ended meanwhile
+                text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                path, *words = text.strip("\0").split("\0")
+                command = " ".join([os.path.basename(path), *words])[:_SHOWN]
+                if (rank := _rank_of(pid)) is not None:
+                    left.append(f"process {pid} of rank {rank} ({command})")
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
+
     def _note_litter(self) -> None:
         self.litter.update(path for pid in self._members() for path in litter_of(pid))
 
@@ -342,6 +363,15 @@ class _Job:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
         return found
+
+
+def _rank_of(pid: int) -> str | None:
+    """Return the rank that a process is, or below which it was started; None if there is none."""
+    for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        name, _, rank = variable.decode(errors="replace").partition("=")
+        if name in supervisor.RANK_VARIABLES:
+            return rank
+    return None
 
 
 def _say(text: str) -> None:
