@@ -145,10 +145,52 @@ def serialization_fails(pool, *call):
 
 
 @only("workpool", SHARED)
-def case_pools_and_futures_stay_with_the_driver(pool):
-    for argument in (pool, pool.submit(same, 1)):
-        error = pool.submit(same, argument).exception(timeout=PATIENCE_S)
-        assert "cannot be sent to a task" in str(error), error
+def case_futures_stay_with_the_driver(pool):
+    error = pool.submit(same, pool.submit(same, 1)).exception(timeout=PATIENCE_S)
+    assert "cannot be sent to a task" in str(error), error
+    alive(pool)
+
+
+@only("workpool", SHARED)
+def case_tasks_that_refer_to_a_pool_and_do_not_use_it(pool):
+    class Study:
+        """Its tasks need no pool, and come with one."""
+
+        def __init__(self, pool):
+            self.pool = pool
+
+        def run(self, numbers):
+            return list(self.pool.map(self.step, numbers))
+
+        def step(self, number):
+            return number + 1
+
+    def down(number):
+        return pool.submit(down, number - 1).result() if number > 9 else number
+
+    assert Study(pool).run(range(40)) == list(range(1, 41))
+    assert pool.submit(down, 3).result(timeout=PATIENCE_S) == 3
+    error = pool.submit(down, 10).exception(timeout=PATIENCE_S)
+    assert type(error).__name__ == "UsageError", error
+    assert "a task cannot use a pool" in str(error), error
+
+
+@only("workpool", SHARED)
+def case_a_pool_is_of_no_use_in_a_task(pool):
+    uses = [
+        lambda pool: pool.submit(same, 1),
+        lambda pool: pool.map(same, [1]),
+        lambda pool: pool.starmap(same, [(1,)]),
+        lambda pool: pool.reduce(same, [1]),
+        lambda pool: pool.with_options(retries=1),
+        lambda pool: pool.accumulator(),
+        lambda pool: pool.stats(),
+        lambda pool: pool.num_workers,
+        lambda pool: pool.shutdown(),
+    ]
+    for use in uses:
+        error = pool.submit(use, pool).exception(timeout=PATIENCE_S)
+        assert "a task cannot use a pool" in str(error), error
     alive(pool)
 
 
@@ -254,9 +296,3 @@ def case_interrupt_while_a_result_is_unpickled(pool):
     until(lambda: all(future.done() for future in futures), "every future to be done")
     assert [future.result() for future in futures[1:]] == list(range(100))
     case_callback_runs_though_nobody_waits(pool)
-
-
-@only("workpool", SHARED)
-def case_the_pool_itself_cannot_be_an_argument(pool):
-    assert pool.submit(same, pool).exception(timeout=PATIENCE_S) is not None
-    alive(pool)

@@ -23,6 +23,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Absent:
+    """What is behind a pool in a task: nothing that it could be asked for."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UsageError(
+            "a task cannot use a pool, for tasks submit none: return what is to be done, and "
+            "submit it from the driver"
+        )
+
+
+def absent() -> View:
+    """Return what a task finds in place of a pool: whatever it is used for is refused."""
+    view = object.__new__(View)
+    behind: Any = _Absent()
+    view._core = view._tasks = view._maps = behind
+    view._options, view._retry = TaskOptions(), None
+    return view
+
+
 class View(Executor):
     """A pool, and options for the tasks that are submitted through it.
 
@@ -39,11 +58,10 @@ class View(Executor):
         self._tasks = core.context(options.limits)
         self._maps = Maps(core, self._tasks, options.retry)
 
-    def __reduce__(self) -> NoReturn:
-        raise UsageError(
-            "a pool cannot be sent to a task, for tasks submit none: return what is to be done, "
-            "and submit it from the driver"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What a task needs may refer to the pool and not use it there: a method whose neighbour
+        # submits, DEAP's toolbox with its map, whoever keeps the names of the script.
+        return absent, ()
 
     def with_options(self, **options: Any) -> View:
         """Return a view of the same pool whose tasks are run otherwise.
