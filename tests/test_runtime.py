@@ -310,6 +310,39 @@ def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
     run_ranks(2, script)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_proxies_of_a_multiprocessing_manager(ranks: int) -> None:
+    script = """
+        import threading
+        from multiprocessing.managers import SyncManager
+        from workpool import WorkPool
+
+        class Manager(SyncManager):
+            pass
+
+        numbers = []
+        Manager.register("numbers", callable=lambda: numbers, exposed=["append"])
+        server = Manager(("localhost", 0)).get_server()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        manager = Manager(server.address)
+        manager.connect()
+        proxy = manager.numbers()
+
+        def use(proxy, number):
+            proxy.append(number)
+
+        def prepare(proxy):
+            proxy.append(0)
+
+        with WorkPool(initializer=prepare, initargs=(proxy,)) as pool:
+            for view in pool, pool.with_options(isolate=True):
+                for future in [view.submit(use, proxy, number) for number in range(1, 5)]:
+                    future.result()
+        print(sorted({*numbers}), numbers.count(4))
+    """
+    assert run_ranks(ranks, script).stdout == "[0, 1, 2, 3, 4] 2\n"
+
+
 def test_options_from_the_environment(claim: str) -> None:
     script = f"""
         from workpool import WorkPool

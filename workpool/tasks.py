@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
 from .serializer import Encoded, as_bytes, join, pack, split
+from .system import authkey
 
 
 class TaskKind(IntEnum):
@@ -48,8 +49,9 @@ class Setup(NamedTuple):
             If the initializer or an argument cannot be pickled.
         """
         path = [entry for entry in self.sys_path if isinstance(entry, str)]
-        # Apart: where the modules are that the initializer comes from, only the path may say.
-        return join((path, as_bytes(pack((self.initializer, self.initargs)))))
+        # Apart: where the modules are that the initializer comes from, only the path may say; and
+        # without the key no proxy among its arguments can be restored.
+        return join((path, authkey.own(), as_bytes(pack((self.initializer, self.initargs)))))
 
 
 class Limits(NamedTuple):

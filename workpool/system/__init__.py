@@ -7,6 +7,7 @@
     process       a child process that runs Python, and its end
     channel       messages between two processes
     shared_memory how much there is, and what was left behind in it
+    authkey       what managers of ``multiprocessing`` ask for
 
 None of it knows what the runtime is for.
 """

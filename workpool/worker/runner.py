@@ -31,6 +31,7 @@ from ..serializer import (
     unpack_call,
     use,
 )
+from ..system import authkey
 from ..tasks import CHUNK, Context
 
 #: Pools that are remembered: a job may open any number of them, one after another.  Where more than
@@ -165,8 +166,10 @@ class Runner:
         """Do what a pool wants done before its first task."""
         self._pool = None
         namespaces = collect_globals()
-        path, call = split(content)
+        path, key, call = split(content)
         _add_to_path(path)
+        if key is not None:
+            authkey.adopt(key)
         initializer: Any = "initializer"
         failure, prepared = None, Prepared()
         try:
