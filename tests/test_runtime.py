@@ -395,6 +395,20 @@ def test_options_that_cannot_be_honoured() -> None:
     run_ranks(3, script)
 
 
+def test_a_process_that_is_alone_gets_no_more_than_its_host_has() -> None:
+    script = """
+        import pytest
+        from workpool import WorkPool
+        from workpool.errors import ResourceError
+
+        with WorkPool() as pool:
+            with pytest.raises(ResourceError, match=r"cannot map it .Cannot allocate memory"):
+                WorkPool(arena_nbytes=10**14)
+            assert pool.submit(pow, 2, 3).result() == 8
+    """
+    run_ranks(1, script)
+
+
 def test_ranks_that_are_nobodys_workers_say_so() -> None:
     script = """
         import pytest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 import time
@@ -12,7 +11,7 @@ from typing import Any
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
-from ..system.shared_memory import SHM, free, litter_of, remove
+from ..system.shared_memory import SHM, free, litter_of, remove, unmappable
 from .mpi import MPI
 from .own import OwnWindow
 from .patient import PatientWindow
@@ -185,7 +184,8 @@ class Group:
     def _lack(self, nbytes: int, mine: int) -> str:
         """Return what this rank lacks for a window, and what to do; "" if nothing.
 
-        Where one rank alone fails in the call that allocates, Open MPI lets the others wait for it.
+        Where one rank alone fails in the call that allocates, Open MPI lets the others wait for it;
+        and MPICH 5.0 ends by a segmentation fault where a lone process gets no second window.
 
         Parameters
         ----------
@@ -194,30 +194,20 @@ class Group:
         mine : int
             Those that this rank gives.
         """
-        room = self.room()
-        if self.size == 1:  # whose window is its own memory
-            return ""
+        alone = self.size == 1  # whose window is its own memory
+        room = None if alone else self.room()
         if room is not None and mine > room:
             return (
                 f"has {room:,} bytes left in {SHM} of its host: lower arena_nbytes= "
                 "(WORKPOOL_ARENA_NBYTES), remove left-over files there, or enlarge it "
                 "(docker run --shm-size=1g)"
             )
-        fds: list[int] = []
-        try:
-            for _ in range(SPARE_FDS):
-                fds.append(os.open(os.devnull, os.O_RDONLY))
-            if mapped := nbytes if self.one_host else mine:
-                mmap.mmap(-1, mapped + SPARE_NBYTES, mmap.MAP_PRIVATE, mmap.PROT_READ).close()
-        except OSError as error:
-            return (
-                f"cannot map it ({error.strerror}): see what is short there, open files "
-                "(ulimit -n) or memory (ulimit -v)"
-            )
-        finally:
-            for fd in fds:
-                os.close(fd)
-        return ""
+        mapped = nbytes if self.one_host else mine
+        why = unmappable(mapped + SPARE_NBYTES if mapped else 0, SPARE_FDS, private=alone)
+        return why and (
+            f"cannot map it ({why}): lower arena_nbytes= (WORKPOOL_ARENA_NBYTES), or see what is "
+            "short there, open files (ulimit -n) or memory (ulimit -v)"
+        )
 
     def _lent(self, win: MPI.Win, host: int, nbytes: int) -> memoryview:
         """Return the memory of another rank of this host; nothing if MPI does not lend it."""

@@ -5,11 +5,12 @@ Ranks that end without ``MPI_Finalize`` leave the files behind that MPI has made
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from contextlib import suppress
 
-__all__ = ["SHM", "free", "litter_of", "remove", "too_little"]
+__all__ = ["SHM", "free", "litter_of", "remove", "too_little", "unmappable"]
 
 SHM = "/dev/shm"
 
@@ -30,6 +31,26 @@ def free() -> int | None:
     except OSError:
         return None
     return shm.f_bavail * shm.f_frsize
+
+
+def unmappable(nbytes: int, fds: int, private: bool) -> str:
+    """Return why this process cannot map so many bytes more, with so many descriptors; else "".
+
+    `private` ones are memory of its own, others are shared and have been counted elsewhere.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(fds):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        if nbytes:
+            access = mmap.PROT_READ | mmap.PROT_WRITE if private else mmap.PROT_READ
+            mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, access).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        for fd in opened:
+            os.close(fd)
+    return ""
 
 
 def too_little() -> str:
