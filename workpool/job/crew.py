@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
-from typing import Protocol
 
 from ..errors import ResourceError, WorkerUnreachable
 from ..members.doorbell import Doorbells
@@ -21,13 +20,6 @@ from .survival import name_of, obituary
 __all__ = ["Crew"]
 
 
-class Until(Protocol):
-    """What serves the tables while the driver waits."""
-
-    def __call__(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
-        """Return when `ended` says so, or after so long."""
-
-
 class Crew:
     """The workers of a job, as their driver calls them.
 
@@ -36,7 +28,8 @@ class Crew:
     control : Caller
     liveness : Liveness
     bells : Doorbells
-    until : Until
+    until : callable
+        ``until(ended, limit_s)``: serves the tables until `ended` says so, at most for so long.
     hearts : callable, optional
         Returns leases of those who serve a table, and its choice, if there is one; None where the
         job outlives its workers.
@@ -47,7 +40,7 @@ class Crew:
         control: Caller,
         liveness: Liveness,
         bells: Doorbells,
-        until: Until,
+        until: Callable[[Callable[[], bool], float], None],
         hearts: Callable[[], tuple[Choice, Leases] | None] | None,
     ) -> None:
         self.control = control
