@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .. import layout
 from ..backoff import IDLE_S, Backoff
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 class Order(NamedTuple):
     """What the workers are called together for."""
 
-    what: str  # "open", "close", "stay", "leave"; "nothing" when it cannot be done
+    what: Literal["open", "close", "stay", "leave", "nothing"]  # the last: it cannot be done
     table: int = 0
     geometry: Geometry | None = None
     choice: Choice | None = None
