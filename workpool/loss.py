@@ -14,6 +14,7 @@ from .errors import (
     WorkerCrashed,
     WorkPoolError,
 )
+from .members.leases import Gone
 from .serializer import join, split, task_name
 
 
@@ -23,20 +24,17 @@ class Why(Enum):
     TIMEOUT = "timeout"  #: its process was killed, because the task had run for too long
     CRASHED = "crashed"  #: its process ended by itself, or somebody killed it
     UNSTARTED = "unstarted"  #: there was no process to run it: none could be started
-    DEAD = "dead"  #: the worker's own process is gone
-    STOPPED = "stopped"  #: the worker does not run
-    SILENT = "silent"  #: the worker's heart stands still
+    DEAD = Gone.DEAD.value  #: the worker's own process is gone
+    STOPPED = Gone.STOPPED.value  #: the worker does not run
+    SILENT = Gone.SILENT.value  #: the worker's heart stands still
     NOBODY = "nobody"  #: every worker is gone
 
 
 #: A task that has brought down so many processes is not tried again.
 MOST_CRASHES = 3
 
-#: Not the task's doing, as far as one can know: it is tried again.
-OF_THE_WORKER = frozenset({Why.DEAD.value, Why.STOPPED.value, Why.SILENT.value})
-
-
-_HOW = {
+#: Not the task's doing, as far as one can know: it is tried again.  With what is said of each.
+OF_THE_WORKER = {
     Why.DEAD.value: "its process is gone",
     Why.STOPPED.value: "its process has been stopped for longer than the lease",
     Why.SILENT.value: "nothing was heard of it for longer than the lease",
@@ -49,7 +47,7 @@ class Loss(NamedTuple):
     Parameters
     ----------
     why : str
-        Value of a ``Why``.
+        Value of a ``Why``, those of ``Gone`` among them.
     limit_s : float or None
         The task's limit of time.
     returncode : int
@@ -106,7 +104,8 @@ class Loss(NamedTuple):
             return BrokenPool("every worker of the pool has died: start the job again")
         if self.why in OF_THE_WORKER:
             return WorkerCrashed(
-                f"task {name} lost its worker, rank {self.rank} on {self.host}: {_HOW[self.why]}"
+                f"task {name} lost its worker, rank {self.rank} on {self.host}: "
+                f"{OF_THE_WORKER[self.why]}"
             )
         if self.why == Why.UNSTARTED.value:
             return WorkerCrashed(
