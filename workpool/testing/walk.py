@@ -144,7 +144,9 @@ class _Walk:
             return answer
 
         try:
-            goes_on = process.step(MemoryWindow(self.case.nbytes, perform), choose_from(perform))
+            goes_on = process.step(
+                MemoryWindow(self.case.nbytes, perform), lambda count: perform(("choose", count))
+            )
         except _Pause:
             return
         walker.process, walker.root = process, pickle.dumps(process)
@@ -189,8 +191,3 @@ class _Walk:
             {walker.name: walker.process for walker in self.walkers},
             {walker.name: walker.alive for walker in self.walkers},
         )
-
-
-def choose_from(perform: Any) -> Any:
-    """Return the ``choose`` of a process whose calls are handed to `perform`."""
-    return lambda count: perform(("choose", count))
