@@ -41,7 +41,7 @@ MAX_ATTEMPT = _ATTEMPT_MASK
 MAX_TASKS = 1 << _ENDED_BITS
 MAX_GENERATION = (1 << _GENERATION_BITS) - 1
 
-#: Items that are started by one step, as far as there are so many.
+#: Tasks that are started by one step, as far as there are so many.
 STRIDE = 8
 
 
@@ -63,7 +63,7 @@ def change_state(word: int, state: int) -> int:
 
 
 def start_attempt(word: int, state: int, attempt: int) -> int:
-    """Return `word` with another state, of a later attempt than 0."""
+    """Return `word`, whose attempt is 0, with another state and attempt."""
     return (word & ~_STATE_MASK) | attempt << _ATTEMPT_SHIFT | state
 
 
