@@ -24,7 +24,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
 from ..system.shared_memory import SHM, litter_of, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
-from ..system.streams import open_streams
+from ..system.streams import open_streams, say
 from .mpiexec import (
     Kind,
     check_room,
@@ -267,7 +266,7 @@ class _Job:
         while left := self._members():
             passed_s = time.monotonic() - begun
             if passed_s > after_s + _TIDY_S:
-                _say(f"processes that cannot be killed: {left}")
+                say(f"processes that cannot be killed: {left}")
                 return
             if passed_s >= after_s:
                 for pid in left:
@@ -288,7 +287,7 @@ class _Job:
         told = self.watch.ending
         if told is not None and not told.failed and status is None and self.signals.asked is None:
             given = f"{self.grace_s:g} s after the driver's end (--grace)"
-            _say(f"what was left {given} was killed: {self.late}")
+            say(f"what was left {given} was killed: {self.late}")
         # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
         # leave by SIGTERM: not by us.
         broken = bool(status) and self.signals.asked is None and not self.survive
@@ -296,7 +295,7 @@ class _Job:
             return told.status
         if self.signals.asked is not None:
             if status is None and self.signals.overdue:
-                _say("killed: the program did not end in time after the signal, see --grace")
+                say("killed: the program did not end in time after the signal, see --grace")
             return 128 + self.signals.asked
         if self.bereft or (self.survive and self._lost() and not self.routes.ended):
             return self._lament(status)
@@ -312,7 +311,7 @@ class _Job:
         died = status >= 0 or not self.local
         died = died and self.watch.driver is not None and not (self.survive and self.local)
         bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
-        _say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
+        say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
         return 128 - status if status < 0 else status or 1
 
     def _lament(self, ended: int | None) -> int:
@@ -329,13 +328,13 @@ class _Job:
             noted = supervisor.ends(self.watch.place).get(driver)
             if noted is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
-                _say(f"{who}, and with it all that its program knew")
+                say(f"{who}, and with it all that its program knew")
                 return 1
             status = noted
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        _say(f"{who} {how}, {what}")
+        say(f"{who} {how}, {what}")
         return 128 - status if status < 0 else status or 1
 
     def _left(self) -> str:
@@ -372,7 +371,3 @@ def _rank_of(pid: int) -> str | None:
         if name in supervisor.RANK_VARIABLES:
             return rank
     return None
-
-
-def _say(text: str) -> None:
-    print(f"workpool: {text}", file=sys.stderr, flush=True)
