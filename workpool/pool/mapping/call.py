@@ -16,8 +16,7 @@ from ...driver.driver import Driver
 from ...errors import FAILURES
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
-from ...serializer import Code, unpack_outcome
-from ...serializer import Kind as OutcomeKind
+from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
 from ...whole import whole
@@ -175,7 +174,7 @@ class Mapping:
             if part.total:
                 yield self._values(part)
             if failed is not None:
-                raise self._error(OutcomeKind.EXCEPTION, failed)
+                raise self._error(Kind.EXCEPTION, failed)
 
     def fold(self, deadline: float | None) -> list[Any]:
         """Return a list of the one value that all results are folded to, or of none."""
@@ -189,7 +188,7 @@ class Mapping:
                     _, (part, failed) = stretch.parts.popitem()
                     left -= part.total
                     if failed is not None:
-                        raise self._error(OutcomeKind.EXCEPTION, failed)
+                        raise self._error(Kind.EXCEPTION, failed)
                     found = self._values(part)
                     values = Reduction(None, self._operation).fold([*values, *found])
         finally:
@@ -211,7 +210,7 @@ class Mapping:
 
     def _values(self, part: Part) -> list[Any]:
         values: list[Any]
-        values, error = unpack_outcome(OutcomeKind.VALUE, part.encoded, self._fn)
+        values, error = unpack_outcome(Kind.VALUE, part.encoded, self._fn)
         if error is not None:
             raise error
         return values
@@ -295,7 +294,7 @@ class Mapping:
     def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
         """Take in the report of a turn, and publish the next one."""
         stretch = seat.stretch
-        if kind == OutcomeKind.TURN:
+        if kind == Kind.TURN:
             for part in outcome.parts:
                 last = part is outcome.parts[-1]
                 stretch.parts[part.start] = part, outcome.failed if last else None
@@ -310,7 +309,7 @@ class Mapping:
                 self._take_turn(Seat(self, stretch, seat.segment))
             if outcome.exhausted:
                 self._all_taken(stretch)
-        elif kind == OutcomeKind.LOST:
+        elif kind == Kind.LOST:
             self._lose(stretch, Loss.decode(outcome))
         else:
             self.fail(self._error(kind, outcome))
@@ -319,7 +318,7 @@ class Mapping:
     def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
         """Take in that an item has raised: what comes after it in a stretch is not missed."""
         if self._operation is not None:
-            self.fail(self._error(OutcomeKind.EXCEPTION, turn.failed))
+            self.fail(self._error(Kind.EXCEPTION, turn.failed))
             return
         # Whoever iterates comes as far as the first item that raises, so the rest of its chunk is
         # for nobody; shared out again, it would raise again, for as long as nobody comes there.
