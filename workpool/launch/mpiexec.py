@@ -126,7 +126,7 @@ def library() -> Library:
     try:
         from .. import rma
 
-        version = " ".join(rma.library_version().split())
+        version = rma.library_version()
     except (ImportError, RuntimeError) as error:
         raise ResourceError(
             f"mpi4py cannot load an MPI library in {sys.executable}: {str(error).splitlines()[0]}: "

@@ -309,10 +309,7 @@ class Core:
 
     @whole
     def accumulator(
-        self,
-        shape: int | tuple[int, ...] = (),
-        dtype: DTypeLike = float,
-        op: str | MPI.Op = "sum",
+        self, shape: int | tuple[int, ...], dtype: DTypeLike, op: str | MPI.Op
     ) -> Accumulator:
         """Return numbers in the repository's window; see ``View.accumulator``."""
         from .. import rma

@@ -214,12 +214,10 @@ class CallableCache:
     ----------
     capacity : int
         Callables remembered; the least recently used makes room.
-    max_nbytes : int
-        Bytes of code remembered.
     """
 
-    def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
-        self._restored: Recent[_Restored] = Recent(capacity, max_nbytes)
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._restored: Recent[_Restored] = Recent(capacity, MAX_NBYTES)
 
     def __contains__(self, code_id: int) -> bool:
         return code_id in self._restored
