@@ -13,13 +13,17 @@ from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
 from ..serializer import Blocks, Encoded, Kind, split
 from ..tasks import ISOLATED, RANGE
-from .batch import OUTCOME_NBYTES, OUTCOMES_NBYTES, BatchRun, Calls, Outcomes
+from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, Range
 from .runner import AnyRunner, Evicted, Pool, Runner
 
 if TYPE_CHECKING:
     from .isolation import IsolatedRunner
+
+#: Room for the outcomes of a batch: so much, and at least so much more for each.
+ROOM_NBYTES = 8 << 10
+TASK_ROOM_NBYTES = 64
 
 _PAYLOAD = Stream.PAYLOAD
 
@@ -93,7 +97,7 @@ class Attempts:
         self._claimant = claimant
         self._exchange = exchange
         self._pace = Pace()
-        self._outcome_nbytes = OUTCOME_NBYTES  # of a task of a batch, in the last one
+        self._outcome_nbytes = TASK_ROOM_NBYTES  # of a task of a batch, in the last one
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
         #: A turn of it has found no more items; there may be others on their way.
         self._spent = False
@@ -194,13 +198,13 @@ class Attempts:
 
     def _run_batch(self, claim: Claim, calls: Calls[Any], payloads: list[bytes]) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
-        nbytes = OUTCOMES_NBYTES + len(payloads) * self._outcome_nbytes
+        nbytes = ROOM_NBYTES + len(payloads) * self._outcome_nbytes
         place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
         self._batch = BatchRun(self._window, self._claimant, claim, payloads, place, calls)
         self._heart.hurry()
         try:
             outcomes = self._batch.run(self._runners.own.contributions)
-            self._outcome_nbytes = max(OUTCOME_NBYTES, outcomes.nbytes // len(outcomes.entries))
+            self._outcome_nbytes = max(TASK_ROOM_NBYTES, outcomes.nbytes // len(outcomes.entries))
             return outcomes
         except Evicted:
             if place is not NOTHING:

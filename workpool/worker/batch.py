@@ -23,10 +23,6 @@ from ..repository import Claim, Claimant, Miss
 from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
 from .runner import AnyRunner, E, Evicted
 
-#: Room for the outcomes: so much, and at least so much more for each.
-OUTCOMES_NBYTES = 8 << 10
-OUTCOME_NBYTES = 64
-
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
 _LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
 
