@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from .byvalue import PROTOCOL, ByValuePickler, generic_parts, is_generic, named, registered_modules
+from .frozen import ATOMS
 from .snapshot import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
@@ -32,8 +33,6 @@ __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_finger
 FINGERPRINT_NBYTES: Final = 16
 
 LARGE_NBYTES: Final = 1 << 26
-
-_ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 #: In every plain pickle that has a definition of the script, or a set, or what is refused.
 _SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
@@ -112,7 +111,7 @@ def item_fingerprints(function: bytes, items: Iterable[Any], several: bool, refu
         args = item if several else (item,)
         content = (
             dumps(args, PROTOCOL)
-            if len(args) == 1 and type(args[0]) in _ATOMS
+            if len(args) == 1 and type(args[0]) in ATOMS
             else _bytes_of(args, refused)
         )
         found.append(_digest(content, salt=function))
@@ -172,7 +171,7 @@ class _Pickler(ByValuePickler):
     def persistent_id(self, obj: Any) -> object:
         """Return what stands for an object; None leaves it to pickle."""
         kind = type(obj)
-        if kind in _ATOMS:
+        if kind in ATOMS:
             return None
         if kind is set or kind is frozenset:
             return kind.__name__, sorted(fingerprint(element, self._refused) for element in obj)

@@ -33,15 +33,11 @@ from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, No
 from typing import Any, Final, NamedTuple, cast
 
 from .byvalue import importable_module, named
+from .frozen import ATOMS
 
 __all__ = ["Snapshot", "reads"]
 
-_ATOMS: Final = frozenset(
-    {
-        *(type(None), bool, int, float, complex, str, bytes),
-        *(range, re.Pattern, EllipsisType, NotImplementedType),
-    }
-)
+_ATOMS: Final = ATOMS | {range, re.Pattern, EllipsisType, NotImplementedType}
 
 _UNBOUND: Final = object()
 
