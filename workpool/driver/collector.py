@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from .. import layout, verbs
 from ..arena import empty
-from ..layout import Piece, TaskOutcome
+from ..layout import TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import CONTRIBUTES, Encoded, Kind, pack_exception
@@ -272,12 +272,12 @@ class Collector:
     def _take(self, row: Row) -> None:
         """Fetch the piece of an outcome that a worker offers."""
         batch = self._rows[row.number]
-        piece: Piece = layout.read_piece(self._publisher.read_records([row.number])[0])
+        piece = layout.read_piece(self._publisher.read_records([row.number])[0])
         if piece.position == 0:
             try:
                 batch.incoming = empty(piece.total_nbytes)
             except MemoryError as error:
-                self._refuse(batch, layout.owner_of(self._publisher.load(row.number)), error)
+                self._refuse(batch, layout.owner_of(row.word), error)
                 return
         assert batch.incoming is not None
         end = piece.position + piece.extent.nbytes
