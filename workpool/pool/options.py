@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..job import runtime
 from ..job.control import Choice
 from ..members.leases import LEAST_LEASE_S
+from ..repository import TAKERS
 from ..tasks import Limits, Retry
 
 N = TypeVar("N", int, float)
@@ -106,8 +107,8 @@ def choose(
     if max_workers is not None:
         workers = min(workers, checked("max_workers", max_workers, int))
     claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
-    if claim not in ("pointer", "counter"):
-        raise UsageError(f"claim={claim!r}: use 'pointer' or 'counter'")
+    if claim not in tuple(TAKERS):
+        raise UsageError(f"claim={claim!r}: use {' or '.join(map(repr, TAKERS))}")
     rows = _number("rows", rows, ROWS, int)
     repository = _number("repository", repository, job.group.outer(0), int)
     if not 0 <= repository < job.group.size:
