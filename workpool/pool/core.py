@@ -257,7 +257,7 @@ class Core:
 
     # --- waiting and callbacks ----------------------------------------------------------------
 
-    def apart(self, action: Callable[[], object]) -> None:
+    def outside(self, action: Callable[[], object]) -> None:
         """Do something that takes locks: at once, or by the thread that attends to the pools.
 
         A generator that nobody has any more is closed by the garbage collector, which may come

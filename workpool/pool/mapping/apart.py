@@ -65,4 +65,4 @@ def _in_order(
     finally:
         # The last one first: else each makes room for another, which then is published.
         for future in reversed(futures):
-            pool.apart(future.cancel)
+            pool.outside(future.cancel)

@@ -50,7 +50,7 @@ class Pool(Protocol):
     def ended(self) -> None:
         """Count a task that has ended."""
 
-    def apart(self, action: Callable[[], object]) -> None:
+    def outside(self, action: Callable[[], object]) -> None:
         """Call `action`: now, or on the attendant if this thread is inside a whole function."""
 
 
@@ -163,7 +163,7 @@ class Mapping:
             if self._refusal is not None:
                 raise self._refusal
         finally:
-            self._pool.apart(self.stop)
+            self._pool.outside(self.stop)
 
     def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
         """Yield the results of a stretch in order, in lists."""
@@ -192,7 +192,7 @@ class Mapping:
                     found = self._values(part)
                     values = Reduction(None, self._operation).fold([*values, *found])
         finally:
-            self._pool.apart(self.stop)
+            self._pool.outside(self.stop)
         return values
 
     def _wait(self, stretch: Stretch, at: int, deadline: float | None) -> tuple[Part, bytes | None]:
