@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import workpool
 from workpool import accumulator, layout, protocol
-from workpool.accumulator import Accumulator, Accumulators
+from workpool.accumulator import Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
 from workpool.backoff import Backoff
 from workpool.contributions import Contributions, current
@@ -228,8 +228,7 @@ def test_long_memory_begins_on_a_cache_line() -> None:
 def test_numbers_are_read_atomically_while_others_add() -> None:
     window = MemoryWindow(256)
     spec = accumulator.check((4,), "int64", "sum")._replace(offset=64)
-    numbers = Accumulator(spec, window)
-    numbers._start()
+    numbers = Accumulators().add(spec, window)
     numbers.add([1, 2, 3, 4])
     window.accumulate(64, np.ones(4, np.int64), "sum")  # under way: there is no flush
     assert numbers.value().tolist() == [2, 3, 4, 5]
