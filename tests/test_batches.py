@@ -14,6 +14,7 @@ def test_short_tasks_share_rows() -> None:
     script = """
         import threading
         from workpool import WorkPool
+        from workpool.job import entry
 
         def short(n):
             return -n
@@ -23,7 +24,8 @@ def test_short_tasks_share_rows() -> None:
         + """
         tickets = []
         with WorkPool() as pool:
-            pool._core.driver.tracer = lambda event, task_id, ticket, attempt: (
+            (driver,) = entry.current().tables.drivers
+            driver.tracer = lambda event, task_id, ticket, attempt: (
                 tickets.append(ticket) if event == "published" else None
             )
             for _ in range(3):  # a task that was interrupted for long is taken for a long one

@@ -232,6 +232,7 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
         import threading, time
         from concurrent.futures import wait
         from workpool import WorkPool
+        from workpool.job import entry
 
         with WorkPool() as pool:
             busy = [pool.submit(time.sleep, 0.3) for _ in range(2)]
@@ -240,7 +241,8 @@ def test_nobody_is_thought_to_wait_for_a_future_that_has_ended() -> None:
             for future in futures[::2]:
                 future.cancel()
             wait(futures + busy)
-            assert not pool._core.watched, pool._core.watched
+            (core,) = entry.current().pools
+            assert not core.watched, core.watched
         print("ended")
     """
     assert run_ranks(3, script).stdout == "ended\n"
@@ -254,6 +256,7 @@ def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
         import sys, time
         from concurrent.futures import wait
         from workpool import WorkPool
+        from workpool.job import entry
 
         def deep(frames):
             return pool.submit(abs, -1) if not frames else deep(frames - 1)
@@ -268,7 +271,8 @@ def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
                     failed += 1
                 for count in (1, 2):  # if so many were not counted, nobody would attend to them
                     assert not wait([pool.submit(abs, -n) for n in range(count)], 20).not_done, left
-                assert pool._core.driver.outstanding == 0, left
+                (driver,) = entry.current().tables.drivers
+                assert driver.outstanding == 0, left
         print(failed > 0)
     """
     assert run_ranks(3, script).stdout == "True\n"
@@ -602,6 +606,7 @@ def test_finalizers_may_ask_cancel_and_shut_down(ranks: int) -> None:
         import gc, time
         from concurrent.futures import wait
         from workpool import WorkPool
+        from workpool.job import entry
 
         class Holder:
             def __init__(self, act):
@@ -634,7 +639,8 @@ def test_finalizers_may_ask_cancel_and_shut_down(ranks: int) -> None:
             wait(futures)
             assert all(future.cancelled() or future.result() == 1 for future in futures)
             last = pool.submit(time.sleep, 0.2)
-            with pool._core.driver._lock:
+            (driver,) = entry.current().tables.drivers
+            with driver._lock:
                 submits()
                 waits()
             assert {text.partition(" can")[0] for text in met} == {

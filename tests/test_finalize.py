@@ -168,7 +168,8 @@ def test_ranks_are_named_as_the_program_knows_them() -> None:
             for repository in 0, 1, 3:
                 with workpool.WorkPool(repository=repository) as other:
                     assert other.submit(abs, -1).result() == 1
-                    host = workpool.job.entry.current().tables[other._core.choice].window.host
+                    job = workpool.job.entry.current()
+                    host = job.tables[job.pools[-1].choice].window.host
                     assert host == repository + (repository < 2), host
             print("all right")
 

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 TASKS = """
 import itertools, os, sys, time
 from workpool import TaskKilled, WorkerCrashed, WorkPool
+from workpool.job import entry
 from workpool.driver import driver
 from workpool.driver.published import Published
 
@@ -56,7 +57,8 @@ def until(holds):
         time.sleep(0.001)
 
 def submit(function, *iterables):
-    dispatcher = pool._core.driver._dispatcher
+    (driver,) = entry.current().tables.drivers
+    dispatcher = driver._dispatcher
     dispatcher.draining = True  # until all of them can be divided among rows
     futures = [isolated.submit(function, *args) for args in zip(*iterables)]
     code = futures[-1]._task.code

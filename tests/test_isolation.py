@@ -14,6 +14,7 @@ TASKS = """
 import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
 import numpy as np
 from workpool import TaskKilled, TaskTimeout, WorkerCrashed, WorkPool
+from workpool.job import entry
 from workpool.system import process
 from workpool.worker import isolation
 from workpool.errors import RemoteTraceback, UsageError
@@ -158,11 +159,12 @@ def test_kill_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
                 hang()
             return n
         path = f"{{place}}/hangs"
-        pool._core.driver._dispatcher.draining = True  # until they can be divided among rows
+        (driver,) = entry.current().tables.drivers
+        driver._dispatcher.draining = True  # until they can be divided among rows
         futures = [isolated.submit(odd, n, *[path] * (n == 20)) for n in range(60)]
         code = futures[-1]._task.code
         code.mean_s, code.slow = 1e-4, 0.0
-        pool._core.driver._dispatcher.draining = False
+        driver._dispatcher.draining = False
         until_made(path)
         assert pool.kill(futures[20]) and type(futures[20].exception()) is TaskKilled
         assert [f.result(30) for n, f in enumerate(futures) if n != 20] == [

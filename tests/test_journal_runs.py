@@ -158,6 +158,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     script = """
         import threading
         from workpool import WorkPool
+        from workpool.job import entry
         from workpool.errors import ResourceError, SerializationError, UsageError
 
         def add(n, total):
@@ -181,7 +182,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
             assert "in use" in refused(UsageError, lambda: WorkPool(journal="run.db"))
             refused(SerializationError, lambda: pool.submit(abs, threading.Lock()).result())
             assert list(pool.map(abs, [-1])) == [1]
-            ledger = pool._core.ledgers.default
+            ledger = entry.current().pools[0].ledgers.default
             pages = ledger.journal._connection.execute("PRAGMA page_count").fetchone()[0]
             ledger.journal._connection.execute(f"PRAGMA max_page_count = {pages}")
             said = refused(ResourceError, lambda: pool.submit(bytes, 10**6).result())

@@ -14,6 +14,7 @@ TASKS = """
 import ctypes, os, signal, sys, time
 from pathlib import Path
 from workpool import WorkPool
+from workpool.job import entry
 
 place = Path(sys.argv[1])
 
@@ -90,7 +91,8 @@ def test_when_no_worker_answers_it_is_said(tmp_path: Path) -> None:
         with WorkPool(lease_s=0.5) as pool:
             future = pool.submit(held, "task")
             first = stop("task")
-            until(lambda: pool.stats()[0].evicted or future.done() or pool._core.driver.progress())
+            (driver,) = entry.current().tables.drivers
+            until(lambda: pool.stats()[0].evicted or future.done() or driver.progress())
             time.sleep(2)
             os.kill(first, signal.SIGCONT)
             future.result(20)

@@ -282,6 +282,7 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
     script = """
         import itertools, threading
         from workpool import WorkPool
+        from workpool.job import entry
         from workpool.errors import SerializationError
 
         def first(item, *others):
@@ -313,7 +314,7 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
                 assert "argument 2 of 2 of type _thread.lock" in error, error
             assert list(pool.map(first, iter(range(9000)), buffersize=4096)) == list(range(9000))
             pool.shutdown()
-            assert not pool._core.driver.outstanding
+            assert not any(driver.outstanding for driver in entry.current().tables.drivers)
     """
     run_ranks(3, script)
 
@@ -425,6 +426,7 @@ def test_many_maps_at_once_and_left_alone() -> None:
     script = """
         import gc, time
         from workpool import WorkPool
+        from workpool.job import entry
 
         def same(item):
             return item
@@ -445,7 +447,7 @@ def test_many_maps_at_once_and_left_alone() -> None:
                 gc.collect()
                 for n, mapped in enumerate(maps[:3]):
                     assert list(mapped) == list(range(n, n + 1000))
-        assert not pool._core.driver.outstanding
+        assert not any(driver.outstanding for driver in entry.current().tables.drivers)
     """
     run_ranks(3, script)
 
@@ -502,10 +504,12 @@ def test_items_that_find_no_room_in_the_arena_travel_once() -> None:
     script = """
         import time
         from workpool import WorkPool
+        from workpool.job import entry
 
         def supplied(pool):
             \"\"\"Return a list that gets the length of each piece of a stream.\"\"\"
-            store, found = pool._core.driver._store, []
+            (driver,) = entry.current().tables.drivers
+            store, found = driver._store, []
             supply = store.supply
             def count(*args):
                 piece = supply(*args)

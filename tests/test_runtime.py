@@ -152,9 +152,11 @@ def test_arguments_are_taken_as_they_are_when_submitted() -> None:
 def test_the_repository_on_a_workers_rank(repository: int) -> None:
     script = f"""
         from workpool import WorkPool
+        from workpool.job import entry
 
         with WorkPool() as pool:
-            assert pool._core.choice.repository == {repository}
+            (table,) = entry.current().tables
+            assert table.window.host == {repository}
             total = pool.accumulator((), "int64")
             futures = [pool.submit(total.add, n) for n in range(500)]
             assert [future.result() for future in futures] == [None] * 500
@@ -346,9 +348,11 @@ def test_proxies_of_a_multiprocessing_manager(ranks: int) -> None:
 def test_options_from_the_environment(claim: str) -> None:
     script = f"""
         from workpool import WorkPool
+        from workpool.job import entry
 
         with WorkPool() as pool:
-            assert pool._core.choice[1:] == (77, 5_000_000, {claim!r}, 1, 10.0), pool._core.choice
+            (core,) = entry.current().pools
+            assert core.choice[1:] == (77, 5_000_000, {claim!r}, 1, 10.0), core.choice
             assert sum(pool.map(abs, range(500))) == sum(range(500))
     """
     env = {
@@ -463,12 +467,13 @@ def test_tables_that_are_open_have_their_memory_though_it_is_not_touched_yet() -
         group.free = lambda: 64 << 20  # whatever is open
         entry.current().group._most_free = 0
         pools = [WorkPool(rows=32 * n) for n in (1, 2, 3)]
-        assert sum(pool._core.choice.arena_nbytes for pool in pools) < 64 << 20
-        assert WorkPool(rows=32)._core.choice == pools[0]._core.choice, "another for what is open"
+        assert sum(core.choice.arena_nbytes for core in entry.current().pools) < 64 << 20
+        pools.append(WorkPool(rows=32))
+        assert len(list(entry.current().tables)) == 3, "another for what is open"
         with pytest.raises(ResourceError, match="bytes left"):
             WorkPool(arena_nbytes=16 << 20)
         group.free = free
-        assert [pool.submit(abs, -1).result() for pool in pools] == [1, 1, 1]
+        assert [pool.submit(abs, -1).result() for pool in pools] == [1, 1, 1, 1]
     """
     run_ranks(2, script)
 

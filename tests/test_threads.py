@@ -58,6 +58,7 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Pat
     script = """
         import os, sys, threading, time
         from workpool import WorkPool
+        from workpool.job import entry
 
         def wait(gate):
             while not os.path.exists(gate):
@@ -79,7 +80,8 @@ def test_nothing_is_submitted_after_shutdown_by_who_waits_for_room(tmp_path: Pat
         producers = [threading.Thread(target=produce) for _ in range(3)]
         for producer in producers:
             producer.start()
-        while not pool._core.driver.waits.attended:  # some wait already
+        (driver,) = entry.current().tables.drivers
+        while not driver.waits.attended:  # some wait already
             time.sleep(0.01)
         pool.shutdown(wait=False, cancel_futures=True)
         for producer in producers:
