@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from workpool.serializer import Code, Kind, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import process
 from workpool.system.channel import Channel
+from workpool.system.process import ChildProcess
 from workpool.tasks import Context, Limits, Setup
 from workpool.worker import isolation, runner
 
@@ -92,6 +94,7 @@ class Child:
         self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
         self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
+        self.process: ChildProcess | None = None  # that runs it, where that is noted
 
     def send_ahead(self, payloads: list[bytes]) -> None:
         self.runner.send_ahead(self.pool, 0, 1, payloads)
@@ -105,10 +108,6 @@ class Child:
         value, error = unpack_outcome(kind, encoded)
         assert error is None
         return value
-
-    def numbers(self) -> list[int]:
-        assert self.runner._child is not None
-        return list(self.runner._child.numbers)
 
 
 def payload(*args: object) -> bytes:
@@ -133,6 +132,11 @@ def child(
             os.kill(os.getpid(), signal.SIGKILL)
         return -n
 
+    def start(*arguments: Any) -> ChildProcess:
+        found.process = ChildProcess(*arguments)
+        return found.process
+
+    monkeypatch.setattr(isolation, "ChildProcess", start)
     found = Child(task, getattr(request, "param", Limits()))
     assert found.call(payload(0)) == 0
     yield found
@@ -167,12 +171,16 @@ def test_what_has_not_begun_is_taken_back(child: Child, tmp_path: Path) -> None:
         child.send_ahead(tasks)
         until(lambda first=first: ran(tmp_path)[-1] == first)
         assert not child.runner.retract(), "the worker has not asked for the one that runs"
-        assert child.runner._was_sent(tasks[0])
-        assert child.runner.retract()
+        answers: list[int] = []
+        worker = threading.Thread(
+            target=lambda answers=answers, task=tasks[0]: answers.append(child.call(task))
+        )
+        worker.start()
+        until(child.runner.retract)
         assert child.runner.retract(), "nothing is left"
         gate.touch()
-        message = child.runner._answer(child.runner._child, child.pool, 1)  # type: ignore[arg-type]
-        assert message
+        worker.join()
+        assert answers == [-first]
         assert child.call(tasks[3]) == -(first + 3), "after the refusals"
     assert ran(tmp_path) == [0, 1, 4, 5, 8]
 
@@ -189,8 +197,8 @@ def test_a_crash_costs_the_task_that_ran(child: Child, tmp_path: Path) -> None:
 
 
 def test_a_child_that_was_stopped_goes_on(child: Child, tmp_path: Path) -> None:
-    assert child.runner._child is not None
-    with child.runner._child.stopped() as still:
+    assert child.process is not None
+    with child.process.stopped() as still:
         assert still
         tasks = [payload(n) for n in range(1, 4)]
         child.send_ahead(tasks)
@@ -205,8 +213,8 @@ def test_a_child_that_has_died_meanwhile_cannot_be_stopped(child: Child, tmp_pat
     child.send_ahead(tasks)
     until(lambda: ran(tmp_path) == [0, 1])
     assert child.runner._was_sent(tasks[0])
-    assert child.runner._child is not None
-    pid = child.runner._child.pid
+    assert child.process is not None
+    pid = child.process.pid
     os.kill(pid, signal.SIGKILL)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert not child.runner.retract()
@@ -216,8 +224,8 @@ def test_a_child_that_has_died_meanwhile_cannot_be_stopped(child: Child, tmp_pat
 
 
 def test_a_child_that_dies_between_two_tasks_costs_none(child: Child, tmp_path: Path) -> None:
-    assert child.runner._child is not None
-    pid = child.runner._child.pid
+    assert child.process is not None
+    pid = child.process.pid
     descriptors = len(os.listdir("/proc/self/fd"))
     os.kill(pid, signal.SIGKILL)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
