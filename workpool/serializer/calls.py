@@ -119,6 +119,8 @@ def unpack_call(
 
 def task_name(task: object) -> str:
     """Return what messages call a task: the qualified name of its callable; a str is itself."""
+    if task is None:
+        return "of unknown name"
     if isinstance(task, str):
         return task
     if isinstance(task, functools.partial):

@@ -80,14 +80,14 @@ class _Envelope(NamedTuple):
     host: str
 
 
-def pack_value(value: object, task: object = "of unknown name") -> Encoded:
+def pack_value(value: object, task: object = None) -> Encoded:
     """Encode what a task returned.
 
     Parameters
     ----------
     value : object
         Any object, as for `pack`.
-    task : callable or str
+    task : callable or str, optional
         The task's function, or its name: for the message.
 
     Returns
@@ -152,7 +152,7 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
 
 
 def unpack_outcome(
-    kind: int, buffer: Buffer, task: object = "of unknown name"
+    kind: int, buffer: Buffer, task: object = None
 ) -> tuple[Any, BaseException | None]:
     """Restore an outcome.
 
@@ -162,7 +162,7 @@ def unpack_outcome(
         What `buffer` holds.
     buffer : contiguous buffer
         Exactly the bytes of the encoding; `unpack` says what becomes of it.
-    task : callable or str
+    task : callable or str, optional
         The task's function, or its name: for the message.
 
     Returns

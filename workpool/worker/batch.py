@@ -70,7 +70,7 @@ class Calls(Generic[E]):
 
     def failure(self, error: BaseException) -> bytes:
         """Encode why the outcome of a task is lost."""
-        return self._runner.failure(error, "of unknown name")
+        return self._runner.failure(error)
 
     def send_ahead(self, payloads: Collection[bytes]) -> None:
         """Say which tasks come next, in order, unless they are retracted."""

@@ -153,7 +153,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
         if code is not None:
             pool.callables.add(code_id, code)
     except BaseException as error:  # restoring a function may run anything
-        return Answer(Kind.EXCEPTION, runner.failure(error, "of unknown name"), None)
+        return Answer(Kind.EXCEPTION, runner.failure(error), None)
     with _memory(request.memory_nbytes):
         kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
     return Answer(kind, as_bytes(encoded), runner.contributions.take())

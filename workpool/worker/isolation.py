@@ -142,7 +142,7 @@ class IsolatedRunner:
             return Kind.LOST, self._crashed()
         except (MemoryError, SerializationError) as error:
             self._forget().kill()  # the rest of the result would be the next answer
-            return Kind.EXCEPTION, self.failure(error, "of unknown name")
+            return Kind.EXCEPTION, self.failure(error)
         if answer is None:
             return Kind.LOST, self._timed_out(pool.limits.timeout_s)
         if answer.kind == Kind.VALUE:

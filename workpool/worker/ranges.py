@@ -222,7 +222,7 @@ class Range:
                 "worker must be able to import every module that they come from"
             )
             wrong.__cause__ = error
-            self._failed = self._runner.failure(wrong, function or "of unknown name")
+            self._failed = self._runner.failure(wrong, function)
         else:
             values, self._failed = self._runner.call_items(function, items, self._blocks.several)
         total = len(values)
@@ -244,7 +244,7 @@ class Range:
         """Return the parts of a turn as one."""
         values = [value for part in self._parts for value in unpack(part.encoded)]
         total = sum(part.total for part in self._parts)
-        encoded, _ = self._encode(self._fold(values), "of unknown name")
+        encoded, _ = self._encode(self._fold(values), None)
         return [Part(part.start, total, encoded) for part in self._parts[:1]]
 
     def _encode(self, values: list[Any], function: object) -> tuple[bytes, int]:

@@ -114,7 +114,7 @@ class AnyRunner(Protocol[E]):
     def retract(self) -> bool:
         """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
 
-    def failure(self, error: BaseException, task: object) -> bytes:
+    def failure(self, error: BaseException, task: object = None) -> bytes:
         """Encode what was raised."""
 
 
@@ -186,14 +186,13 @@ class Runner:
 
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
         """Run one task."""
-        name: object = "of unknown name"
+        function: Callable[..., Any] | None = None
         try:
-            function = pool.callables.get(code_id) if code_id else None
-            if function is not None:
-                name = function
+            if code_id:
+                function = pool.callables.get(code_id)
             sent, args, kwargs = unpack_call(payload)
             if sent is not None:
-                name = function = sent
+                function = sent
             if function is None:
                 raise SerializationError("the task has neither code nor a function in its payload")
             value: Any
@@ -201,12 +200,12 @@ class Runner:
                 value = [frozen(function(*item)) for item in args]
             else:
                 value = function(*args, **kwargs)
-            encoded = pack_value(value, name)
+            encoded = pack_value(value, function)
         except (ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:
             self.contributions.drop()
-            return Kind.EXCEPTION, self.failure(error, name)
+            return Kind.EXCEPTION, self.failure(error, function)
         return _VALUE, encoded
 
     def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
@@ -253,10 +252,10 @@ class Runner:
             raise  # ours, not the task's
         except BaseException as error:
             self.contributions.drop()
-            return values, self.failure(error, function or "of unknown name")
+            return values, self.failure(error, function)
         return values, None
 
-    def failure(self, error: BaseException, task: object) -> bytes:
+    def failure(self, error: BaseException, task: object = None) -> bytes:
         """Encode what was raised."""
         return pack_exception(error, task=task, rank=self.rank, host=self.host)
 
