@@ -15,7 +15,7 @@ from ..serializer import Blocks, Encoded, Kind, split
 from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
-from .ranges import Pace, Range
+from .ranges import Pace, TurnRun
 from .runner import AnyRunner, Evicted, Pool, Runner
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Attempts:
         blocks.fetch = fetch  # by this attempt
         if self._runners.latest is not blocks:
             blocks.forget()
-        turn = Range(
+        turn = TurnRun(
             self._runners.own,
             pool,
             self._pace,

@@ -108,7 +108,7 @@ class Pace:
         self._mean_s[function] = mean_s + 0.5 * (latest_s - mean_s)
 
 
-class Range:
+class TurnRun:
     """One turn of a worker in a range.
 
     Parameters
