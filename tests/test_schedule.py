@@ -8,7 +8,7 @@ import pytest
 
 from workpool.errors import UsageError
 from workpool.layout import Terms
-from workpool.pool.mapping.cutter import TIDY, Stretch
+from workpool.pool.mapping.stretch import TIDY, Stretch
 from workpool.schedule import Schedule, chunk, tickets
 from workpool.tasks import Segment
 from workpool.worker.ranges import GROWTH, Pace

@@ -7,8 +7,9 @@ chunks that it has taken, and the next turn is published as long as there are it
 items cost a few hundred rows, results come back in the middle of the work, and whoever iterates
 restores them one chunk at a time.
 
-``Source`` gives the items to a ``Mapping``, which is one call of ``map``; a ``Seat`` stands for the
-future of a turn.  Where items, or chunks of a given size, are tasks of their own, it is ``apart``.
+``Source`` gives the items to a ``Mapping``, which is one call of ``map``; its ``Cutter`` makes a
+``Stretch`` of each segment, where the results come together.  A ``Seat`` stands for the future of a
+turn.  Where items, or chunks of a given size, are tasks of their own, it is ``apart``.
 """
 
 from __future__ import annotations

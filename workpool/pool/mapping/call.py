@@ -20,7 +20,8 @@ from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
 from ...whole import whole
-from .cutter import SEGMENT_ITEMS, Cutter, Stretch
+from .cutter import SEGMENT_ITEMS, Cutter
+from .stretch import Stretch
 
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2

@@ -6,74 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import SerializationError
-from ...journal.ledger import Ledger, Plan
+from ...journal.ledger import Ledger
 from ...layout import Terms
-from ...loss import Loss
 from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
 from ...serializer import Code, Encoded, encode_blocks, pack_call
-from ...tasks import Segment, Task
-from ...turns import Part
+from ...tasks import Segment
+from .stretch import Stretch
 
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
-
-#: Spans of items that are noted before they are joined: a range may take days.
-TIDY = 1024
-
-
-class Stretch:
-    """The results of one segment as they come."""
-
-    def __init__(self, segment: Segment, items: int, plan: Plan | None) -> None:
-        self.segments = [segment]  # what is shared out of it now
-        self.items = items
-        self.plan = plan  # if others are done already
-        self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
-        self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
-        self.seats = 0  # turns under way
-        self._tidy_at = TIDY  # spans
-        self.tasks: set[Task] = set()  # that are turns
-        self.taken = False  # all of it, by workers
-        self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
-        self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
-
-    def cover(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Note items that were reported: the first, and the one after the last."""
-        self.covered += spans
-        if len(self.covered) < self._tidy_at:
-            return
-        covered, self.covered = sorted(self.covered), []
-        first, end = covered[0]
-        for start, stop in covered[1:]:
-            if start > end:
-                self.covered.append((first, end))
-                first = start
-            end = max(end, stop)
-        self.covered.append((first, end))
-        self._tidy_at = TIDY + 2 * len(self.covered)
-
-    def missing(self) -> list[range]:
-        """Return the items that nobody has reported, though they were taken and are of use."""
-        found, end = [], 0
-        for start, stop in [*sorted(self.covered), (self.items, self.items)]:
-            if start > end:
-                found.append(range(end, start))
-            end = max(end, stop)
-        return found
-
-    def count_death(self, missing: list[range]) -> int:
-        """Count a death against the items that are missing; return the most that any has now."""
-        self.death = None
-        before, self._deaths = self._deaths, []
-        for some in missing:
-            known = [deaths for items, deaths in before if _meet(some, items)]
-            self._deaths.append((some, 1 + max(known, default=0)))
-        return max((deaths for _, deaths in self._deaths), default=0)
-
-
-def _meet(some: range, others: range) -> bool:
-    return some.start < others.stop and others.start < some.stop
 
 
 class Cutter:
