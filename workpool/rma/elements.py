@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..errors import WindowError
 from ..whole import whole
 from .mpi import MPI
 from .ops import DATATYPES, OPS
@@ -19,19 +20,13 @@ ACCUMULATE_NBYTES = 1 << 16
 
 
 class Elements:
-    """A part of ``Window``."""
+    """The part of a ``Window`` that works on arrays, and says what is wrong with a call."""
 
     host: int
     nbytes: int
     _win: MPI.Win
     _lock: threading.Lock
     _under_way: bool
-
-    def _outside(self, verb: str, disp: int, nbytes: int) -> NoReturn:
-        raise NotImplementedError
-
-    def _failed(self, verb: str, disp: int, error: MPI.Exception) -> NoReturn:
-        raise NotImplementedError
 
     @whole
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
@@ -104,3 +99,14 @@ class Elements:
                     call([part, part.size, datatype], disp + i * values.itemsize)
             except MPI.Exception as error:
                 self._failed(verb, disp, error)
+
+    def _outside(self, verb: str, disp: int, nbytes: int) -> NoReturn:
+        raise WindowError(
+            f"{verb} of {nbytes} bytes at displacement {disp} of rank {self.host}: "
+            f"outside the window of {self.nbytes:,} bytes, or not aligned"
+        )
+
+    def _failed(self, verb: str, disp: int, error: MPI.Exception) -> NoReturn:
+        raise WindowError(
+            f"{verb} at displacement {disp} of rank {self.host}: {error.Get_error_string()}"
+        ) from error

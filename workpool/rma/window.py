@@ -7,9 +7,8 @@ import threading
 import time
 from array import array
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from ..errors import WindowError
 from ..verbs import NEVER
 from ..whole import whole
 from .elements import Elements
@@ -316,14 +315,3 @@ class Window(Elements):
                 call([view, nbytes, MPI.BYTE], self.host, disp)
             except MPI.Exception as error:
                 self._failed(verb, disp, error)
-
-    def _outside(self, verb: str, disp: int, nbytes: int) -> NoReturn:
-        raise WindowError(
-            f"{verb} of {nbytes} bytes at displacement {disp} of rank {self.host}: "
-            f"outside the window of {self.nbytes:,} bytes, or not aligned"
-        )
-
-    def _failed(self, verb: str, disp: int, error: MPI.Exception) -> NoReturn:
-        raise WindowError(
-            f"{verb} at displacement {disp} of rank {self.host}: {error.Get_error_string()}"
-        ) from error
