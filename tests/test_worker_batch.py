@@ -411,10 +411,16 @@ def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:
 
 
 def test_the_heart_watches_while_there_is_something() -> None:
+    def look() -> bool:
+        if len(looks) == 5:
+            enough.set()
+            return False
+        looks.append(heart.still.locked())
+        return True
+
     beats, looks = [], []
-    heart = Heart(
-        lambda: beats.append(heart.still.locked()), lambda: len(looks) < 5 and not looks.append(1)
-    )
+    enough = threading.Event()
+    heart = Heart(lambda: beats.append(heart.still.locked()), look)
     heart.keep(LEAST_LEASE_S)
     heart.start()
     try:
@@ -422,14 +428,10 @@ def test_the_heart_watches_while_there_is_something() -> None:
         assert not looks
         for _ in range(2):
             heart.hurry()
-            limit = time.monotonic() + 10
-            while True:
-                with heart.still:
-                    if len(looks) == 5 and not heart._hurries:
-                        looks.clear()
-                        break
-                assert time.monotonic() < limit
-                time.sleep(1e-3)
+            assert enough.wait(10)
+            enough.clear()
+            assert all(looks)
+            looks.clear()
             time.sleep(0.05)
             assert not looks, "nobody has asked for it"
     finally:
