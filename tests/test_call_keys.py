@@ -37,7 +37,7 @@ def test_occurrences() -> None:
 
 
 FINGERPRINTS = """\
-import abc, dataclasses, enum, functools, pickle, sys, typing
+import abc, ctypes, dataclasses, enum, functools, pickle, sys, typing
 import numpy as np
 from workpool.serializer import call_fingerprint, fingerprint, item_fingerprints
 
@@ -93,12 +93,20 @@ class Box(typing.Generic[T], abc.ABC):
 def cached(n):
     return n
 
+class Raw(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_int), ("ys", ctypes.c_double * 3)]
+
+class Other(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_long), ("ys", ctypes.c_double * 3)]
+Other.__qualname__ = "Raw"
+
 class Unused:
     pass
 
 for obj in [task, recursive, plain, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour, Pair(1),
-            Box, cached, functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
-            np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
+            Box, Raw, Raw(1), Other, cached, functools.partial(plain, 1), Point(1).moved,
+            {{"k": {{"x", "y", 3}}}}, np.arange(5), pow, str.upper, int, type(None),
+            [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())
 before = fingerprint(Point, Refused)
 pickle.dumps(Point(1))

@@ -629,3 +629,62 @@ def test_a_module_registered_by_value(run_script):
             def identity(x): return x
         """,
     )
+
+
+def test_classes_of_ctypes(run_script):
+    run_script("""
+        import ctypes
+
+        class Point(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_int), ("y", ctypes.c_double)]
+            kind = ctypes.c_long
+            def total(self):
+                return self.x + self.y
+
+        class Deep(Point):
+            _fields_ = [("z", ctypes.c_int)]
+
+        class Number(ctypes.Union):
+            _fields_ = [("i", ctypes.c_uint32), ("f", ctypes.c_float)]
+
+        class Packet(ctypes.BigEndianStructure):
+            _pack_ = 1
+            _fields_ = [("bits", ctypes.c_uint8, 3), ("n", ctypes.c_uint16)]
+
+        class Tagged(ctypes.Structure):
+            _anonymous_ = ("number",)
+            _fields_ = [("tag", ctypes.c_char), ("number", Number)]
+
+        class Row(ctypes.Array):
+            _type_, _length_ = Point, 2
+
+        class Id(ctypes.c_int): ...
+
+        class Node(ctypes.Structure): ...
+        Node._fields_ = [("next", ctypes.POINTER(Node)), ("value", ctypes.c_int)]
+
+        class Box(ctypes.Structure):
+            _fields_ = [("points", Row), ("name", ctypes.c_char * 8), ("ids", Id * 2)]
+
+        def same(value):
+            return value
+
+        box = Box(Row(Point(1, 2.5), Point(3, 4)), b"name", (Id * 2)(Id(5), Id(6)))
+        values = [Point(1, 2.5), Deep(1, 2.5, 3), Number(f=1.5), Packet(5, 0x102), Row(), Id(7)]
+        arrays = (Point * 2)(Point(1, 2)), (ctypes.c_int * 3)(1, 2, 3)
+        for value in (*values, *arrays, box, Tagged(b"x", (1,))):
+            back = run(same, value)
+            assert type(back) is type(value) and bytes(back) == bytes(value), value
+
+        def work(point):
+            assert Tagged(i=7).number.i == 7
+            point.x += 1
+            first, second = Node(value=1), Node(value=2)
+            first.next = ctypes.pointer(second)
+            return point.total(), first.next.contents.value, bytes(Packet(5, 0x102))
+
+        for _ in range(2):  # there are copies of the classes there by now
+            assert run(work, Point(1, 2.5)) == (4.5, 2, bytes(Packet(5, 0x102)))
+        Point.total = lambda self: "changed"
+        assert run(work, Point(1, 2.5))[0] == "changed"
+    """)

@@ -12,6 +12,7 @@ cloudpickle does with classes has gaps, which are closed here:
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **An enumeration** loses what its members are beyond their values, see `enumerations`.
+* **A class of ctypes** could not be pickled, or not be made, see `foreign`.
 """
 
 from __future__ import annotations
@@ -204,6 +205,12 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
     if issubclass(cls, Enum):
         reduced = reduce_enumeration(cls, reduced)
+    if any(base.__module__ == "_ctypes" for base in cls.__mro__):
+        from .foreign import reduce_foreign  # and with it ctypes
+
+        reduced = reduce_foreign(cls, reduced)
+        if len(reduced) == 2:  # made of another
+            return reduced
     make, args, state, _, _, setter = reduced
     args, state = _with_slots(cls, args, state)
     made = (_CLASSES.class_id(cls), make, args, cls.__qualname__)

@@ -226,6 +226,7 @@ def _class(cls: type) -> tuple[object, ...]:
         for name, value in vars(cls).items()
         if name not in _INCIDENTAL
         and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
+        and type(value).__name__ != "CField"  # of ctypes: there is `_fields_`
     }
     if issubclass(cls, Enum):  # without what its metaclass has made of it
         members = cls.__members__
@@ -236,7 +237,10 @@ def _class(cls: type) -> tuple[object, ...]:
             and (type(value) in _METHODS or not (name[0] == "_" or hasattr(value, "__get__")))
         }
         attributes.update((name, (it.name, it.value)) for name, it in members.items())
-    return ("class", cls.__qualname__, type(cls), cls.__bases__, sorted(attributes.items()))
+    kind: object = type(cls)
+    if type(cls).__module__ == "_ctypes":  # where it cannot be looked up
+        kind = type(cls).__qualname__
+    return ("class", cls.__qualname__, kind, cls.__bases__, sorted(attributes.items()))
 
 
 def _code(code: CodeType) -> tuple[object, ...]:
