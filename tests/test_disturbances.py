@@ -499,6 +499,38 @@ def test_callbacks_have_run_when_shutdown_returns(ranks: int, tmp_path: Path) ->
 # --- what tasks do to their rank ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("how", ["submit", "map", "isolated"])
+def test_what_a_task_forks_is_no_worker(ranks: int, how: str) -> None:
+    script = """
+        import os, sys
+        from workpool import WorkPool
+
+        def fork(end):
+            child = os.fork()
+            if child:
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if end == "raise":
+                raise ValueError("in the child")
+            return sys.exit(3) if end == "exit" else "of the child"
+
+        def initialize():
+            assert fork("return") in (0, "of the child")
+
+        ends = ["raise", "exit", "return"]
+        with WorkPool(initializer=initialize) as pool:
+            if sys.argv[1] == "map":
+                print(list(pool.map(fork, ends * 20)) == [1, 3, 0] * 20)
+            else:
+                pool = pool.with_options(isolate=sys.argv[1] == "isolated")
+                print([pool.submit(fork, end).result(30) for end in ends] == [1, 3, 0])
+            print(sum(pool.map(abs, range(1000))))
+    """
+    result = run_ranks(ranks, script, how)
+    assert result.stdout == "True\n499500\n"
+    assert "ValueError: in the child" in result.stderr
+
+
 def test_a_text_that_raises_keyboard_interrupt_is_a_task_like_others() -> None:
     script = """
         from workpool import WorkPool

@@ -24,7 +24,6 @@ from ..contributions import Parts
 from ..serializer import Kind, as_bytes, join, split
 from ..system.channel import Channel
 from ..system.process import NUMBERS, map_numbers
-from ..system.streams import flush
 from .runner import Runner
 
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
@@ -118,9 +117,6 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
                 channel.send(REFUSED)
                 continue
             answer = _run(runner, Request(*split(request)), channel)
-            if os.getpid() != me:  # the task has forked, and this is not the process that is asked
-                flush()
-                os._exit(answer.kind != Kind.VALUE)
             channel.send(join(tuple(answer)))
             channel.flush()  # the next task may take long
     channel.close()

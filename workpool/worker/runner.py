@@ -6,9 +6,11 @@ and KeyboardInterrupt included; what fails before its function is called is its 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from traceback import print_exception
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from .. import contributions
 from ..contributions import Contributions
@@ -32,6 +34,8 @@ from ..serializer import (
     use,
 )
 from ..system import authkey
+from ..system.status import exit_status
+from ..system.streams import flush
 from ..tasks import CHUNK, Context
 
 #: Pools that are remembered: a job may open any number of them, one after another.  Where more than
@@ -137,6 +141,8 @@ class Runner:
         self.host = host
         self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
         self._pool: Pool | None = None  # the one whose tasks run now
+        self._forked = False
+        os.register_at_fork(after_in_child=self._note_fork)
 
     def begin(self) -> None:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
@@ -176,7 +182,11 @@ class Runner:
             initializer, initargs = unpack(call)
             if initializer is not None:
                 prepared = prepared_by(lambda: initializer(*initargs), namespaces)
+            if self._forked:
+                self._leave()
         except BaseException as error:  # whatever it is, the pool is broken by it
+            if self._forked:
+                self._leave(error)
             failure = self.failure(error, initializer)
         self.contributions.clear()  # an initializer is no task: it contributes nothing
         pool = Pool(pool_id, failure, CallableCache(), prepared)
@@ -204,8 +214,12 @@ class Runner:
         except (ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:
+            if self._forked:
+                self._leave(error)
             self.contributions.drop()
             return Kind.EXCEPTION, self.failure(error, function)
+        if self._forked:
+            self._leave()
         return _VALUE, encoded
 
     def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
@@ -241,6 +255,8 @@ class Runner:
             apart = len(items) > 1
             for item in items if several else zip(items):
                 value = function(*item)
+                if self._forked:
+                    break
                 if apart and type(value) not in ATOMS:
                     value = frozen(value)
                 if parts:
@@ -251,9 +267,26 @@ class Runner:
         except (ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:
+            if self._forked:
+                self._leave(error)
             self.contributions.drop()
             return values, self.failure(error, function)
+        if self._forked:
+            self._leave()
         return values, None
+
+    def _note_fork(self) -> None:
+        self._forked = True
+
+    def _leave(self, error: BaseException | None = None) -> NoReturn:
+        """End a process that a task has forked: it is not the one that was asked for an outcome."""
+        status = int(error is not None)
+        if isinstance(error, SystemExit):
+            status = exit_status(error)
+        elif error is not None:
+            print_exception(error)
+        flush()
+        os._exit(status)
 
     def failure(self, error: BaseException, task: object = None) -> bytes:
         """Encode what was raised."""
