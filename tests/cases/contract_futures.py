@@ -16,7 +16,7 @@ from concurrent.futures import (
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from runner import PATIENCE_S, drain, needs, raises, until
+from runner import PATIENCE_S, drain, needs, only, raises, until
 
 from __main__ import hold, inverse, meet, same
 
@@ -36,6 +36,21 @@ def case_states_of_a_task_that_runs(pool, gate):
     assert future.done()
     assert not future.running()
     assert not future.cancelled()
+
+
+@only("workpool", "the standard library leaves it to the caller")
+def case_nobody_but_its_task_ends_a_future(pool, gate):
+    future = pool.submit(hold, gate.place, value=7)
+    for end in (
+        lambda: future.set_result(1),
+        lambda: future.set_exception(ValueError()),
+        lambda: future.set_running_or_notify_cancel(),
+    ):
+        with raises(ValueError) as caught:
+            end()
+        assert "whose task alone ends it" in str(caught[0]), caught
+    gate.open()
+    assert future.result() == 7
 
 
 def case_done_becomes_true_without_asking_for_the_result(pool):

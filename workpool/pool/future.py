@@ -92,9 +92,26 @@ class PoolFuture(Future[T]):
             self._pool.watched.discard(self)
         self._resolved = True
         if exception is not None:
-            self.set_exception(exception)
+            super().set_exception(exception)
         else:
-            self.set_result(result)
+            super().set_result(result)
+
+    def set_result(self, result: T) -> None:
+        """Refuse: the standard library has it for executors, and the task would end it again."""
+        self._refuse("set_result")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Refuse, as `set_result` does."""
+        self._refuse("set_exception")
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Refuse, as `set_result` does."""
+        self._refuse("set_running_or_notify_cancel")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(
+            f"{what} of a future of a pool, whose task alone ends it: make a Future of your own"
+        )
 
     def _invoke_callbacks(self) -> None:
         # Whoever waits for some future resolves this one, perhaps with a lock that callbacks want.
@@ -207,7 +224,7 @@ class PoolFuture(Future[T]):
         try:
             super().cancel()
         finally:  # a callback may raise what the standard library does not catch
-            self.set_running_or_notify_cancel()
+            super().set_running_or_notify_cancel()
         return True
 
     def _wait(self, timeout: float | None) -> None:
