@@ -13,7 +13,7 @@ import pytest
 from workpool.errors import SerializationError
 from workpool.serializer import CodeCache, Packed, pack_call, task_name, unpack_call
 
-LOCK = threading.Lock()
+EVENT = threading.Event()
 
 
 def add(x, y=1, *args, **kwargs):
@@ -82,29 +82,29 @@ def test_a_positional_argument_is_named():
 
 
 def test_a_keyword_argument_is_named():
-    assert "keyword argument 'y' of type _thread.lock" in str(failure(add, 1, y=LOCK))
+    assert "keyword argument 'y' of type threading.Event" in str(failure(add, 1, y=EVENT))
 
 
 @pytest.mark.parametrize("where", ["global", "closure"])
 def test_what_the_function_reads_is_named(where):
     if where == "global":
-        script = {"__name__": "__main__", "guard": LOCK, "other": 1}
+        script = {"__name__": "__main__", "guard": EVENT, "other": 1}
         exec("def fn(): return other, guard", script)
         fn = script["fn"]
     else:
-        guard = LOCK
+        guard = EVENT
 
         def fn():
             return guard
 
     message = str(failure(fn, 1))
-    assert "'guard', which the function reads, of type _thread.lock" in message
+    assert "'guard', which the function reads, of type threading.Event" in message
     assert "build it in the task or in the initializer" in message
 
 
 def test_a_callable_object_is_named():
     class Caller:
-        lock = LOCK
+        event = EVENT
 
         def __call__(self):
             pass

@@ -688,3 +688,50 @@ def test_classes_of_ctypes(run_script):
         Point.total = lambda self: "changed"
         assert run(work, Point(1, 2.5))[0] == "changed"
     """)
+
+
+def test_locks_of_the_script_are_made_anew(run_script):
+    run_script("""
+        import threading
+        lock, again, local = threading.Lock(), threading.RLock(), threading.local()
+        lock.acquire()
+        local.count = 10
+
+        class Register:
+            lock = threading.Lock()
+            numbers = {}
+
+            @classmethod
+            def of(cls, name):
+                with cls.lock:
+                    return cls.numbers.setdefault(name, len(cls.numbers))
+
+        def count():
+            assert lock.locked()
+            local.count = getattr(local, "count", 0) + 1
+            return local.count
+
+        def task(name):
+            with lock, again, again:
+                return Register.of(name), count(), count()
+
+        for _ in range(3):
+            assert run(task, "a") == (0, 1, 2)
+        assert run(Register().of, "a") == 0
+        assert local.count == 10 and lock.locked()
+    """)
+
+
+def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
+    run_script("""
+        import threading
+        lock, ended = threading.Lock(), (n for n in ())
+        def enclosing():
+            lock = threading.Lock()
+            return lambda: lock.locked()
+        def takes(lock): return lock.locked()
+        def task(): return lock.locked(), ended
+        assert "argument 1 of 1" in str(failure(takes, lock))
+        assert "'lock', which the function reads" in str(failure(enclosing()))
+        assert "'ended', which the function reads" in str(failure(task))
+    """)

@@ -9,6 +9,9 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
   default be known as such.
+* **A lock or a threading.local** cannot be pickled. Where a function reads it among the script's
+  globals, or a class has it, there is one made anew on the other side: a process that imported the
+  script would have made its own as well. As an argument it would stand for one that all share.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import copyreg
 import dataclasses
 import functools
 import sys
+import threading
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from io import BytesIO
 from pickle import PickleBuffer
@@ -30,6 +34,7 @@ import cloudpickle
 from .classes import SCRIPT_MODULES, reduce_class
 
 __all__ = [
+    "MADE_ANEW",
     "ByValuePickler",
     "dumps_by_value",
     "generic_parts",
@@ -194,12 +199,29 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
 """How to rebuild what pickle and cloudpickle know only by its name."""
 
 
+MADE_ANEW: Final[dict[type, Callable[[], Any]]] = {
+    type(threading.Lock()): threading.Lock,
+    type(threading.RLock()): threading.RLock,
+    threading.local: threading.local,
+}
+"""What a definition of the script has of its own in each process."""
+
+
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without these gaps."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._anew: set[int] = set()  # ids of what definitions have
+
+    def _note(self, values: Iterable[object]) -> None:
+        self._anew.update(id(value) for value in values if type(value) in MADE_ANEW)
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
+        if kind in MADE_ANEW:
+            return (MADE_ANEW[kind], ()) if id(obj) in self._anew else NotImplemented
         if kind is FunctionType and is_generic(obj) and not named(obj):
             return _reduce_generic(obj)
         if kind is FunctionType:
@@ -207,11 +229,13 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented:
                 return reduced
             make, made, state, _, _, setter = reduced
+            self._note(state[1]["__globals__"].values())
             return make, made, (setter, state), None, None, fill_function
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
+            self._note(reduced[2][0].values())
             return reduce_class(obj, reduced)
         reduce = _REDUCED_TO_NAMES.get(kind)
         return reduce(obj) if reduce and not named(obj) else NotImplemented

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
+from .byvalue import MADE_ANEW
 from .callables import LOOKED, Code
 from .snapshot import reads
 from .values import Buffer, Encoded, decode, encode
@@ -160,7 +161,11 @@ def _culprit(
     remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
     found = _first_failure(suspects)
     if found is None and (failure := _failure(fn)) is not None:
-        suspects = [(f"{name!r}, which the function reads,", value) for name, value in reads(fn)]
+        suspects = [
+            (f"{name!r}, which the function reads,", value)
+            for name, value in reads(fn)
+            if type(value) not in MADE_ANEW or name in fn.__code__.co_freevars
+        ]
         remedy = "build it in the task or in the initializer, or import it from a module"
         found = _first_failure(suspects)
         if found is None:
