@@ -131,7 +131,7 @@ def main(words: Sequence[str] | None = None) -> int:
     report_files(options.directory, files)
     report_nodes(counts)
     report_work(stats, wall_s)
-    return check(paths, files, counts) if options.check else 0
+    return check(paths, files, counts, wall_s) if options.check else 0
 
 
 def python_files(directory: Path) -> list[str]:
@@ -191,7 +191,7 @@ def report_nodes(counts: np.ndarray) -> None:
 
 
 def report_work(stats: Sequence[WorkerStats], wall_s: float) -> None:
-    """Print what each worker did, how evenly the work fell, and what was gained."""
+    """Print what each worker did, and how evenly the work fell."""
     title("Workers", "tasks", "busy s", "of wall")
     for worker in stats:
         share = worker.busy_s / wall_s
@@ -199,7 +199,8 @@ def report_work(stats: Sequence[WorkerStats], wall_s: float) -> None:
     busy_s = np.array([worker.busy_s for worker in stats])
     evenness = busy_s.mean() / max(busy_s.max(), 1e-9)
     print(f"  evenness {evenness:.0%} (mean of the busy times over their maximum)")
-    print(f"  {busy_s.sum():.2f} s of work in {wall_s:.2f} s: speed-up {busy_s.sum() / wall_s:.2f}")
+    busy = busy_s.sum() / wall_s
+    print(f"  {wall_s:.2f} s in all: {busy:.2f} of {len(stats)} workers busy at a time")
 
 
 def title(text: str, *columns: str) -> None:
@@ -227,10 +228,12 @@ class Tally:
         self.counts += np.array(counts)
 
 
-def check(paths: Sequence[str], files: Sequence[Figures], counts: np.ndarray) -> int:
+def check(paths: Sequence[str], files: Sequence[Figures], counts: np.ndarray, wall_s: float) -> int:
     """Compare with a serial run; name what differs, and return 1 if anything does."""
     tally = Tally()
+    started = time.perf_counter()
     serial = [census(path, tally) for path in paths]
+    serial_s = time.perf_counter() - started
     wrong = [
         f"serially {one}, in the pool {other}"
         for one, other in zip_longest(serial, files)
@@ -244,6 +247,8 @@ def check(paths: Sequence[str], files: Sequence[Figures], counts: np.ndarray) ->
     print(f"\nChecked against a serial run: {len(wrong)} differences")
     for difference in wrong:
         print(f"  {difference}")
+    gain = serial_s / wall_s
+    print(f"  {serial_s:.2f} s serially, {wall_s:.2f} s in the pool: speed-up {gain:.2f}")
     return 1 if wrong else 0
 
 

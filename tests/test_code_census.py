@@ -47,6 +47,8 @@ def test_figures(ranks: int, sources: Path) -> None:
         "null.py: ",
         "broken_link.py: FileNotFoundError",
         "Checked against a serial run: 0 differences",
+        f" of {max(1, ranks - 1)} workers busy at a time",
+        " in the pool: speed-up ",
     ):
         assert line in stdout, stdout
     assert "foreign" not in stdout
