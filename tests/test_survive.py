@@ -200,13 +200,14 @@ with WorkPool() as pool:
             print(error)
     with WorkPool() as other:
         print(other.submit(abs, -2).result(), pool.submit(abs, -3).result())
+    print(pool.num_workers, "of", len(pool.stats()))
 with WorkPool() as pool:
     print(pool.submit(abs, -4).result())
     files()
 """
     with survive(text) as started:
         ended = end(started)
-    assert (ended.status, "\n2 3\n4\n" in ended.out) == (0, True), ended
+    assert (ended.status, "\n2 3\n2 of 3\n4\n" in ended.out) == (0, True), ended
     assert ended.out.count("no table can be opened any more") == 2
     assert "same options" in ended.out
 

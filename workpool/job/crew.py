@@ -70,8 +70,8 @@ class Crew:
                 raise ResourceError(
                     "no table can be opened any more: that takes all ranks of the job, and "
                     f"{obituary(self._liveness, dead[0])}; a pool with the same options "
-                    "(max_workers, claim, rows, arena_nbytes, repository) as one before it shares "
-                    "its table"
+                    "(max_workers, claim, rows, arena_nbytes, repository, lease_s) as one before "
+                    "it shares its table"
                 )
             self._obey(order, part)
         except BaseException:

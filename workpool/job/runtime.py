@@ -119,6 +119,11 @@ class Runtime:
         """Workers of the job: with one rank, a thread of it."""
         return max(1, self.group.size - 1)
 
+    def living(self, workers: int) -> int:
+        """Return how many of the first so many workers nobody has seen die."""
+        dead = self.liveness.dead() if self.survive and self.liveness is not None else ()
+        return sum(member not in dead for member in range(1, workers + 1))
+
     def rank_of(self, member: int) -> int:
         """Return the rank of a member, as the program knows it."""
         return 0 if self.group.size == 1 else self.group.outer(member)

@@ -121,8 +121,13 @@ class Core:
 
     @property
     def workers(self) -> int:
-        """How many workers serve the pool."""
+        """How many workers the pool has, those that have died included."""
         return self.choice.workers
+
+    @property
+    def living(self) -> int:
+        """How many workers serve the pool."""
+        return self._runtime.living(self.choice.workers)
 
     @property
     def open(self) -> bool:

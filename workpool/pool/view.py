@@ -360,8 +360,8 @@ class View(Executor):
 
     @property
     def num_workers(self) -> int:
-        """How many workers serve the pool; 0 after shutdown or when it is broken."""
-        return self._core.workers if self._core.open else 0
+        """How many living workers serve the pool; 0 after shutdown or when it is broken."""
+        return self._core.living if self._core.open else 0
 
     @property
     def _max_workers(self) -> int:
