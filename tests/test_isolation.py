@@ -106,6 +106,9 @@ def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int) -> None:
             assert "in hang" in failure.stack and "runner.py" not in failure.stack
             assert "after 1 s" in str(failure) and failure.stack in str(failure)
         assert futures[1].result(30) == 2
+        # C that is called by nobody else's Python.
+        failure = error(limited.submit(time.sleep, 60))
+        assert failure.stack == "" and str(failure).endswith("was killed")
         # One that never lets go of the interpreter's lock.
         locked = limited.submit(lambda: ctypes.PyDLL(None).sleep(60))
         assert type(error(locked)) is TaskTimeout

@@ -285,7 +285,8 @@ class IsolatedRunner:
         process = self._forget()
         lines = process.stack(child.STACK_SIGNAL).splitlines()
         process.kill()
-        stack = "\n".join(line for line in lines if not any(file in line for file in _OURS))
+        title, *frames = [line for line in lines if not any(file in line for file in _OURS)] or [""]
+        stack = "\n".join([title, *frames]) if frames else ""  # C that we call has none
         loss = Loss(Why.TIMEOUT.value, limit_s, 0, stack, process.pid, self._rank, self._host)
         return loss.encoded()
 
