@@ -42,6 +42,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, dict[
         ("run --workers two x.py", "'two' workers"),
         ("run --frob x.py", "--frob"),
         ("run --worker 2 x.py", "unknown option --worker "),
+        ("run -n 3 x.py", "unknown option -n (-w N is the number of workers"),
         ("run --mpi-args it's x.py", "No closing quotation"),
         ("run --grace soon x.py", "'soon'"),
         ("run -w 2", "no program"),

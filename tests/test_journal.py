@@ -341,6 +341,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert re.search(r"open +by nobody", capsys.readouterr().out)
     assert sorted(os.listdir(tmp_path)) == ["run.db", "run.db.lock"]
     (tmp_path / "text").write_text("text")
-    for name, said in (("text", "that a pool has as journal="), ("none", "no such file")):
+    for name, said in (
+        ("text", "that a pool has as journal="),
+        ("none", "no such file"),
+        (".", "not a file"),
+    ):
         assert cli.main(["journal", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err

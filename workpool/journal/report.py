@@ -31,7 +31,8 @@ def show(path: str) -> None:
         If it cannot be read.
     """
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: there is no such file")
+        what = "it is not a file" if os.path.exists(path) else "there is no such file"
+        raise UsageError(f"{path}: {what}")
     by = holder(path)
     connection = inspect(path)
     try:

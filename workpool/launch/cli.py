@@ -63,7 +63,10 @@ def main(words: Sequence[str] | None = None) -> int:
     given, unknown = parser.parse_known_args(_joined(options))
     try:
         if unknown:
-            raise UsageError(f"unknown option {unknown[0]} (see workpool {given.task} --help)")
+            remedy = f"see workpool {given.task} --help"
+            if given.task == "run":
+                remedy = f"-w N is the number of workers, --mpi-args is for mpiexec's own; {remedy}"
+            raise UsageError(f"unknown option {unknown[0]} ({remedy})")
         if given.task == "journal":
             from ..journal import report as journal_report  # a job starts sooner without it
 
