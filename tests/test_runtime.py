@@ -385,8 +385,9 @@ def test_options_that_cannot_be_honoured() -> None:
         ]:
             with pytest.raises(UsageError, match=word):
                 WorkPool(**options)
-        with pytest.raises(TypeError, match="initargs=3: give a tuple"):
-            WorkPool(initializer=print, initargs=3)
+        for initargs in (3, "file"):  # ("file") is no tuple
+            with pytest.raises(TypeError, match=f"initargs={initargs!r}: give a tuple"):
+                WorkPool(initializer=print, initargs=initargs)
         os.environ["WORKPOOL_ROWS"] = "1e3"
         with pytest.raises(UsageError, match="WORKPOOL_ROWS='1e3': give a whole number"):
             WorkPool()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import SerializationError, UsageError
@@ -93,10 +93,9 @@ class WorkPool(View):
             raise UsageError(f"drain_s={drain_s}: give a number of seconds")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        try:
-            initargs = tuple(initargs)
-        except TypeError:
-            raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)") from None
+        if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
+            raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)")
+        initargs = tuple(initargs)
         job = entry.current()
         try:
             content = Setup(list(sys.path), initializer, initargs).encoded()
