@@ -172,6 +172,8 @@ class View(Executor):
         ------
         BrokenPool
             If the pool's initializer has failed.
+        UsageError
+            If the pool has a journal, and the call holds an accumulator.
         RuntimeError
             After shutdown.
 
