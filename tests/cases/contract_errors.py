@@ -191,6 +191,7 @@ def case_a_pool_is_of_no_use_in_a_task(pool):
     for use in uses:
         error = pool.submit(use, pool).exception(timeout=PATIENCE_S)
         assert "a task cannot use a pool" in str(error), error
+    assert pool.submit(repr, pool).result(timeout=PATIENCE_S) == "<View: of the driver>"
     alive(pool)
 
 

@@ -42,6 +42,8 @@ def case_fewer_workers_than_there_are(make, gate):
 def case_num_workers(make, workers):
     with make() as pool:
         assert pool.num_workers == pool._max_workers == workers
+        assert repr(pool) == f"<WorkPool: {workers} workers, 0 tasks pending>"
+    assert repr(pool) == "<WorkPool: shut down>"
     with make(max_workers=1) as pool:
         assert pool.num_workers == 1
 

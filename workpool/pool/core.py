@@ -119,6 +119,13 @@ class Core:
             ledgers.close()
             raise
 
+    def __str__(self) -> str:
+        if self._resolver.broken is not None:
+            return "broken"
+        if self._shut:
+            return "shut down"
+        return f"{self.living} workers, {self._pending} tasks pending"
+
     @property
     def workers(self) -> int:
         """How many workers the pool has, those that have died included."""

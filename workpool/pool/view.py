@@ -26,6 +26,9 @@ T = TypeVar("T")
 class _Absent:
     """What is behind a pool in a task: nothing that it could be asked for."""
 
+    def __str__(self) -> str:
+        return "of the driver"
+
     def __getattr__(self, name: str) -> NoReturn:
         raise UsageError(
             "a task cannot use a pool, for tasks submit none: return what is to be done, and "
@@ -62,6 +65,9 @@ class View(Executor):
         # What a task needs may refer to the pool and not use it there: a method whose neighbour
         # submits, DEAP's toolbox with its map, whoever keeps the names of the script.
         return absent, ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._core}>"
 
     def with_options(self, **options: Any) -> View:
         """Return a view of the same pool whose tasks are run otherwise.
