@@ -20,7 +20,7 @@ from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import process
 from workpool.system.channel import Channel
 from workpool.system.process import ChildProcess
-from workpool.tasks import Context, Limits, Setup
+from workpool.tasks import Context, Limits, encode_setup
 from workpool.worker import isolation, runner
 
 
@@ -66,7 +66,7 @@ def test_what_was_answered_before_the_end_is_received() -> None:
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
-    setup = Setup([], None, ()).encoded()
+    setup = encode_setup([], None, ())
     fetched: list[int] = []
 
     def content(number: int, limits: Limits | None) -> bytes:
@@ -90,7 +90,7 @@ class Child:
     """A child process and one function that it runs."""
 
     def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
-        setup = Setup([], None, ()).encoded()
+        setup = encode_setup([], None, ())
         self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
         self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
@@ -269,7 +269,7 @@ def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
         raise ValueError("no setup")
 
     found = Child(abs, Limits())
-    setup = Setup([], fail, ()).encoded()
+    setup = encode_setup([], fail, ())
     broken = found.runner.enter(2, lambda: Context(2, Limits(), setup).encoded())
     tasks = [payload(-n) for n in range(1, 5)]
     kinds = [found.runner.call(broken, 0, 1, tasks[0])[0]]

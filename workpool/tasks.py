@@ -33,25 +33,20 @@ CALL, CHUNK, RANGE = TaskKind
 ISOLATED = 1 << 4
 
 
-class Setup(NamedTuple):
-    """What a process does once before it runs the first task of a pool."""
+def encode_setup(
+    sys_path: Iterable[object], initializer: Callable[..., object] | None, initargs: tuple[Any, ...]
+) -> bytes:
+    """Return what a process does once before the first task of a pool; arguments as they are now.
 
-    sys_path: list[str]
-    initializer: Callable[..., object] | None
-    initargs: tuple[Any, ...]
-
-    def encoded(self) -> bytes:
-        """Return it as bytes, the arguments as they are now.
-
-        Raises
-        ------
-        SerializationError
-            If the initializer or an argument cannot be pickled.
-        """
-        path = [entry for entry in self.sys_path if isinstance(entry, str)]
-        # Apart: where the modules are that the initializer comes from, only the path may say; and
-        # without the key no proxy among its arguments can be restored.
-        return join((path, authkey.own(), as_bytes(pack((self.initializer, self.initargs)))))
+    Raises
+    ------
+    SerializationError
+        If the initializer or an argument cannot be pickled.
+    """
+    path = [entry for entry in sys_path if isinstance(entry, str)]
+    # Apart: where the modules are that the initializer comes from, only the path may say; and
+    # without the key no proxy among its arguments can be restored.
+    return join((path, authkey.own(), as_bytes(pack((initializer, initargs)))))
 
 
 class Limits(NamedTuple):

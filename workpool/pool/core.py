@@ -69,7 +69,7 @@ class Core:
     choice : Choice
         Of a table; it is opened if it is new.
     setup : bytes
-        Encoded ``Setup``.
+        Of ``encode_setup``.
     max_pending : int, optional
     ledgers : Ledgers
         Its journals, closed with it.

@@ -12,7 +12,7 @@ from ..errors import SerializationError, UsageError
 from ..job import entry
 from ..job.service import serve
 from ..journal.ledger import Ledgers
-from ..tasks import Setup
+from ..tasks import encode_setup
 from .core import Core
 from .options import TaskOptions, checked, choose
 from .view import View
@@ -98,7 +98,7 @@ class WorkPool(View):
         initargs = tuple(initargs)
         job = entry.current()
         try:
-            content = Setup(list(sys.path), initializer, initargs).encoded()
+            content = encode_setup(sys.path, initializer, initargs)
         except Exception as error:
             raise SerializationError(
                 f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
