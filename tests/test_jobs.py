@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from harness import run_ranks
+
+from workpool.system.shared_memory import remove
 
 pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
 
@@ -292,3 +295,22 @@ def test_a_pool_at_the_exit_is_refused(words: list[str], said: str, before: str)
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert ended.stdout == f"{said}: no pool can be made any more\n"
     assert ended.returncode == 0, ended
+
+
+def test_a_process_by_itself_ends_at_a_hangup() -> None:
+    script = """
+        import os, signal, time
+        from workpool import WorkPool
+        from workpool.system.shared_memory import litter_of
+
+        with WorkPool() as pool:
+            pool.submit(abs, -1).result()
+            print(*litter_of(os.getpid()), flush=True)  # nobody removes it
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(5)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    remove(set(ended.stdout.split()))
+    assert ended.returncode == -signal.SIGHUP, ended

@@ -33,6 +33,8 @@ def loading() -> Iterator[None]:
         # in it (4.1.4); without this mechanism it takes the one for shared memory.  Version 5 has
         # no such mechanism.
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        # UCX would take SIGHUP for the wish to see all that it does, and the process live on.
+        "UCX_DEBUG_SIGNO": "0",
     }
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
