@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -292,8 +292,9 @@ class Core:
             self.driver.wait(lambda: not self.watched or interrupted())
         except TaskLost as error:
             for future in tuple(self.watched):
-                future.resolve(None, error)
-                self.ended()
+                with suppress(InvalidStateError):  # cancelled just now, and counted
+                    future.resolve(None, error)
+                    self.ended()
 
     def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""
