@@ -313,46 +313,11 @@ def test_a_submit_that_fails_takes_no_others_with_it() -> None:
     assert run_ranks(3, script).stdout == "failed\nfailed\n"
 
 
-def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
-    script = """
-        import signal, time
-        from workpool import TaskLost, WorkPool
-        from workpool.pool.resolver import Resolver
-
-        class Alarm(Exception): ...
-
-        def alarm(*args):
-            raise Alarm
-
-        def cut_off(self, *args):
-            Resolver._resolve_one = whole
-            signal.raise_signal(signal.SIGALRM)
-
-        signal.signal(signal.SIGALRM, alarm)
-        whole = Resolver._resolve_one
-        with WorkPool() as pool:
-            assert pool.submit(abs, -1).result() == 1
-            Resolver._resolve_one = cut_off
-            future = pool.submit(abs, -2)
-            try:
-                future.result()
-            except Alarm:
-                print("cut off")
-            try:
-                future.result()
-            except TaskLost as error:
-                print("lost" in str(error))
-            slow = pool.submit(time.sleep, 2)  # of which nothing is lost
-            assert slow.result() is None
-    """
-    assert run_ranks(3, script).stdout == "cut off\nTrue\n"
-
-
-def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
-    script = """
+#: `lost(pool)` returns the future of a task that a signal's handler has cut off.
+CUT_OFF = """
         import signal, time
         from concurrent.futures import as_completed, wait
-        from workpool import WorkPool
+        from workpool import TaskLost, WorkPool
         from workpool.pool.resolver import Resolver
 
         class Alarm(Exception): ...
@@ -374,6 +339,26 @@ def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
 
         signal.signal(signal.SIGALRM, alarm)
         whole = Resolver._resolve_one
+"""
+
+
+def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
+    script = """
+        with WorkPool() as pool:
+            assert pool.submit(abs, -1).result() == 1
+            future = lost(pool)
+            try:
+                future.result()
+            except TaskLost as error:
+                print("lost" in str(error))
+            slow = pool.submit(time.sleep, 2)  # of which nothing is lost
+            assert slow.result() is None
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "True\n"
+
+
+def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
+    script = """
         with WorkPool() as pool:
             later = lost(pool)
             told = []
@@ -386,7 +371,8 @@ def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
             assert not pool._core.watched
         assert told == [later]
     """
-    assert run_ranks(3, script).stdout == "['NoneType', 'TaskLost']\n['TaskLost', 'TaskLost']\n"
+    said = "['NoneType', 'TaskLost']\n['TaskLost', 'TaskLost']\n"
+    assert run_ranks(3, CUT_OFF + script).stdout == said
 
 
 # --- processes ------------------------------------------------------------------------------------
