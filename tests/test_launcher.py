@@ -263,24 +263,22 @@ def test_what_mpi_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
         litter.unlink(missing_ok=True)
 
 
-def test_ranks_that_outlast_the_driver(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left", "named"),
+    [
+        ("sleep 100", "mpiexec itself"),
+        ("PMI_RANK=7 env sleep 100", r"process \d+ of rank 7 \(sleep 100\)"),  # by a task
+    ],
+)
+def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str) -> None:
     command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
     fake = Path(command[3])
-    fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; sleep 100'))
+    fake.write_text(fake.read_text().replace('exec "$@"', f'"$@"; {left}'))
     with job(command) as started:
         ended = started.wait(10)
     assert ended.status == 3
-    assert "0.3 s after the driver's end (--grace) was killed: mpiexec itself" in ended.err
-
-
-def test_what_a_task_has_started_and_not_ended_is_named(tmp_path: Path) -> None:
-    command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
-    fake = Path(command[3])
-    fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; PMI_RANK=7 env sleep 100'))
-    with job(command) as started:
-        ended = started.wait(10)
-    assert ended.status == 3
-    assert re.search(r"was killed: process \d+ of rank 7 \(sleep 100\)", ended.err)
+    said = rf"0\.3 s after the driver's end \(--grace\) was killed: {named}"
+    assert re.search(said, ended.err), ended
 
 
 def test_launcher_killed(tmp_path: Path) -> None:
