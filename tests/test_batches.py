@@ -25,7 +25,7 @@ def test_short_tasks_share_rows() -> None:
         tickets = []
         with WorkPool() as pool:
             (driver,) = entry.current().tables.drivers
-            driver.tracer = lambda event, task_id, ticket, attempt: (
+            driver.trace.tracer = lambda event, task_id, ticket, attempt: (
                 tickets.append(ticket) if event == "published" else None
             )
             for _ in range(3):  # a task that was interrupted for long is taken for a long one

@@ -67,23 +67,24 @@ def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
     setup = encode_setup([], None, ())
-    fetched: list[int] = []
+    entered: list[int] = []
 
-    def content(number: int, limits: Limits | None) -> bytes:
-        fetched.append(number)
-        return Context(number, limits, setup).encoded()
+    def use(either: Any, number: int, limits: Limits | None) -> None:
+        if either.find(number) is None:
+            entered.append(number)
+            either.enter(number, Context(number, limits, setup).encoded())
 
     for either, limits, most in (
         (own, None, runner.POOLS),
         (isolated, Limits(), isolation.CONTEXTS),
     ):
-        fetched.clear()
+        entered.clear()
         for number in range(most + 1):
             for each in (0, number):  # the first one is in use all the time
-                either.enter(each, lambda each=each, limits=limits: content(each, limits))
-        assert fetched == list(range(most + 1))
-        either.enter(1, lambda limits=limits: content(1, limits))
-        assert fetched == [*range(most + 1), 1]
+                use(either, each, limits)
+        assert entered == list(range(most + 1))
+        use(either, 1, limits)
+        assert entered == [*range(most + 1), 1]
 
 
 class Child:
@@ -92,7 +93,7 @@ class Child:
     def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
         setup = encode_setup([], None, ())
         self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
-        self.pool = self.runner.enter(1, lambda: Context(1, limits, setup).encoded())
+        self.pool = self.runner.enter(1, Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))
         self.process: ChildProcess | None = None  # that runs it, where that is noted
 
@@ -270,7 +271,7 @@ def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
 
     found = Child(abs, Limits())
     setup = encode_setup([], fail, ())
-    broken = found.runner.enter(2, lambda: Context(2, Limits(), setup).encoded())
+    broken = found.runner.enter(2, Context(2, Limits(), setup).encoded())
     tasks = [payload(-n) for n in range(1, 5)]
     kinds = [found.runner.call(broken, 0, 1, tasks[0])[0]]
     found.runner.send_ahead(broken, 0, 1, tasks[1:])

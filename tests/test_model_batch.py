@@ -69,7 +69,7 @@ class Submitter:
 
     def _publish(self, tasks: list[int]) -> bool:
         inline = Extent(layout.INLINE, len(tasks))
-        descriptor = Descriptor(0, 0, NO_BLOB, NO_BLOB, inline, len(tasks))
+        descriptor = Descriptor(0, 0, *NO_BLOB, *NO_BLOB, *inline, len(tasks))
         (row,) = self.publisher.publish([layout.write_descriptor(descriptor, bytes(tasks))])
         if row is not None:
             self.held[row.number] = tasks
@@ -206,7 +206,7 @@ class Worker:
         return found is not Miss.CLOSED or bool(self.named)
 
     def _record(self, extent: Extent) -> bytes:
-        return layout.write_outcome(OutcomeRecord(BATCH, 0, extent))
+        return layout.write_outcome(OutcomeRecord(BATCH, 0, *extent))
 
     def _go_on(self, window: MemoryWindow, claim: Claim, choose: Callable[[int], int]) -> None:
         """Run one task, and take the step after it."""

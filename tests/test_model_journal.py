@@ -88,6 +88,10 @@ class Table(Port):
     def compare_and_swap_all(self, steps: Any) -> list[int]:
         return self.window.compare_and_swap_all([(self.base + d, a, b) for d, a, b in steps])
 
+    def put_and_swap(self, disp: int, buffer: Any, steps: Any) -> list[int]:
+        moved = [(self.base + d, a, b) for d, a, b in steps]
+        return self.window.put_and_swap(self.base + disp, buffer, moved)
+
     def fetch_add(self, disp: int, amount: int) -> int:
         return self.window.fetch_add(self.base + disp, amount)
 
@@ -175,7 +179,7 @@ class Driver:
     def _publish(self) -> bool:
         tried = self.waiting[0]
         extent = Extent(layout.INLINE, 0)
-        descriptor = Descriptor(tried.task, 0, NO_BLOB, NO_BLOB, extent)
+        descriptor = Descriptor(tried.task, 0, *NO_BLOB, *NO_BLOB, *extent)
         (row,) = self.publisher.publish([layout.write_descriptor(descriptor)], tried.attempt)
         if row is not None:
             self.held[row.number] = self.waiting.pop(0)
@@ -259,7 +263,7 @@ class Worker:
         self.ran = sorted([*self.ran, (self.run, claim.descriptor[0].task_id)])
         fails = bool(self.failures and choose(2))
         self.failures -= fails
-        outcome = OutcomeRecord(FAILURE if fails else VALUE, 0, Extent(layout.INLINE, 0))
+        outcome = OutcomeRecord(FAILURE if fails else VALUE, 0, layout.INLINE, 0)
         self.claimant.complete(
             claim, layout.write_outcome(outcome).ljust(layout.OUTCOME_NBYTES, b"\0")
         )

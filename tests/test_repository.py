@@ -32,7 +32,7 @@ class Scene:
         records = []
         for task in tasks:
             none = Extent(layout.INLINE, 0)
-            records.append(layout.write_descriptor(Descriptor(task, 0, NO_BLOB, NO_BLOB, none)))
+            records.append(layout.write_descriptor(Descriptor(task, 0, *NO_BLOB, *NO_BLOB, *none)))
         self.rows = self.publisher.publish(records)
         return [row is not None for row in self.rows]
 

@@ -65,14 +65,16 @@ def test_word_round_trip(state: int, owner: int, attempt: int, generation: int) 
 
 
 def test_records_round_trip() -> None:
-    blob = Blob(2**63, Extent(layout.STREAMED, 2**63))
-    descriptor = Descriptor(2**63, 1, blob, NO_BLOB, Extent(2**62, 5), 99, Items(3, 2**40, 7))
+    blob, items = Blob(2**63, layout.STREAMED, 2**63), Items(3, 2**40, 7)
+    descriptor = Descriptor(2**63, 1, *blob, *NO_BLOB, *Extent(2**62, 5), 99, *items)
     inline = bytes(range(layout.INLINE_PAYLOAD_NBYTES))
     record = layout.write_descriptor(descriptor, inline)
     assert len(record) == layout.DESCRIPTOR_NBYTES
     found, rest = layout.read_descriptor(memoryview(record))
     assert (found, bytes(rest)) == (descriptor, inline)
-    outcome = OutcomeRecord(2, 10**18, Extent(layout.INLINE, layout.INLINE_OUTCOME_NBYTES))
+    assert (found.code, found.context, found.items) == (blob, NO_BLOB, items)
+    assert found.payload == Extent(2**62, 5)
+    outcome = OutcomeRecord(2, 10**18, layout.INLINE, layout.INLINE_OUTCOME_NBYTES)
     inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
     record = layout.write_outcome(outcome, inline)
     assert len(record) == layout.PLACE_AT
@@ -357,7 +359,7 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
     tasks = [Task(n, TaskKind.CALL, resolve, context, b"", None) for n in range(8)]
     geometry = Geometry(8, 2, 1 << 20)
     driver = Driver(MemoryWindow(geometry.nbytes), geometry)
-    driver._finished.append(Finished(context, 1, 0, [(task, Kind.VALUE, b"") for task in tasks]))
+    driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks]))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             driver.progress()
@@ -571,7 +573,7 @@ def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> N
         nothing,
         nothing,
     )
-    resolver.resolve(Finished(context, 1, 0, [(task, Kind.EXCEPTION, raised)]))
+    resolver.resolve(Finished(context, 1, [(task, Kind.EXCEPTION, raised)]))
     (error,) = errors
     assert isinstance(error.__cause__, RemoteTraceback)
     assert error.__cause__.attempts == 2

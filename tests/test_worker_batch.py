@@ -73,7 +73,7 @@ class Scene:
         self.publisher = Publisher(self.window, self.geometry, 0)
         self.claimant = Claimant(self.window, self.geometry, 1, TAKERS["pointer"](self.window, 1))
         record = layout.write_descriptor(
-            layout.Descriptor(0, 0, layout.NO_BLOB, layout.NO_BLOB, NOTHING, tasks)
+            layout.Descriptor(0, 0, *layout.NO_BLOB, *layout.NO_BLOB, *NOTHING, tasks)
         )
         self.publisher.publish([record])
         (offer,) = self.claimant.take(1)  # type: ignore[misc]

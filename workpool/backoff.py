@@ -45,6 +45,11 @@ class Backoff:
         By how much each sleep is longer than the one before.
     sleep : callable
         ``sleep(seconds)``: returns True if somebody has ended it.
+
+    Attributes
+    ----------
+    spins : int
+        Looks that are left before the next sleep.
     """
 
     def __init__(
@@ -57,19 +62,19 @@ class Backoff:
         self._longest_s = longest_s
         self._growth = growth
         self._most_spins = spins
-        self._spins = 0
+        self.spins = spins
         self._sleep_s = FIRST_S
         self._sleep = sleep
 
     def reset(self) -> None:
         """Look at once again."""
-        self._spins = 0
+        self.spins = self._most_spins
         self._sleep_s = FIRST_S
 
     def pause(self, at_most_s: float | None = None) -> bool:
         """Let others run for a while that grows from call to call; return whether we were woken."""
-        if self._spins < self._most_spins:
-            self._spins += 1
+        if self.spins:
+            self.spins -= 1
             os.sched_yield()
             return False
         seconds = self._sleep_s if at_most_s is None else max(0.0, min(self._sleep_s, at_most_s))

@@ -7,7 +7,7 @@ table.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -129,6 +129,23 @@ class SharedCode(Shared):
         self.slow = slow + self.SLOW**tasks * (self.slow - slow)
 
 
+class Tally:
+    """What each worker has done for one pool.
+
+    Attributes
+    ----------
+    tasks, elapsed_ns : collections.Counter
+        By member: tasks whose outcomes have come, and how long they took; for the driver to count.
+    items : collections.Counter
+        Those of maps, in the place of their turns; for the pool to count.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: Counter[int] = Counter()
+        self.elapsed_ns: Counter[int] = Counter()
+        self.items: Counter[int] = Counter()
+
+
 class PoolContext(Shared):
     """A pool as its tasks know it: what its workers do first, and where outcomes go.
 
@@ -141,6 +158,13 @@ class PoolContext(Shared):
         ``resolve(finished)``: called outside of every lock, again if it was interrupted.
     write_down : callable
         ``write_down(several)``: called with what will be resolved, before it is.
+    tally : Tally, optional
+        Of the pool.
+
+    Attributes
+    ----------
+    noted : bool
+        Whether results of some tasks go into a journal.
     """
 
     def __init__(
@@ -149,12 +173,15 @@ class PoolContext(Shared):
         context: Context,
         resolve: Callable[[Finished], None],
         write_down: Callable[[Iterable[Finished]], None],
+        tally: Tally | None = None,
     ) -> None:
         super().__init__(blob_id, context.encoded())
         self.pool_id = context.pool_id
         self.isolated = context.limits is not None
         self.resolve = resolve
         self.write_down = write_down
+        self.tally = tally or Tally()
+        self.noted = False
 
 
 class Segment(Shared):
@@ -245,6 +272,8 @@ class Task:
         self.future = future
         self.segment = segment
         self.noted = noted
+        if noted is not None:
+            context.noted = True
         self.batch: Batch | None = None  # in whose row it is
         self.retry = retry
         self.attempt = 0
@@ -274,13 +303,13 @@ class Batch:
         The task's own, or all of them joined.
     """
 
-    __slots__ = ("claimed_s", "extent", "incoming", "payload", "row", "shared", "tasks")
+    __slots__ = ("claimed_s", "extent", "holds", "incoming", "payload", "row", "tasks")
 
     def __init__(self, tasks: list[Task], payload: Encoded) -> None:
         self.tasks = tasks
         self.payload = payload
         self.extent: Extent | None = None  # of the payload, once there is room
-        self.shared: tuple[Shared, ...] = ()  # what its descriptor names, as well as others'
+        self.holds = False  # what its descriptor names, as well as others'
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
@@ -294,8 +323,6 @@ class Finished:
     context : PoolContext
     owner : int
         The member that ran them.
-    elapsed_ns : int
-        How long, all together.
     outcomes : iterable of (Task, int, bytes or memoryview)
         Each with the kind of its outcome and its bytes.
     carried : bytes or memoryview
@@ -307,39 +334,20 @@ class Finished:
         Whether nothing is left to write down before anybody may see the outcomes.
     failures : mapping of Ledger to Exception
         By journal, why results could not be stored there.
-    uncounted : int
-        Tasks that are in nobody's statistics yet; a turn says itself how many it was.
     """
 
-    __slots__ = (
-        "carried",
-        "context",
-        "elapsed_ns",
-        "failures",
-        "outcomes",
-        "owner",
-        "uncounted",
-        "written",
-    )
+    __slots__ = ("carried", "context", "failures", "outcomes", "owner", "written")
 
     def __init__(
         self,
         context: PoolContext,
         owner: int,
-        elapsed_ns: int,
         outcomes: Iterable[tuple[Task, int, memoryview | bytes]],
         carried: memoryview | bytes = b"",
     ) -> None:
         self.context = context
         self.owner = owner
-        self.elapsed_ns = elapsed_ns
         self.outcomes = deque(outcomes)
         self.carried = carried
-        self.written = not carried
-        for task, _, _ in self.outcomes:
-            if task.noted is not None:
-                self.written = False
-                break
+        self.written = not (carried or context.noted)
         self.failures: Mapping[Any, Exception] = {}
-        turn = bool(self.outcomes) and self.outcomes[0][0].segment is not None
-        self.uncounted = 0 if turn else len(self.outcomes)

@@ -30,6 +30,10 @@ class Bug(NamedTuple):
 
 _EVICTED = {"tasks": 1, "suspicions": 1}
 _FLUSH = [("    self.window.flush()", "    pass")]
+_COMPLETE = (
+    "found, *others = self.window.put_and_swap(geometry.outcome(claim.number), record, steps)"
+)
+_PUT = "self.window.put(geometry.outcome(claim.number), record)\n"
 _PAYLOAD = "task 0 reads the payload b"
 _ANY_PAYLOAD = "task . reads the payload b"
 _OUTCOME = "the outcome of task 0, ticket 0, owner . reads"
@@ -40,10 +44,26 @@ BUGS = {
         Publisher, "publish", _FLUSH, {"tasks": 2}, "writes the descriptor .* READY", _ANY_PAYLOAD
     ),
     "publish one without a flush": Bug(
-        Publisher, "publish_one", _FLUSH, {"tasks": 1}, "writes the descriptor .* READY", _PAYLOAD
+        Publisher,
+        "publish_one",
+        [
+            (
+                "word, tail = self.window.put_and_swap(\n        descriptor, record, [",
+                "self.window.put(descriptor, record)\n"
+                "    word, tail = self.window.compare_and_swap_all([",
+            )
+        ],
+        {"tasks": 1},
+        "writes the descriptor .* READY",
+        _PAYLOAD,
     ),
     "complete without a flush": Bug(
-        Claimant, "complete", _FLUSH, {"tasks": 1}, "writes the outcome .* DONE", _OUTCOME
+        Claimant,
+        "complete",
+        [(_COMPLETE, f"{_PUT}    found, *others = self.window.compare_and_swap_all(steps)")],
+        {"tasks": 1},
+        "writes the outcome .* DONE",
+        _OUTCOME,
     ),
     "commit without a flush": Bug(
         Claimant,
@@ -73,12 +93,10 @@ BUGS = {
         Claimant,
         "complete",
         [
-            ("self.window.put(self.geometry.outcome(claim.number), record)\n", "pass\n"),
             (
-                "        found = self.window.compare_and_swap(*step)",
-                "        found = self.window.compare_and_swap(*step)\n"
-                "        self.window.put(self.geometry.outcome(claim.number), record)\n"
-                "        self.window.flush()",
+                _COMPLETE,
+                "found, *others = self.window.compare_and_swap_all(steps)\n"
+                f"    {_PUT}    self.window.flush()",
             ),
         ],
         {"tasks": 1},
@@ -134,9 +152,9 @@ BUGS = {
         "complete",
         [
             (
-                "step = self.geometry.word(claim.number), claim.word, done",
+                "steps = [(geometry.word(claim.number), claim.word, done)]",
                 "fresh = self.load(claim.number)\n"
-                "    step = self.geometry.word(claim.number), fresh, done",
+                "    steps = [(geometry.word(claim.number), fresh, done)]",
             ),
             ("if found == claim.word:", "if found == fresh:"),
         ],
@@ -189,7 +207,7 @@ BUGS = {
     "a lost claim of the next row ignored": Bug(
         Claimant,
         "complete",
-        [("if next_found == word:", "if True:")],
+        [("if others == [word]:", "if True:")],
         {"tasks": 2},
         "an attempt ran twice",
         "an attempt ran twice",
@@ -264,7 +282,7 @@ BUGS = {
     "a lost publication of several ignored": Bug(
         Publisher,
         "publish",
-        [("if word == reserved:", "if True:")],
+        [("if word == row.word:", "if True:")],
         SECOND | {"second": 2, "rows": 3, "hasty": 1},
         "no way leads to an end",
         "no way leads to an end",
@@ -323,10 +341,11 @@ BUGS = {
         "complete",
         [
             (
-                "self.window.put(self.geometry.outcome(claim.number), record)\n",
-                "self.window.put(self.geometry.outcome(claim.number), record)\n"
-                "    if not self.holds(claim):\n"
-                "        return self.advance(claim, _COMPLETE), _EMPTY\n",
+                _COMPLETE,
+                f"{_PUT}    if not self.holds(claim):\n"
+                "        return self.advance(claim, _COMPLETE), _EMPTY\n"
+                "    self.window.flush()\n"
+                "    found, *others = self.window.compare_and_swap_all(steps)",
             )
         ],
         _EVICTED | {"rows": 1},

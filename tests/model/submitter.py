@@ -102,7 +102,7 @@ class Submitter:
             payload = prepared.extent
             if self.how == "pieces":
                 payload = Extent(layout.STREAMED, CHUNK)
-            descriptor = Descriptor(prepared.task, 0, NO_BLOB, NO_BLOB, payload)
+            descriptor = Descriptor(prepared.task, 0, *NO_BLOB, *NO_BLOB, *payload)
             records.append(layout.write_descriptor(descriptor))
         if len(records) == 1:
             rows = [self.publisher.publish_one(records[0], attempt)]

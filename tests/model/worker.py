@@ -11,7 +11,7 @@ from workpool import layout
 from workpool.arena import Region
 from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, OutcomeRecord, Piece
 from workpool.protocol import Step
-from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, Row, Stream
+from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, PointerTaker, Row, Stream
 from workpool.testing import MemoryWindow
 
 from .places import CHUNK, GREEDY, Choose, Port, cell, outcome_of, payload_of
@@ -19,7 +19,10 @@ from .places import CHUNK, GREEDY, Choose, Port, cell, outcome_of, payload_of
 
 def forget(claimant: Claimant) -> None:
     """Drop what a claimant has seen of the queue: it looks again."""
-    claimant._taker.__dict__.update(_head=0, _tail=0, _news=False, _closed=False)
+    taker = claimant._taker
+    if isinstance(taker, PointerTaker):
+        taker.first = 0
+    taker._tail, taker._news, taker._closed = 0, False, False
 
 
 def forget_words(claimant: Claimant) -> None:
@@ -193,7 +196,7 @@ class Worker:
 
     def _commit(self, window: MemoryWindow, claim: Claim, task: int, extent: Extent) -> None:
         inline = self._content(claim, task) if extent.offset == layout.INLINE else b""
-        record = layout.write_outcome(OutcomeRecord(0, 0, extent), inline)
+        record = layout.write_outcome(OutcomeRecord(0, 0, *extent), inline)
         record = record.ljust(OUTCOME_NBYTES, b"\0")
         following: Claim | Miss = Miss.EMPTY
         if self.how == "commit":

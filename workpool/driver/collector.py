@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .. import layout, verbs
 from ..arena import empty
@@ -24,6 +24,7 @@ from ..tasks import Batch, Finished, SharedCode, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
+from .trace import Trace
 from .unresolved import Unresolved
 
 #: A row that takes no longer is a short one, as long as nothing is known of it.
@@ -51,8 +52,7 @@ class Collector:
         Where tasks go that come back without an outcome.
     heard_s : dict of int to float
         When each member has ended a task, at the earliest; kept here.
-    trace : callable
-        ``trace(event, task)``
+    trace : Trace
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Collector:
         store: Store,
         backlog: Backlog,
         heard_s: dict[int, float],
-        trace: Callable[[str, Task], None],
+        trace: Trace,
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
         self.finished = Unresolved()
@@ -102,8 +102,8 @@ class Collector:
         done: list[Row] = []
         words, asking = self._look()
         for number in asking:
-            row = Row(number, words[number])
-            state = layout.state_of(row.word)
+            word = words[number]
+            row, state = Row(number, word), layout.state_of(word)
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
@@ -115,6 +115,14 @@ class Collector:
         if done:
             self._collect(done, since_s)
         return bool(asking)
+
+    def still(self) -> bool:
+        """Return whether the only row of ours asks for nothing.  RMA cost: 1 look at a row."""
+        rows = self._rows
+        if len(rows) != 1:
+            return False
+        (number,) = rows
+        return layout.state_of(self._publisher.look_at(number)[number]) < _WANTED
 
     def retire(self) -> None:
         """Free the rows that were collected: not at once, for somebody waits for their results."""
@@ -129,11 +137,6 @@ class Collector:
             measured, self._times_ns = self._times_ns, []
             for code, times_ns in measured:
                 code.measured(times_ns)
-
-    def _timed(self, task: Task, times_ns: list[int]) -> None:
-        """Note how long some tasks took that are like this one."""
-        if times_ns and task.code is not None and task.segment is None:
-            self._times_ns.append((task.code, times_ns))
 
     def _look(self) -> tuple[array[int], list[int]]:
         """Return the words of the rows, and which of ours may ask for something."""
@@ -153,9 +156,10 @@ class Collector:
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
         records = self._publisher.read_records([number for number, _ in done])
         for row, record in zip(done, records, strict=True):
-            batch = self._rows[row.number]
-            self._heard_s[layout.owner_of(row.word)] = since_s
-            (kind, elapsed_ns, (offset, nbytes)), inline = layout.read_outcome(record)
+            number, word = row
+            batch = self._rows[number]
+            self._heard_s[layout.owner_of(word)] = since_s
+            (kind, elapsed_ns, offset, nbytes), inline = layout.read_outcome(record)
             if offset == layout.INLINE:
                 self._take_in(batch, row, kind, elapsed_ns, inline[:nbytes])
                 continue
@@ -186,7 +190,8 @@ class Collector:
         outcome is in its place may be left out.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
-        owner, carried = layout.owner_of(row.word), _NOTHING
+        number, word = row
+        owner, carried = layout.owner_of(word), _NOTHING
         if kind & CONTRIBUTES:
             content, carried = layout.read_carried(content)
             kind &= ~CONTRIBUTES
@@ -202,27 +207,39 @@ class Collector:
             times_ns = [elapsed_ns]
             if not task.over and task.batch is batch:  # else cancelled, or recalled
                 outcome = task, kind, content
-                finished = Finished(task.context, owner, elapsed_ns, [outcome], carried)
+                finished = Finished(task.context, owner, (outcome,), carried)
         if finished is not None:
-            self._add(finished)
-        self.published.pop(row.number)
+            self._add(finished, times_ns)
+        self.published.pop(number)
         self.retired.append(row)
         self._store.remove(batch)
-        if finished is not None:
-            self._timed(batch.tasks[0], times_ns)
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
         finished, times_ns = self._sorted_out(batch, owner, entries, False, _NOTHING)
-        self._add(finished)
-        self._timed(batch.tasks[0], times_ns)
+        self._add(finished, times_ns)
 
-    def _add(self, finished: Finished) -> None:
-        """Hand outcomes on; from then on they are with the thread that takes them to futures."""
-        for task, _, _ in finished.outcomes:
-            self._trace("collected", task)
+    def _add(self, finished: Finished, times_ns: list[int]) -> None:
+        """Count outcomes, and hand them on: from then on they are with the thread that takes them.
+
+        Parameters
+        ----------
+        finished : Finished
+        times_ns : list of int
+            How long each of the tasks took.
+        """
+        if self._trace.tracer is not None:
+            for task, _, _ in finished.outcomes:
+                self._trace("collected", task)
         for task, _, _ in finished.outcomes:
             task.over = True
+        if times_ns:
+            tally, owner = finished.context.tally, finished.owner
+            tally.elapsed_ns[owner] += sum(times_ns)
+            if task.segment is None:  # else it says itself how many items it was
+                tally.tasks[owner] += len(times_ns)
+                if task.code is not None:
+                    self._times_ns.append((task.code, times_ns))
         self.finished.append(finished)
 
     def _sorted_out(
@@ -244,7 +261,7 @@ class Collector:
                 continue  # cancelled, recalled, fetched before; or its part is not in the window
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
-        finished = Finished(batch.tasks[0].context, owner, sum(times_ns), outcomes, carried)
+        finished = Finished(batch.tasks[0].context, owner, outcomes, carried)
         if decided and len(entries) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(entries) :] if task.batch is batch]
             self._backlog.put_back(left)
@@ -293,7 +310,7 @@ class Collector:
         for task in lost:
             task.over = True
         outcomes = [(task, _EXCEPTION, content) for task in lost]
-        self.finished.append(Finished(batch.tasks[0].context, owner, 0, outcomes))
+        self.finished.append(Finished(batch.tasks[0].context, owner, outcomes))
 
 
 def _refusal(batch: Batch, error: MemoryError) -> bytes:

@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
@@ -18,6 +17,7 @@ from ..tasks import Batch, Task
 from .backlog import BATCH_NBYTES, Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
+from .trace import Trace
 
 __all__ = ["TOGETHER", "Dispatcher"]
 
@@ -56,8 +56,7 @@ class Dispatcher:
     backlog : Backlog
     collector : Collector
     bells : Doorbells
-    trace : callable
-        ``trace(event, task)``
+    trace : Trace
 
     Attributes
     ----------
@@ -74,7 +73,7 @@ class Dispatcher:
         backlog: Backlog,
         collector: Collector,
         bells: Doorbells,
-        trace: Callable[[str, Task], None],
+        trace: Trace,
     ) -> None:
         self.draining = False
         self._workers = workers
@@ -187,7 +186,8 @@ class Dispatcher:
             self._published.dissolve(batch)
             return False
         self._published.add(batch, row)
-        self._trace("published", task)
+        if self._trace.tracer is not None:
+            self._trace("published", task)
         return True
 
     def publish(self) -> None:
@@ -245,8 +245,9 @@ class Dispatcher:
                 self._published.dissolve(batch)
                 continue
             self._published.add(batch, row)
-            for task in batch.tasks:
-                self._trace("published", task)
+            if self._trace.tracer is not None:
+                for task in batch.tasks:
+                    self._trace("published", task)
         if left:
             self._backlog.put_back(left)
         return bool(left)

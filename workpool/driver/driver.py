@@ -35,6 +35,7 @@ from .dispatcher import TOGETHER, Dispatcher
 from .forked import Forked
 from .recovery import Recovery
 from .store import Store
+from .trace import Trace
 from .waits import Waits
 
 #: How long tasks may wait for each other to be published.
@@ -64,6 +65,7 @@ class Driver:
 
     Attributes
     ----------
+    trace : Trace
     recovery : Recovery
         Knows what was lost.
     waits : Waits
@@ -85,7 +87,7 @@ class Driver:
         tracer: Tracer | None = None,
     ) -> None:
         self.geometry = geometry
-        self.tracer = tracer
+        self.trace = trace = Trace(geometry, tracer)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
         self._counters = Counters(window, geometry)
@@ -95,22 +97,24 @@ class Driver:
         self._backlog = backlog = Backlog(self._lend)
         self._bells = bells = bells or Doorbells()
         self._collector = collector = Collector(
-            window, publisher, store, backlog, bells.heard_s, self._trace
+            window, publisher, store, backlog, bells.heard_s, trace
         )
         self._published = collector.published
         self._rows = self._published.rows
         bells.tables[self] = self._rows
         self._finished = collector.finished
         self._dispatcher = Dispatcher(
-            workers, geometry.rows, publisher, store, backlog, collector, bells, self._trace
+            workers, geometry.rows, publisher, store, backlog, collector, bells, trace
         )
-        self.recovery = Recovery(leases, workers, collector, store, backlog, self._trace)
+        self.recovery = Recovery(leases, workers, collector, store, backlog, trace)
         self._closed = self.drained = False
         self.runs_tasks: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something
-        self.waits = Waits(self.progress, self._rest_s, self._rows, lambda: self.outstanding)
+        self.waits = Waits(
+            self.progress, self._rest_s, self._rows, lambda: self.outstanding, self._still
+        )
 
     @property
     def held(self) -> bool:
@@ -214,7 +218,7 @@ class Driver:
             task.over = True
             self._backlog.withdraw(task)
             task.payload = b""
-            self._trace("cancelled", task)
+            self.trace("cancelled", task)
             return True
 
     def single_out(self, task: Task) -> None:
@@ -245,7 +249,7 @@ class Driver:
             if task.batch is None or task.over or not self._published.take_back(task.batch, task):
                 return False
             task.over = True
-            self._trace("killed", task)
+            self.trace("killed", task)
             return True
 
     @whole
@@ -255,7 +259,7 @@ class Driver:
             task.batch = None
             task.over = False
             task.attempt += 1
-            self._trace("retried", task)
+            self.trace("retried", task)
             if delay_s > 0:
                 self._backlog.put_off(task, delay_s)
             else:
@@ -354,6 +358,11 @@ class Driver:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         return self.waits.wait(ended, timeout)
 
+    @whole
+    def _still(self) -> bool:
+        with self._lock:
+            return not self._closed and self._collector.still()
+
     def _rest_s(self) -> float | None:
         return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
 
@@ -390,9 +399,3 @@ class Driver:
         """Say that no more tasks of this pool will come."""
         with self._lock:
             self._store.drop(context)
-
-    def _trace(self, event: str, task: Task) -> None:
-        if self.tracer is not None:
-            row = None if task.batch is None else task.batch.row
-            ticket = -1 if row is None else self.geometry.ticket(row.number, row.word)
-            self.tracer(event, task_id=task.task_id, ticket=ticket, attempt=task.attempt)

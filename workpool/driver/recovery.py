@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from ..loss import Loss, Why
 from ..members.leases import Gone, Leases
 from ..serializer import Kind
 from ..system.streams import say
-from ..tasks import Batch, Finished, Task
+from ..tasks import Batch, Finished
 from .backlog import Backlog
 from .collector import Collector
 from .store import Store
+from .trace import Trace
 
 
 class Recovery:
@@ -27,8 +27,7 @@ class Recovery:
         Gets what has become of the tasks.
     store : Store
     backlog : Backlog
-    trace : callable
-        ``trace(event, task)``
+    trace : Trace
 
     Attributes
     ----------
@@ -45,7 +44,7 @@ class Recovery:
         collector: Collector,
         store: Store,
         backlog: Backlog,
-        trace: Callable[[str, Task], None],
+        trace: Trace,
     ) -> None:
         self.evicted: Counter[int] = Counter()
         self.ran: dict[int, object] = {}
@@ -99,9 +98,7 @@ class Recovery:
                 if gone is Gone.DEAD:
                     self.ran[member] = lost[0].function
                 outcomes = [(task, int(Kind.LOST), loss.encoded()) for task in lost]
-                finished = Finished(lost[0].context, member, 0, outcomes)
-                finished.uncounted = 0  # now: whoever waits may take it as soon as it is there
-                self._finished.append(finished)
+                self._finished.append(Finished(lost[0].context, member, outcomes))
 
     def _fail_all(self) -> None:
         """Fail what waits: there is nobody left to run it."""
@@ -112,4 +109,4 @@ class Recovery:
         for task in waiting:
             task.over = True
             self._backlog.withdraw(task)
-            self._finished.append(Finished(task.context, 0, 0, [(task, int(Kind.LOST), loss)]))
+            self._finished.append(Finished(task.context, 0, [(task, int(Kind.LOST), loss)]))

@@ -67,7 +67,7 @@ class Store:
         code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
         context = task.context.placed or self._blob(task.context)
         return layout.write_descriptor(
-            Descriptor(task.task_id, kind, code, context, extent, len(batch.tasks), items),
+            Descriptor(task.task_id, kind, *code, *context, *extent, len(batch.tasks), *items),
             inline,
         )
 
@@ -97,17 +97,23 @@ class Store:
     def hold(self, batch: Batch) -> None:
         """Keep what a batch shares with others, from when it is published until it is removed."""
         task = batch.tasks[0]
-        batch.shared = tuple(filter(None, (task.context, task.code, task.segment)))
-        for shared in batch.shared:
-            shared.users += 1
+        batch.holds = True
+        task.context.users += 1
+        if task.code is not None:
+            task.code.users += 1
+        if task.segment is not None:
+            task.segment.users += 1
 
     def remove(self, batch: Batch) -> None:
         """Give back what a batch held whose row is done, or that has got none."""
-        for shared in batch.shared:
-            shared.users -= 1
-            if not shared.kept:
-                self._forget(shared)
-        batch.shared = ()
+        if batch.holds:
+            task = batch.tasks[0]
+            batch.holds = False
+            self._leave(task.context)
+            if task.code is not None:
+                self._leave(task.code)
+            if task.segment is not None:
+                self._leave(task.segment)
         if batch.extent is not None:
             self.region.release(batch.extent)
             self.payloads_nbytes -= batch.extent.nbytes
@@ -139,16 +145,21 @@ class Store:
             nbytes = len(shared.content)
             place = self.region.reserve(nbytes) if nbytes <= self._shared_room else None
             if place is None:
-                return Blob(shared.blob_id, Extent(layout.STREAMED, nbytes))
+                return Blob(shared.blob_id, layout.STREAMED, nbytes)
             self._shared_room -= nbytes
             write(self._window, place.offset, shared.content)
-            shared.placed = Blob(shared.blob_id, place)
+            shared.placed = Blob(shared.blob_id, *place)
         return shared.placed
 
     def drop(self, shared: Shared) -> None:
         """Say that no more tasks will need these bytes."""
         shared.kept = False
         self._forget(shared)
+
+    def _leave(self, shared: Shared) -> None:
+        shared.users -= 1
+        if not shared.kept:
+            self._forget(shared)
 
     def _forget(self, shared: Shared) -> None:
         if not shared.users and shared.placed is not None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from ..backoff import WAIT_S, Backoff
+from ..backoff import SPINS, WAIT_S, Backoff
 from ..errors import TaskLost
 from ..whole import within
 
@@ -17,6 +17,9 @@ LOST_S = 1.0
 
 #: The same when something has been lost: mostly it was not alone.
 LOST_AS_WELL_S = 20e-3
+
+#: Glances at the table before the first sleep.
+GLANCES = 2 * SPINS
 
 
 class Waits:
@@ -32,6 +35,8 @@ class Waits:
         Empty when nothing is in the table.
     outstanding : callable
         Returns how many tasks are not over, wherever they are.
+    still : callable
+        Returns whether a glance at the table shows that there is nothing to do.
     """
 
     def __init__(
@@ -40,11 +45,13 @@ class Waits:
         rest_s: Callable[[], float | None],
         rows: Collection[int],
         outstanding: Callable[[], int],
+        still: Callable[[], bool],
     ) -> None:
         self._progress = progress
         self._rest_s = rest_s
         self._rows = rows
         self._outstanding = outstanding
+        self._still = still
         self._threads: set[int] = set()
         self._patience_s = LOST_S
 
@@ -63,7 +70,7 @@ class Waits:
         """
         me = threading.get_ident()
         deadline = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(WAIT_S)
+        backoff = Backoff(WAIT_S, GLANCES)
         lost_s = math.inf
         try:
             while not ended():
@@ -75,6 +82,8 @@ class Waits:
                     backoff.reset()  # mostly it was what we wait for
                     continue
                 self.pause(backoff, left)
+                while backoff.spins and self._still():
+                    backoff.pause()
                 if self._rows or self._outstanding():
                     lost_s = math.inf
                 elif time.monotonic() < lost_s:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from typing import NamedTuple, TypeAlias
 
@@ -26,10 +25,16 @@ class Blob(NamedTuple):
     """Bytes that many rows share, fetched once by each worker: a function, a pool's context."""
 
     blob_id: int  # 0 stands for no blob
-    extent: Extent
+    offset: int
+    nbytes: int
+
+    @property
+    def extent(self) -> Extent:
+        """Where they are."""
+        return Extent(self.offset, self.nbytes)
 
 
-NO_BLOB = Blob(0, NOTHING)
+NO_BLOB = Blob(0, *NOTHING)
 
 
 class Items(NamedTuple):
@@ -48,15 +53,45 @@ NO_ITEMS = Items(0, 0, 0)
 
 
 class Descriptor(NamedTuple):
-    """What a worker must know to run one task, or several."""
+    """What a worker must know to run one task, or several: the numbers of the record as they are.
+
+    Flat, because a worker needs only a few of them for most tasks.
+    """
 
     task_id: int
     kind: int
-    code: Blob
-    context: Blob
-    payload: Extent
+    code_id: int  # a ``Blob``
+    code_offset: int
+    code_nbytes: int
+    context_id: int  # another
+    context_offset: int
+    context_nbytes: int
+    offset: int  # of the payload, an ``Extent``
+    nbytes: int
     tasks: int = 1  # more than one: a batch, whose payload is all of theirs joined
-    items: Items = NO_ITEMS  # of a range
+    counter: int = 0  # ``Items`` of a range
+    base: int = 0
+    total: int = 0
+
+    @property
+    def code(self) -> Blob:
+        """Where the function's code is."""
+        return Blob(self.code_id, self.code_offset, self.code_nbytes)
+
+    @property
+    def context(self) -> Blob:
+        """Where the pool's context is."""
+        return Blob(self.context_id, self.context_offset, self.context_nbytes)
+
+    @property
+    def payload(self) -> Extent:
+        """Where the arguments are."""
+        return Extent(self.offset, self.nbytes)
+
+    @property
+    def items(self) -> Items:
+        """What is shared out of a range."""
+        return Items(self.counter, self.base, self.total)
 
 
 class Terms(NamedTuple):
@@ -70,11 +105,17 @@ class Terms(NamedTuple):
 
 
 class OutcomeRecord(NamedTuple):
-    """What a worker says of one attempt."""
+    """What a worker says of one attempt; flat, as a descriptor."""
 
     kind: int
     elapsed_ns: int
-    extent: Extent
+    offset: int  # of what became of it, an ``Extent``
+    nbytes: int
+
+    @property
+    def extent(self) -> Extent:
+        """Where it is."""
+        return Extent(self.offset, self.nbytes)
 
 
 class Piece(NamedTuple):
@@ -105,33 +146,12 @@ INLINE_OUTCOME_NBYTES = PLACE_AT - _OUTCOME.size
 
 def write_descriptor(descriptor: Descriptor, inline: bytes = b"") -> bytes:
     """Return the record of a descriptor, and of the payload that stands in it."""
-    task_id, kind, code, context, payload, tasks, items = descriptor
-    fields = _DESCRIPTOR.pack(
-        task_id, kind, code[0], *code[1], context[0], *context[1], *payload, tasks, *items
-    )
-    return (fields + inline).ljust(DESCRIPTOR_NBYTES, b"\0")
-
-
-@functools.lru_cache(256)
-def _blob(blob_id: int, offset: int, nbytes: int) -> Blob:
-    """Return the blob; many descriptors name the same few."""
-    return Blob(blob_id, Extent(offset, nbytes))
+    return (_DESCRIPTOR.pack(*descriptor) + inline).ljust(DESCRIPTOR_NBYTES, b"\0")
 
 
 def read_descriptor(record: memoryview) -> tuple[Descriptor, memoryview]:
     """Return the descriptor in a record, and the part of the record that may hold its payload."""
-    fields = _DESCRIPTOR.unpack_from(record, 0)
-    task_id, kind, a, b, c, d, e, f, offset, nbytes, tasks, counter, base, total = fields
-    descriptor = Descriptor(
-        task_id,
-        kind,
-        _blob(a, b, c),
-        _blob(d, e, f),
-        Extent(offset, nbytes),
-        tasks,
-        Items(counter, base, total) if total else NO_ITEMS,
-    )
-    return descriptor, record[_DESCRIPTOR.size :]
+    return Descriptor(*_DESCRIPTOR.unpack_from(record, 0)), record[_DESCRIPTOR.size :]
 
 
 def write_terms(terms: Terms) -> bytes:
@@ -146,14 +166,12 @@ def read_terms(inline: memoryview) -> Terms:
 
 def write_outcome(outcome: OutcomeRecord, inline: bytes = b"") -> bytes:
     """Return an outcome record as far as it counts, and the outcome that stands in it."""
-    kind, elapsed_ns, (offset, nbytes) = outcome
-    return _OUTCOME.pack(kind, elapsed_ns, offset, nbytes) + inline
+    return _OUTCOME.pack(*outcome) + inline
 
 
 def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:
     """Return the outcome in a record, and the part of the record that may hold its bytes."""
-    kind, elapsed_ns, offset, nbytes = _OUTCOME.unpack_from(record, 0)
-    return OutcomeRecord(kind, elapsed_ns, Extent(offset, nbytes)), record[_OUTCOME.size : PLACE_AT]
+    return OutcomeRecord(*_OUTCOME.unpack_from(record, 0)), record[_OUTCOME.size : PLACE_AT]
 
 
 def write_place(extent: Extent) -> bytes:

@@ -150,7 +150,8 @@ class Core:
 
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
-        self.check_open()
+        if self._shut or self._resolver.broken is not None:
+            self.check_open()
         if self.driver.held:
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
@@ -162,7 +163,9 @@ class Core:
             if found is None:
                 context = Context(self._number, limits, self._setup)
                 resolver = self._resolver
-                found = PoolContext(self.number(), context, resolver.resolve, resolver.write_down)
+                found = PoolContext(
+                    self.number(), context, resolver.resolve, resolver.write_down, resolver.tally
+                )
                 self._contexts[limits] = found
             self._contexts.move_to_end(limits)
             late = None
@@ -343,11 +346,11 @@ class Core:
 
     def stats(self) -> list[WorkerStats]:
         """Return what each worker has done so far, by rank."""
-        found = []
+        found, tally = [], self._resolver.tally
         for member in range(1, self.choice.workers + 1):
-            tasks, elapsed_ns = self._resolver.tally.get(member, (0, 0))
             rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]
-            found.append(WorkerStats(rank, tasks, elapsed_ns * 1e-9, evicted))
+            tasks = tally.tasks[member] + tally.items[member]
+            found.append(WorkerStats(rank, tasks, tally.elapsed_ns[member] * 1e-9, evicted))
         return found
 
     # --- the end ------------------------------------------------------------------------------

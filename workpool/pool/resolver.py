@@ -19,7 +19,7 @@ from ..errors import BrokenPool, RemoteTraceback
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..serializer import Kind, pack_exception, unpack_outcome
-from ..tasks import Finished, Task
+from ..tasks import Finished, Tally, Task
 from ..turns import Turn
 from ..whole import whole
 from .mapping import Seat
@@ -50,8 +50,8 @@ class Resolver:
     ----------
     broken : BrokenPool or None
         Why nothing more is run.
-    tally : dict of int to [int, int]
-        By worker: tasks, and their nanoseconds.
+    tally : Tally
+        What each worker has done.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Resolver:
         attend: Callable[[], None],
     ) -> None:
         self.broken: BrokenPool | None = None
-        self.tally: dict[int, list[int]] = {}
+        self.tally = Tally()
         self._driver = driver
         self._accumulators = accumulators
         self._ledgers = ledgers
@@ -108,11 +108,6 @@ class Resolver:
     @whole
     def resolve(self, finished: Finished) -> None:
         """Give futures their outcomes; another thread may help."""
-        with self._lock:
-            tally = self.tally.setdefault(finished.owner, [0, 0])
-            tally[0] += finished.uncounted
-            tally[1] += finished.elapsed_ns
-            finished.uncounted = finished.elapsed_ns = 0
         while finished.outcomes:
             try:
                 outcome = finished.outcomes.popleft()
@@ -205,7 +200,7 @@ class Resolver:
             turn = Turn.decode(content) if kind == Kind.TURN else None
             if turn is not None:  # counted before anybody can see the results
                 with self._lock:
-                    self.tally[owner][0] += sum(part.total for part in turn.parts)
+                    self.tally.items[owner] += sum(part.total for part in turn.parts)
             seat.ended(kind, turn or content)
         finally:
             self._ended()

@@ -223,22 +223,20 @@ class Claimant(Table):
         -----
         RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush.
         """
-        self.window.put(self.geometry.outcome(claim.number), record)
-        # Whoever sees DONE must see the outcome, and the extent that it names.
-        self.window.flush()
-        done, following = protocol.advance(claim.word, _COMPLETE), _EMPTY
+        geometry = self.geometry
+        done = protocol.advance(claim.word, _COMPLETE)
         # Against the word that we hold: if the attempt was taken back, it differs.
-        step = self.geometry.word(claim.number), claim.word, done
-        if then is None:
-            found = self.window.compare_and_swap(*step)
-        else:
+        steps = [(geometry.word(claim.number), claim.word, done)]
+        if then is not None:
             number, word = then.row
             mine = protocol.claim(word, self.member)
-            found, next_found = self.window.compare_and_swap_all(
-                [step, (self.geometry.word(number), word, mine)]
-            )
+            steps.append((geometry.word(number), word, mine))
+        # Whoever sees DONE must see the outcome, and the extent that it names.
+        found, *others = self.window.put_and_swap(geometry.outcome(claim.number), record, steps)
+        following = _EMPTY
+        if then is not None:
             following = _CONTENDED
-            if next_found == word:
+            if others == [word]:
                 assert then.record is not None  # one of several
                 following = Claim(number, mine, then.record)
         if found == claim.word:

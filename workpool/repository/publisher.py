@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 from .. import layout, protocol, verbs
 from ..errors import ProtocolError
@@ -14,10 +15,22 @@ from .table import Row, Table, runs
 
 _FREE = layout.States([State.FREE])
 _RETIRE = Step.RETIRE
+_TAIL = layout.TAIL
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
 AHEAD = 16
 ROWS_FOR_AHEAD = 16
+
+
+class _Held(NamedTuple):
+    """A row that is reserved for us, and what is needed to publish it."""
+
+    ticket: int
+    number: int
+    word: int
+    ready: int  # the word of a first attempt
+    place: int  # of the word in the window
+    descriptor: int  # and of the descriptor
 
 
 class Publisher(Table):
@@ -36,7 +49,7 @@ class Publisher(Table):
         self._tail = 0  # as last seen
         self._front = 0  # first ticket that nobody has taken, as last seen
         self._ahead = min(AHEAD, geometry.rows // ROWS_FOR_AHEAD)
-        self._held: list[tuple[int, Row]] = []  # reserved, not published: the tickets that are next
+        self._held: list[_Held] = []  # reserved, not published: the tickets that are next
 
     def publish(self, records: Sequence[bytes], attempt: int = 0) -> list[Row | None]:
         """Publish as many descriptors as there are free rows.
@@ -62,35 +75,31 @@ class Publisher(Table):
         held = self._reserve(len(records))
         if not held:
             return [None] * len(records)
-        geometry, words = self.geometry, self._words
         buffers = []  # belong to MPI until the flush
-        for run in runs([row.number for _, row in held]):
+        for run in runs([row.number for row in held]):
             buffers.append(b"".join(records[run.start : run.stop]))
-            self.window.put(geometry.descriptor(held[run.start][1].number), buffers[-1])
+            self.window.put(held[run.start].descriptor, buffers[-1])
         # A worker that sees READY must also see the descriptor and what it points to.
         self.window.flush()
-        steps = [
-            (geometry.word(number), word, protocol.publish(word, attempt))
-            for _, (number, word) in held
-        ]
+        steps = [(row.place, row.word, protocol.publish(row.word, attempt)) for row in held]
         # Never back: rows reserved before the tail was seen anew may lie behind it.
-        end = max(held[-1][0] + 1, self._tail)
+        end = max(held[-1].ticket + 1, self._tail)
         steps.append((layout.TAIL, self._tail, end))
         *found, tail = self.window.compare_and_swap_all(steps)
         self._push_tail(tail, end)
         published: list[Row | None] = []
-        for (_, (number, reserved)), word, (_, _, ready) in zip(held, found, steps, strict=False):
-            if word == reserved:
-                published.append(Row(number, ready))
-                words[number] = ready
+        for row, word, (_, _, ready) in zip(held, found, steps, strict=False):
+            if word == row.word:
+                published.append(Row(row.number, ready))
+                self._words[row.number] = ready
             else:
                 published.append(None)
-                self._lost(Row(number, word))
+                self._lost(Row(row.number, word))
         published += [None] * (len(records) - len(held))
         return published
 
     def publish_one(self, record: bytes, attempt: int) -> Row | None:
-        """Publish one descriptor, for who waits for that: the same steps, 3 us faster.
+        """Publish one descriptor, for who waits for that: the same steps, some us faster.
 
         Notes
         -----
@@ -99,13 +108,12 @@ class Publisher(Table):
         held = self._reserve(1)
         if not held:
             return None
-        ((ticket, (number, reserved)),) = held
-        self.window.put(self.geometry.descriptor(number), record)
-        self.window.flush()  # as above
-        ready = protocol.publish(reserved, attempt)
-        end = max(ticket + 1, self._tail)
-        word, tail = self.window.compare_and_swap_all(
-            [(self.geometry.word(number), reserved, ready), (layout.TAIL, self._tail, end)]
+        ((ticket, number, reserved, ready, place, descriptor),) = held
+        if attempt:
+            ready = protocol.publish(reserved, attempt)
+        end = max(ticket + 1, self._tail)  # as above, and so is the order of the steps
+        word, tail = self.window.put_and_swap(
+            descriptor, record, [(place, reserved, ready), (_TAIL, self._tail, end)]
         )
         self._push_tail(tail, end)
         if word == reserved:
@@ -141,8 +149,8 @@ class Publisher(Table):
         if 2 * len(self._held) < self._ahead:
             self._hold(self._ahead)
 
-    def _reserve(self, count: int) -> list[tuple[int, Row]]:
-        """Take free rows at and after the tail, in ticket order: (ticket, row) for each."""
+    def _reserve(self, count: int) -> list[_Held]:
+        """Take free rows at and after the tail, in ticket order."""
         if len(self._held) < count:
             self._hold(count + self._ahead)
         held = self._held[:count]
@@ -154,7 +162,7 @@ class Publisher(Table):
         held = self._held
         looked = False
         while len(held) < count:
-            start = max(self._tail, held[-1][0] + 1) if held else self._tail
+            start = max(self._tail, held[-1].ticket + 1) if held else self._tail
             wanted = self._free_rows(count - len(held), start)
             if not wanted:
                 if looked:
@@ -170,9 +178,11 @@ class Publisher(Table):
             # The row is ours before the first byte is put: a slow publisher whose ticket has been
             # lapped fails here instead of writing into its successor's record.
             found = self.window.compare_and_swap_all(steps)
-            for (ticket, row), word, (_, _, mine) in zip(wanted, found, steps, strict=True):
+            for (ticket, row), word, (place, _, mine) in zip(wanted, found, steps, strict=True):
                 if word == row.word:
-                    held.append((ticket, Row(row.number, mine)))
+                    ready = protocol.publish(mine, 0)
+                    descriptor = self.geometry.descriptor(row.number)
+                    held.append(_Held(ticket, row.number, mine, ready, place, descriptor))
                 self._words[row.number] = mine if word == row.word else word
 
     def _refresh(self) -> None:

@@ -54,7 +54,14 @@ class Taker:
     window : verbs.Window
     workers : int
         How many share the queue.
+
+    Attributes
+    ----------
+    first : int
+        The next ticket to be taken, as far as one can know; -1 if it must be asked for.
     """
+
+    first: int
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         self._window = window
@@ -65,11 +72,6 @@ class Taker:
 
     def take(self, limit: int) -> range | Miss:
         """Take at most `limit` tickets of published rows that nobody else was given."""
-        raise NotImplementedError
-
-    @property
-    def first(self) -> int:
-        """The next ticket to be taken, as far as one can know; -1 if it must be asked for."""
         raise NotImplementedError
 
     def quiet(self, tail: int) -> bool:
@@ -105,21 +107,17 @@ class PointerTaker(Taker):
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
-        self._head = 0  # as last seen
-
-    @property
-    def first(self) -> int:
-        return self._head
+        self.first = 0  # HEAD, as last seen
 
     def single(self, limit: int) -> list[Swap] | None:
-        head = self._head
+        head = self.first
         if self._news and head < self._tail and share(self._tail - head, self._workers, limit) == 1:
             return [(layout.HEAD, head, head + 1)]
         return None
 
     def tried(self, found: list[int]) -> None:
-        head = self._head
-        self._head = head + 1 if found == [head] else found[0]
+        head = self.first
+        self.first = head + 1 if found == [head] else found[0]
         self._news = False
 
     def take(self, limit: int) -> range | Miss:
@@ -131,20 +129,20 @@ class PointerTaker(Taker):
         flush if none is known.
         """
         # An old tail hides how much there is to share: enough for a full take, or look again.
-        if not self._news and self._tail - self._head < 2 * self._workers * limit:
-            self._head = self._look()
+        if not self._news and self._tail - self.first < 2 * self._workers * limit:
+            self.first = self._look()
         self._news = False
         for _ in range(2):  # what we have seen may be old: once more with what stands there
-            head = self._head
+            head = self.first
             if head >= self._tail:
                 return self._none()
             count = share(self._tail - head, self._workers, limit)
             # Against the head that the count was computed from: whoever came between wins.
             found = self._window.compare_and_swap(layout.HEAD, head, head + count)
             if found == head:
-                self._head = head + count
+                self.first = head + count
                 return range(head, head + count)
-            self._head = found
+            self.first = found
         return Miss.CONTENDED
 
 
@@ -153,18 +151,18 @@ class CounterTaker(Taker):
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
-        self._held = range(0)
+        self._hold(range(0))
 
-    @property
-    def first(self) -> int:
-        return self._held.start if self._held else -1
+    def _hold(self, tickets: range) -> None:
+        self._held = tickets
+        self.first = tickets.start if tickets else -1
 
     def single(self, limit: int) -> list[Swap] | None:
         published = min(self._held.stop, self._tail) - self._held.start
         return [] if self._news and published == 1 else None  # it is ours already
 
     def tried(self, found: list[int]) -> None:
-        self._held = self._held[1:]
+        self._hold(self._held[1:])
         self._news = False
 
     def take(self, limit: int) -> range | Miss:
@@ -181,14 +179,14 @@ class CounterTaker(Taker):
             depth = max(0, self._tail - self._held.stop)  # beyond our last ticket
             count = share(depth, self._workers, limit)
             first = self._window.fetch_add(layout.TICKET, count)  # unconditional: ours for ever
-            self._held = range(first, first + count)
+            self._hold(range(first, first + count))
         if self._held.start >= self._tail and not self._news:
             self._look()
         self._news = False
         if self._held.start >= self._tail:
             return self._none()
         published = range(self._held.start, min(self._held.stop, self._tail))
-        self._held = range(published.stop, self._held.stop)
+        self._hold(range(published.stop, self._held.stop))
         return published
 
 

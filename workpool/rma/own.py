@@ -40,6 +40,14 @@ class OwnWindow(Window):
         return [self.compare_and_swap(*step) for step in steps]
 
     @whole
+    def put_and_swap(
+        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+    ) -> list[int]:
+        """Write bytes, and then carry out a few compare_and_swap."""
+        self.put(disp, buffer)
+        return self.compare_and_swap_all(steps)
+
+    @whole
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there."""
         if disp not in self._places:

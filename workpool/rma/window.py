@@ -127,24 +127,58 @@ class Window(Elements):
             for first in range(0, len(steps), BATCH):
                 found += self.compare_and_swap_all(steps[first : first + BATCH])
             return found
-        places, origins, compares = self._places, self._origin, self._compare
-        swap, host = self._win.Compare_and_swap, self.host
         with self._lock:
-            i = disp = 0
-            try:
-                for disp, expected, desired in steps:
-                    if disp not in places:
-                        self._outside("compare_and_swap_all", disp, 8)
-                    origin, compare, result = self._slots[i]
-                    origins[i] = desired
-                    compares[i] = expected
-                    swap(origin, compare, result, host, disp)
-                    i += 1
-                self._win.Flush(host)  # one flush completes the whole batch
-            except MPI.Exception as error:
-                self._failed("compare_and_swap_all", disp, error)
+            return self._swap(steps)
+
+    @whole
+    def put_and_swap(
+        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+    ) -> list[int]:
+        """Write bytes, complete that, and only then carry out a few compare_and_swap.
+
+        Who sees one of the words that they store sees the bytes, and whatever was put before.
+
+        Parameters
+        ----------
+        disp : int
+        buffer : contiguous buffer
+        steps : sequence of (disp, expected, desired)
+            Up to ``BATCH``; see `compare_and_swap_all`.
+
+        Notes
+        -----
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap for each, 1 flush; where we have the memory 1
+        sync in the place of the first two.
+        """
+        self.put(disp, buffer)
+        with self._lock:
+            if self._memory is None or self._under_way:
+                self._flush()
+                self._under_way = False
+            else:
+                self._win.Sync()  # as a flush does for others, see _sync
+            return self._swap(steps)
+
+    def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+        slots, places = self._slots, self._places
+        origins, compares = self._origin, self._compare
+        swap, host = self._win.Compare_and_swap, self.host
+        i = disp = 0
+        try:
+            for disp, expected, desired in steps:
+                if disp not in places:
+                    self._outside("compare_and_swap", disp, 8)
+                origin, compare, result = slots[i]
+                origins[i] = desired
+                compares[i] = expected
+                swap(origin, compare, result, host, disp)
+                i += 1
+            self._win.Flush(host)  # one flush completes the whole batch
+        except MPI.Exception as error:
+            self._failed("compare_and_swap", disp, error)
+        if self._held:
             self._held.clear()
-            return self._result[:i].tolist()
+        return self._result[:i].tolist()
 
     @whole
     def fetch_add(self, disp: int, amount: int) -> int:
@@ -205,9 +239,16 @@ class Window(Elements):
         RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
         none where we have the memory.
         """
+        memory = self._memory
+        if memory is not None and type(buffer) is bytes:  # a record, or what else is small
+            end = disp + len(buffer)
+            if not 0 <= disp <= end <= self.nbytes:
+                self._outside("put", disp, len(buffer))
+            memory[disp:end] = buffer
+            return
         view = self._checked("put", disp, buffer)
-        if self._memory is not None:
-            self._memory[disp : disp + view.nbytes] = view
+        if memory is not None:
+            memory[disp : disp + view.nbytes] = view
         else:
             self._transfer("put", self._win.Put, disp, view)
 
@@ -238,9 +279,11 @@ class Window(Elements):
         if self._memory is None:
             copy = memoryview(bytearray(nbytes))
             self._transfer("read", self._win.Get, disp, copy)
-        else:
-            copy = memoryview(bytearray(self._memory[disp : disp + nbytes]))
-        self.flush()
+            self.flush()
+            return copy
+        copy = memoryview(bytearray(self._memory[disp : disp + nbytes]))
+        with self._lock:
+            self._sync()
         return copy
 
     @whole

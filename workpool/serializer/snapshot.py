@@ -29,8 +29,9 @@ import functools
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter, is_
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from .byvalue import importable_module, named
 from .frozen import ATOMS
@@ -42,14 +43,8 @@ _ATOMS: Final = ATOMS | {range, re.Pattern, EllipsisType, NotImplementedType}
 _UNBOUND: Final = object()
 
 
-class _Function(NamedTuple):
-    """A function and what it is made of, by identity."""
-
-    function: FunctionType
-    code: CodeType
-    defaults: tuple[Any, ...] | None
-    kwdefaults: dict[str, Any] | None
-    attributes: dict[str, Any]
+#: What a function is made of, each by identity.
+_parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
 
 
 class Snapshot:
@@ -58,13 +53,14 @@ class Snapshot:
     It keeps the function and everything that it reads alive.
     """
 
-    __slots__ = ("_bindings", "_cells", "_functions", "_lengths")
+    __slots__ = ("_bindings", "_cells", "_collections", "_functions", "_lengths")
 
     def __init__(self) -> None:
-        self._functions: list[_Function] = []
+        self._functions: list[tuple[FunctionType, tuple[object, ...]]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
-        self._lengths: list[tuple[Collection[Any], int]] = []
+        self._collections: list[Collection[Any]] = []
+        self._lengths: list[int] = []  # of those
 
     @classmethod
     def take(cls, function: FunctionType, *, own_globals: bool = False) -> Snapshot | None:
@@ -99,7 +95,7 @@ class Snapshot:
                     return None
                 if hasattr(value, "__path__"):
                     # What the code finds in a package depends on the submodules imported so far.
-                    snapshot._lengths.append((sys.modules, len(sys.modules)))
+                    snapshot._measure(sys.modules, len(sys.modules))
             elif not named(value):
                 return None
         return snapshot
@@ -111,38 +107,35 @@ class Snapshot:
         -----
         Cost: 0.1 us, and 0.03 us for each binding.
         """
-        for function, code, defaults, kwdefaults, attributes in self._functions:
-            if (
-                function.__code__ is not code
-                or function.__defaults__ is not defaults
-                or function.__kwdefaults__ is not kwdefaults
-                or function.__dict__ is not attributes
-            ):
+        for function, parts in self._functions:
+            if not all(map(is_, _parts(function), parts)):
                 return False
         for mapping, name, value in self._bindings:
             if mapping.get(name, _UNBOUND) is not value:
                 return False
-        for collection, length in self._lengths:
-            if len(collection) != length:
-                return False
+        if list(map(len, self._collections)) != self._lengths:
+            return False
         return not self._cells or all(_content(cell) is value for cell, value in self._cells)
+
+    def _measure(self, collection: Collection[Any], length: int) -> None:
+        """Record how much there is in a collection."""
+        self._collections.append(collection)
+        self._lengths.append(length)
 
     def _bind(self, function: FunctionType, own_globals: bool) -> list[object]:
         """Record what a function is bound to, and return those values."""
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
-        self._functions.append(
-            _Function(function, function.__code__, defaults, kwdefaults, attributes)
-        )
+        self._functions.append((function, _parts(function)))
         values: list[object] = [defaults]
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = list(mapping.items())
-            self._lengths.append((mapping, len(items)))
+            self._measure(mapping, len(items))
             self._bindings += [(mapping, name, value) for name, value in items]
             values += [value for _, value in items]
         names = function.__globals__
         if own_globals:
-            self._lengths.append((names, len(names)))
+            self._measure(names, len(names))
         for name in _global_names(function.__code__):
             self._bindings.append((names, name, names.get(name, _UNBOUND)))
         self._cells += [(cell, _content(cell)) for cell in function.__closure__ or ()]

@@ -141,6 +141,14 @@ class MemoryWindow:
             self.flush()
         return found
 
+    def put_and_swap(
+        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+    ) -> list[int]:
+        """Write bytes, complete that, and then carry out many compare_and_swap."""
+        self.put(disp, buffer)
+        self.flush()
+        return self.compare_and_swap_all(steps)
+
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there."""
         self._check(disp, 8, 8)

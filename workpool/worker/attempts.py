@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import layout, verbs
 from ..errors import ProtocolError, WindowError
-from ..layout import NO_ITEMS, NOTHING, Descriptor, Extent, Geometry, Items
+from ..layout import NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
@@ -123,39 +124,40 @@ class Attempts:
         """
         if self._spent and descriptor.items != self._blocks[0]:
             self._blocks, self._spent = (NO_ITEMS, None), False
-        runner: AnyRunner[Any] = self._runners.own  # or the other one, each with pools of its own
-        isolated = bool(descriptor.kind & ISOLATED)
-        kind, code = descriptor.kind & ~ISOLATED, descriptor.code
+        own, exchange = self._runners.own, self._exchange
+        runner: AnyRunner[Any] = own  # or the other one, each with pools of its own
+        _, kind, code_id, _, _, context_id, _, _, offset, nbytes, tasks, *_ = descriptor
+        if kind & ISOLATED:
+            kind &= ~ISOLATED
+            try:
+                runner = self._runners.isolated(partial(self._holds, claim))
+            except (ImportError, OSError, MemoryError) as error:
+                return Kind.LOST, unstarted(error, own.rank, own.host)
         if kind != RANGE:
             self._runners.latest = None
-        if isolated:
-            try:
-                runner = self._runners.isolated(lambda: self._holds(claim))
-            except (ImportError, OSError, MemoryError) as error:
-                own = self._runners.own
-                return Kind.LOST, unstarted(error, own.rank, own.host)
         try:
-            pool = runner.enter(
-                descriptor.context.blob_id,
-                lambda: self._exchange.blob(claim, Stream.CONTEXT, descriptor.context),
-            )
+            pool = runner.find(context_id)
+            if pool is None:
+                content = exchange.blob(claim, Stream.CONTEXT, descriptor.context)
+                pool = runner.enter(context_id, content)
             if pool.failure is not None:
                 return Kind.BROKEN, pool.failure
-            if code.blob_id and code.blob_id not in pool.callables:
-                pool.callables.add(code.blob_id, self._exchange.blob(claim, Stream.CODE, code))
+            if code_id and code_id not in pool.callables:
+                pool.callables.add(code_id, exchange.blob(claim, Stream.CODE, descriptor.code))
             if kind == RANGE:
                 return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
-            payload = self._exchange.fetch(claim, _PAYLOAD, descriptor.payload, inline)
+            payload = exchange.fetch(claim, _PAYLOAD, offset, nbytes, inline)
         except (Evicted, ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:  # restoring what tasks need may run anything
             runner.contributions.clear()  # of a turn's items
             return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
-        if descriptor.tasks > 1:
-            calls = Calls(runner, pool, kind, code.blob_id)
+        if tasks > 1:
+            calls = Calls(runner, pool, kind, code_id)
             return Kind.BATCH, self._run_batch(claim, calls, split(payload))
-        called = runner.call(pool, kind, code.blob_id, payload)
-        self._runners.own.contributions.keep()
+        called = runner.call(pool, kind, code_id, payload)
+        if own.contributions.parts:
+            own.contributions.keep()
         return called
 
     def _run_range(
@@ -165,13 +167,12 @@ class Attempts:
         offset, nbytes = descriptor.payload
 
         def fetch(start: int, stop: int) -> memoryview:
-            place = Extent(offset + start, stop - start)
-            return self._exchange.fetch(claim, _PAYLOAD, place, inline)
+            return self._exchange.fetch(claim, _PAYLOAD, offset + start, stop - start, inline)
 
         items, blocks = self._blocks
         if blocks is None or items != descriptor.items:
             least = nbytes if offset == layout.STREAMED else min(nbytes, Blocks.LEAST)
-            first = self._exchange.fetch(claim, _PAYLOAD, Extent(offset, least), inline)
+            first = self._exchange.fetch(claim, _PAYLOAD, offset, least, inline)
             blocks = Blocks(first, fetch)
             self._blocks = descriptor.items, blocks  # the next turn is likely to be in it again
         blocks.fetch = fetch  # by this attempt

@@ -92,9 +92,11 @@ class Exchange:
 
     def blob(self, claim: Claim, stream: Stream, blob: Blob) -> bytes:
         """Return shared bytes that a descriptor names; see ``fetch``."""
-        return bytes(self.fetch(claim, stream, blob.extent, memoryview(b"")))
+        return bytes(self.fetch(claim, stream, blob.offset, blob.nbytes, memoryview(b"")))
 
-    def fetch(self, claim: Claim, stream: Stream, extent: Extent, inline: memoryview) -> memoryview:
+    def fetch(
+        self, claim: Claim, stream: Stream, offset: int, nbytes: int, inline: memoryview
+    ) -> memoryview:
         """Return the bytes that an extent of the descriptor stands for.
 
         Raises
@@ -107,7 +109,6 @@ class Exchange:
         RMA cost: none for inline bytes; 1 get, 1 flush and 1 load for others; in pieces, the cost
         of two requests for each.
         """
-        offset, nbytes = extent
         if offset == layout.INLINE:
             return inline[:nbytes]
         content = empty(nbytes)

@@ -108,15 +108,20 @@ class IsolatedRunner:
         # Pool and code of its last value, unless it has asked for another since.
         self._knows: tuple[int, int] | None = None
 
-    def enter(self, context_id: int, content: Callable[[], bytes]) -> IsolatedPool:
-        """Return what there is to know of a pool; `content` fetches it the first time."""
+    def find(self, context_id: int, /) -> IsolatedPool | None:
+        """Return what there is to know of a pool; None if it is not known, or not any more."""
         pool = self._entered.use(context_id)
-        if pool is None:
-            pool_id, limits, setup = Context.decode(content())
-            assert limits is not None
-            pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
-            self._entered.keep(context_id, pool, 0)
-        self.contributions.pool = pool.pool_id
+        if pool is not None:
+            self.contributions.pool = pool.pool_id
+        return pool
+
+    def enter(self, context_id: int, content: bytes) -> IsolatedPool:
+        """Take in what there is to know of a pool."""
+        pool_id, limits, setup = Context.decode(content)
+        assert limits is not None
+        pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
+        self._entered.keep(context_id, pool, 0)
+        self.contributions.pool = pool_id
         return pool
 
     def call(

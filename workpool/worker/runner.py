@@ -96,8 +96,11 @@ class AnyRunner(Protocol[E]):
     contributions: Contributions
     short_ns: int
 
-    def enter(self, context_id: int, content: Callable[[], bytes]) -> E:
-        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
+    def find(self, context_id: int, /) -> E | None:
+        """Return the pool of a context; None if it must be entered, for the first time or again."""
+
+    def enter(self, context_id: int, content: bytes) -> E:
+        """Prepare for the tasks of a context, once: see ``Context``."""
 
     def call(self, pool: E, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
         """Run one task and return what became of it; what it has added is for the caller to keep.
@@ -148,21 +151,19 @@ class Runner:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
         contributions.current.set(self.contributions)
 
-    def enter(self, context_id: int, content: Callable[[], bytes]) -> Pool:
-        """Prepare for a pool's tasks, once; `content` fetches what there is to do."""
-        pool = self.find(context_id)
-        if pool is None:
-            context = Context.decode(content())
-            pool = self.prepare(context_id, context.pool_id, context.setup)
-        self.contributions.pool = pool.pool_id
-        return pool
-
-    def find(self, number: int) -> Pool | None:
+    def find(self, number: int, /) -> Pool | None:
         """Return a pool; None if it must be prepared, for the first time or again."""
         pool = self._pools.use(number)
-        if pool is not None and pool is not self._pool:
-            self._be_in(pool)
+        if pool is not None:
+            if pool is not self._pool:
+                self._be_in(pool)
+            self.contributions.pool = pool.pool_id
         return pool
+
+    def enter(self, context_id: int, content: bytes) -> Pool:
+        """Prepare for the tasks of a context, once: see ``Context``."""
+        context = Context.decode(content)
+        return self.prepare(context_id, context.pool_id, context.setup)
 
     def _be_in(self, pool: Pool) -> None:
         self._pool = pool
@@ -191,6 +192,7 @@ class Runner:
         self.contributions.clear()  # an initializer is no task: it contributes nothing
         pool = Pool(pool_id, failure, CallableCache(), prepared)
         self._be_in(pool)
+        self.contributions.pool = pool_id
         self._pools.keep(number, pool, 0)
         return pool
 

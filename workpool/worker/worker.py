@@ -286,8 +286,7 @@ class _Service:
         if contributes and (self._worker.carries or contributions.foreign):
             carried = contributions.packed()
             kind |= CONTRIBUTES
-        extent, inline, held = self._place(claim, content, carried)
-        record = layout.write_outcome(OutcomeRecord(kind, elapsed_ns, extent), inline)
+        record, held = self._record(claim, kind, content, elapsed_ns, carried)
         following: Claim | Miss = _EMPTY
         if contributes and not carried:
             committed = self._claimant.commit(claim, record)
@@ -301,37 +300,47 @@ class _Service:
             self._exchange.keep(claim, held, committed)
         return committed, following
 
-    def _place(
-        self, claim: Claim, content: Encoded | Outcomes, carried: bytes
-    ) -> tuple[Extent, bytes, list[Extent]]:
-        """Put an outcome into the window; return what its record says, and what it holds of ours.
+    def _record(
+        self,
+        claim: Claim,
+        kind: int,
+        content: Encoded | Outcomes,
+        elapsed_ns: int,
+        carried: bytes,
+    ) -> tuple[bytes, list[Extent]]:
+        """Put an outcome into the window; return its record, and what it holds of ours.
 
         The record names an extent, or stands before the bytes themselves.
         """
-        held = []
+        held: list[Extent] = []
         if isinstance(content, Outcomes):
             place, nbytes, entries = content.place, content.nbytes, content.entries
             if place is not NOTHING:
                 held.append(place)  # the driver may be reading in it
             if nbytes <= content.room and not carried:
-                return Extent(place.offset, nbytes), b"", held
+                outcome = OutcomeRecord(kind, elapsed_ns, place.offset, nbytes)
+                return layout.write_outcome(outcome), held
             content = b"".join(entries)
         if carried:
             encoded = as_bytes(content)
             content = layout.write_carried(encoded, carried)
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
-            return Extent(layout.INLINE, nbytes), content, held
+            outcome = OutcomeRecord(kind, elapsed_ns, layout.INLINE, nbytes)
+            return layout.write_outcome(outcome, content), held
         if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
             try:
                 self._exchange.offer_all(claim, content)
             except Evicted:
                 self._exchange.keep(claim, held, committed=False)
                 raise
-            return Extent(layout.STREAMED, nbytes), b"", held
-        extent = self._exchange.reserve(nbytes)
-        write(self._window, extent.offset, content)
-        return extent, b"", [*held, extent]
+            offset = layout.STREAMED
+        else:
+            extent = self._exchange.reserve(nbytes)
+            held.append(extent)
+            write(self._window, extent.offset, content)
+            offset = extent.offset
+        return layout.write_outcome(OutcomeRecord(kind, elapsed_ns, offset, nbytes)), held
 
     def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
         assert self._worker.tracer is not None
