@@ -92,6 +92,10 @@ class Table(Port):
         moved = [(self.base + d, a, b) for d, a, b in steps]
         return self.window.put_and_swap(self.base + disp, buffer, moved)
 
+    def get_and_swap(self, disp: int, nbytes: int, steps: Any) -> tuple[memoryview, list[int]]:
+        moved = [(self.base + d, a, b) for d, a, b in steps]
+        return self.window.get_and_swap(self.base + disp, nbytes, moved)
+
     def fetch_add(self, disp: int, amount: int) -> int:
         return self.window.fetch_add(self.base + disp, amount)
 

@@ -26,14 +26,17 @@ class Recent(OrderedDict[int, _V]):
         self._capacity = capacity
         self._max_nbytes = max_nbytes
         self._each_nbytes: dict[int, int] = {}
+        self._latest: int | None = None
         self.nbytes = 0
 
     def use(self, key: int) -> _V | None:
         """Return an entry, the latest now; None if it is not there."""
-        try:
-            self.move_to_end(key)
-        except KeyError:
-            return None
+        if key != self._latest:
+            try:
+                self.move_to_end(key)
+            except KeyError:
+                return None
+            self._latest = key
         return self.get(key)  # another thread may drop it just now
 
     def keep(self, key: int, entry: _V, nbytes: int) -> None:
@@ -42,6 +45,7 @@ class Recent(OrderedDict[int, _V]):
         if nbytes > self._max_nbytes:
             return
         self[key] = entry
+        self._latest = key
         self._each_nbytes[key] = nbytes
         self.nbytes += nbytes
         while len(self) > self._capacity or self.nbytes > self._max_nbytes:

@@ -53,14 +53,14 @@ class PoolFuture(Future[T]):
     _done_callbacks: Any = ()
     _own_condition: threading.Condition | None = None
     _resolved = False
+    _state = "PENDING"
+    _result: Any = None
+    _exception: BaseException | None = None
+    _task: Task | None = None
 
     def __init__(self, pool: Pool) -> None:
-        # As Future.__init__ does, but for the condition.
-        self._state = "PENDING"
-        self._result: Any = None
-        self._exception: BaseException | None = None
+        # What Future.__init__ does besides is said above, or done when a condition is wanted.
         self._pool = pool
-        self._task: Task | None = None
 
     @property
     @whole

@@ -124,11 +124,10 @@ class Claimant(Table):
         # before the row is somebody's, and if it is another's, the claim fails.  So the get may
         # happen before the claim or after it.  Of ticket and row either may be lost alone: who has
         # the row runs it, and a ticket says only where to look.
-        record = memoryview(bytearray(DESCRIPTOR_NBYTES))
-        self.window.get(self.geometry.descriptor(index), record)
         mine = protocol.claim(word, self.member)
-        *tickets, found = self.window.compare_and_swap_all(
-            [*steps, (self.geometry.word(index), word, mine)]
+        steps.append((self._places[1], word, mine))
+        record, (*tickets, found) = self.window.get_and_swap(
+            self.geometry.descriptor(index), DESCRIPTOR_NBYTES, steps
         )
         self._taker.tried(tickets)
         return Claim(index, mine, record) if found == word else Miss.CONTENDED

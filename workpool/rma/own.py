@@ -41,11 +41,18 @@ class OwnWindow(Window):
 
     @whole
     def put_and_swap(
-        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
     ) -> list[int]:
         """Write bytes, and then carry out a few compare_and_swap."""
         self.put(disp, buffer)
         return self.compare_and_swap_all(steps)
+
+    @whole
+    def get_and_swap(
+        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+    ) -> tuple[memoryview, list[int]]:
+        """Return a copy of bytes, and carry out a few compare_and_swap."""
+        return self.read(disp, nbytes), self.compare_and_swap_all(steps)
 
     @whole
     def fetch_add(self, disp: int, amount: int) -> int:

@@ -132,7 +132,7 @@ class Window(Elements):
 
     @whole
     def put_and_swap(
-        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
     ) -> list[int]:
         """Write bytes, complete that, and only then carry out a few compare_and_swap.
 
@@ -141,7 +141,7 @@ class Window(Elements):
         Parameters
         ----------
         disp : int
-        buffer : contiguous buffer
+        buffer : bytes
         steps : sequence of (disp, expected, desired)
             Up to ``BATCH``; see `compare_and_swap_all`.
 
@@ -150,14 +150,44 @@ class Window(Elements):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap for each, 1 flush; where we have the memory 1
         sync in the place of the first two.
         """
-        self.put(disp, buffer)
+        memory, end = self._memory, disp + len(buffer)
+        if memory is None or not 0 <= disp <= end <= self.nbytes:
+            self.put(disp, buffer)
+        else:
+            memory[disp:end] = buffer
         with self._lock:
-            if self._memory is None or self._under_way:
+            if memory is None or self._under_way:
                 self._flush()
                 self._under_way = False
             else:
                 self._win.Sync()  # as a flush does for others, see _sync
             return self._swap(steps)
+
+    @whole
+    def get_and_swap(
+        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+    ) -> tuple[memoryview, list[int]]:
+        """Return a copy of a few bytes, and carry out a few compare_and_swap, in no order.
+
+        Parameters
+        ----------
+        disp, nbytes : int
+        steps : sequence of (disp, expected, desired)
+            Up to ``BATCH``; see `compare_and_swap_all`.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 compare_and_swap for each, 1 flush; no get where we have the memory.
+        """
+        if not 0 <= disp <= self.nbytes - nbytes:
+            self._outside("get_and_swap", disp, nbytes)
+        if self._memory is None:
+            copy = memoryview(bytearray(nbytes))
+            self._transfer("get_and_swap", self._win.Get, disp, copy)
+        else:
+            copy = memoryview(bytearray(self._memory[disp : disp + nbytes]))
+        with self._lock:
+            return copy, self._swap(steps)
 
     def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
         slots, places = self._slots, self._places
@@ -239,16 +269,9 @@ class Window(Elements):
         RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
         none where we have the memory.
         """
-        memory = self._memory
-        if memory is not None and type(buffer) is bytes:  # a record, or what else is small
-            end = disp + len(buffer)
-            if not 0 <= disp <= end <= self.nbytes:
-                self._outside("put", disp, len(buffer))
-            memory[disp:end] = buffer
-            return
         view = self._checked("put", disp, buffer)
-        if memory is not None:
-            memory[disp : disp + view.nbytes] = view
+        if self._memory is not None:
+            self._memory[disp : disp + view.nbytes] = view
         else:
             self._transfer("put", self._win.Put, disp, view)
 

@@ -122,19 +122,13 @@ class CodeCache:
         for each global and closure variable that it reads. 1 us at the first sight, 30 us and
         more when a Code is made.
         """
-        known = self._known.get(id(fn))
+        known = self._known.use(id(fn))
         if known is None or registered_modules() != self._registered:
             return self._admit(fn)
         if known.snapshot is not None and not known.snapshot.holds():
             self._renew(known)
             return None
-        if known.code is None:
-            return self._encode(known)
-        try:
-            self._known.move_to_end(id(fn))
-        except KeyError:
-            return known.code  # dropped by another thread just now; as good as before
-        return known.code
+        return known.code or self._encode(known)
 
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
         """Make the code of a callable that is not known, if it may have one."""

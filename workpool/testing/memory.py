@@ -142,12 +142,20 @@ class MemoryWindow:
         return found
 
     def put_and_swap(
-        self, disp: int, buffer: Any, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
     ) -> list[int]:
         """Write bytes, complete that, and then carry out many compare_and_swap."""
         self.put(disp, buffer)
         self.flush()
         return self.compare_and_swap_all(steps)
+
+    def get_and_swap(
+        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+    ) -> tuple[memoryview, list[int]]:
+        """Return a copy of bytes, read at any time until then, and carry out the steps."""
+        copy = memoryview(bytearray(nbytes))
+        self.get(disp, copy)
+        return copy, self.compare_and_swap_all(steps)
 
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to a counter word; return what stood there."""
