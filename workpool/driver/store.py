@@ -42,6 +42,7 @@ class Store:
         self._window = window
         self.payloads_nbytes = 0
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
+        self._latest: tuple[Code | None, SharedCode | None] = None, None
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
         buffer = self.region.reserve(stretch.nbytes // 8)
         assert buffer is not None
@@ -51,23 +52,24 @@ class Store:
     def descriptor(self, batch: Batch) -> bytes | None:
         """Return a batch's descriptor; None while the arena has no room for what it needs."""
         task, payload = batch.tasks[0], batch.payload
-        inline, items = b"", NO_ITEMS
+        nbytes, inline, items = len(payload), b"", NO_ITEMS
         if task.segment is not None:
             assert task.segment.items is not None
             items, inline = task.segment.items, layout.write_terms(task.segment.terms)
-            extent = self._blob(task.segment).extent
-        elif len(payload) <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
-            inline = payload
-            extent = Extent(layout.INLINE, len(payload))
+            _, offset, nbytes = self._blob(task.segment)
+        elif nbytes <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
+            offset, inline = layout.INLINE, payload
         elif (place := self._place(batch)) is not None:
-            extent = place
+            offset, nbytes = place
         else:
             return None
         kind = task.kind | ISOLATED if task.context.isolated else task.kind
         code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
         context = task.context.placed or self._blob(task.context)
         return layout.write_descriptor(
-            Descriptor(task.task_id, kind, *code, *context, *extent, len(batch.tasks), *items),
+            Descriptor(
+                task.task_id, kind, *code, *context, offset, nbytes, len(batch.tasks), *items
+            ),
             inline,
         )
 
@@ -125,13 +127,16 @@ class Store:
 
     def code(self, code: Code) -> SharedCode:
         """Return a function as its tasks share it in this table."""
-        shared = self._codes.get(code.code_id)
-        if shared is None:
-            shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
-            if len(self._codes) > CODES:
-                self.drop(self._codes.popitem(last=False)[1])
-        else:
-            self._codes.move_to_end(code.code_id)
+        latest, shared = self._latest
+        if shared is None or code is not latest:
+            shared = self._codes.get(code.code_id)
+            if shared is None:
+                shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
+                if len(self._codes) > CODES:
+                    self.drop(self._codes.popitem(last=False)[1])
+            else:
+                self._codes.move_to_end(code.code_id)
+            self._latest = code, shared
         return shared
 
     def _blob(self, shared: Shared) -> Blob:

@@ -95,7 +95,8 @@ class Core:
         self._runtime = job
         self._setup = setup
         self._max_pending = max_pending
-        self._number = next(job.numbers)
+        self._numbers = job.numbers
+        self._number = self.number()
         self._pending = 0
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
@@ -221,7 +222,8 @@ class Core:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
             self.check_open()
-        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
+        number = next(self._numbers)
+        task = Task(number, kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         if not self._submit(task, code):
             raise RuntimeError(SHUT)
@@ -268,7 +270,7 @@ class Core:
 
     def number(self) -> int:
         """Return a number that nothing else in the job has."""
-        return next(self._runtime.numbers)
+        return next(self._numbers)
 
     # --- waiting and callbacks ----------------------------------------------------------------
 
