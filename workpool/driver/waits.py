@@ -81,9 +81,10 @@ class Waits:
                 if self._progress():
                     backoff.reset()  # mostly it was what we wait for
                     continue
-                self.pause(backoff, left)
-                while backoff.spins and self._still():
-                    backoff.pause()
+                if self.pause(backoff, left):
+                    # One word says whether the rest is worth it, which takes three times as long.
+                    while backoff.spins and self._still() and not ended():
+                        backoff.pause()
                 if self._rows or self._outstanding():
                     lost_s = math.inf
                 elif time.monotonic() < lost_s:
@@ -98,13 +99,14 @@ class Waits:
         finally:
             self._threads.discard(me)
 
-    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> None:
-        """Leave the core to others until there may be something to do."""
+    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> bool:
+        """Leave the core to others until there may be something to do; return whether it is due."""
         rest_s = self._rest_s()
         if rest_s is None:
             backoff.pause(at_most_s)
         else:
             time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+        return rest_s is None
 
 
 def _stepping() -> bool:
