@@ -68,7 +68,7 @@ def test_records_keep_every_bit(record: bytes) -> None:
     assert layout.write_descriptor(descriptor, bytes(inline)) == record
     outcome, rest = layout.read_outcome(memoryview(record)[:OUTCOME_NBYTES])
     place = layout.write_place(layout.read_place(memoryview(record)))
-    assert layout.write_outcome(outcome, bytes(rest)) + place == record[:OUTCOME_NBYTES]
+    assert layout.write_outcome(*outcome, bytes(rest)) + place == record[:OUTCOME_NBYTES]
     piece = layout.read_piece(memoryview(record))
     assert record.startswith(layout.write_piece(piece))
 

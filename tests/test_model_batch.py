@@ -21,7 +21,7 @@ from model import GREEDY, Port, find_one, geometry, obituary
 from workpool import layout, protocol
 from workpool.arena import Region
 from workpool.errors import WindowError
-from workpool.layout import NO_BLOB, STREAMED, Descriptor, Extent, OutcomeRecord, Piece
+from workpool.layout import NO_BLOB, STREAMED, Descriptor, Extent, Piece
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream
 from workpool.testing import Explorer, Found, Memory, MemoryWindow
@@ -83,7 +83,7 @@ class Submitter:
             self.publisher.retire([row])
             self._end(row.number, ran, range(0))
         elif state == State.OFFERED:
-            piece = layout.read_piece(self.publisher.read_records([row.number])[0])
+            piece = layout.read_piece(self.publisher.read_record(row.number))
             self.pieces[row.number] = self._get(window, piece.extent)
             self.publisher.answer(row, Step.TAKE)
         elif state == State.CLAIMED and owner in self.watches and self._gone(window, owner):
@@ -131,7 +131,7 @@ class Submitter:
         """Take the first outcomes of a row, or all."""
         if count == 0:
             return 0
-        (record,) = self.publisher.read_records([row.number])
+        record = self.publisher.read_record(row.number)
         whole = count is None
         place = layout.read_outcome(record)[0].extent if whole else layout.read_place(record)
         streamed = place.offset == STREAMED
@@ -206,7 +206,7 @@ class Worker:
         return found is not Miss.CLOSED or bool(self.named)
 
     def _record(self, extent: Extent) -> bytes:
-        return layout.write_outcome(OutcomeRecord(BATCH, 0, *extent))
+        return layout.write_outcome(BATCH, 0, *extent)
 
     def _go_on(self, window: MemoryWindow, claim: Claim, choose: Callable[[int], int]) -> None:
         """Run one task, and take the step after it."""

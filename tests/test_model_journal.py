@@ -18,7 +18,7 @@ from model import GREEDY, Port, find_one, geometry
 from model.places import Choose
 
 from workpool import layout
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry, OutcomeRecord
+from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
 from workpool.serializer import Kind
@@ -208,7 +208,7 @@ class Driver:
                     self.failed.append(self.held.pop(number).task)
 
     def _collect(self, row: Row) -> None:
-        record, _ = layout.read_outcome(self.publisher.read_records([row.number])[0])
+        record, _ = layout.read_outcome(self.publisher.read_record(row.number))
         self.publisher.retire([row])
         if record.kind == FAILURE:
             self._again(row.number, failures=1)
@@ -267,9 +267,9 @@ class Worker:
         self.ran = sorted([*self.ran, (self.run, claim.descriptor[0].task_id)])
         fails = bool(self.failures and choose(2))
         self.failures -= fails
-        outcome = OutcomeRecord(FAILURE if fails else VALUE, 0, layout.INLINE, 0)
+        outcome = FAILURE if fails else VALUE, 0, layout.INLINE, 0
         self.claimant.complete(
-            claim, layout.write_outcome(outcome).ljust(layout.OUTCOME_NBYTES, b"\0")
+            claim, layout.write_outcome(*outcome).ljust(layout.OUTCOME_NBYTES, b"\0")
         )
         self.claim = None
 

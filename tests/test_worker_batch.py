@@ -104,7 +104,7 @@ class Scene:
         count = layout.ended_of(self.word)
         if not count:
             return []
-        place = layout.read_place(self.publisher.read_records([0])[0])
+        place = layout.read_place(self.publisher.read_record(0))
         content = bytearray(place.nbytes)
         self.window.get(place.offset, content)
         self.window.flush()
@@ -247,7 +247,7 @@ def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
             scene.batch.give_back()
             assert layout.is_recalled(scene.word)
             assert layout.started_of(scene.word) == 6
-            place = layout.read_place(scene.publisher.read_records([0])[0])
+            place = layout.read_place(scene.publisher.read_record(0))
             content = bytearray(place.nbytes)
             scene.window.get(place.offset, content)
             scene.window.flush()

@@ -153,7 +153,7 @@ class Submitter:
         elif state == State.WANTED:
             self._supply(window, prepared, seen)
         elif state == State.OFFERED:
-            piece = layout.read_piece(self.publisher.read_records([number])[0])
+            piece = layout.read_piece(self.publisher.read_record(number))
             assert piece[:3] == (Stream.OUTCOME, 0, CHUNK), f"{piece} is offered"
             content = self._read(window, piece.extent)
             if self.publisher.answer(seen, Step.TAKE):
@@ -162,7 +162,7 @@ class Submitter:
     def _supply(self, window: MemoryWindow, prepared: Prepared, seen: Row) -> None:
         """Answer a wish for the payload; one extent serves all streams, one after another."""
         ticket = self.shape.ticket(*seen)
-        wanted = layout.read_piece(self.publisher.read_records([seen.number])[0])
+        wanted = layout.read_piece(self.publisher.read_record(seen.number))
         assert wanted.stream == Stream.PAYLOAD, f"{wanted} is wanted"
         if wanted.position == 0 and self.buffer_of in (None, ticket):
             self.buffer_of = ticket
@@ -180,7 +180,7 @@ class Submitter:
         return bytes(buffer)
 
     def _take_outcome(self, window: MemoryWindow, task: int, seen: Row) -> None:
-        record, inline = layout.read_outcome(self.publisher.read_records([seen.number])[0])
+        record, inline = layout.read_outcome(self.publisher.read_record(seen.number))
         ticket, owner = self.shape.ticket(*seen), layout.owner_of(seen.word)
         if record.extent.offset == layout.STREAMED:
             content = self.pieces.pop(ticket, None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from workpool import layout
 from workpool.arena import Region
-from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, OutcomeRecord, Piece
+from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, Piece
 from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, PointerTaker, Row, Stream
 from workpool.testing import MemoryWindow
@@ -196,7 +196,7 @@ class Worker:
 
     def _commit(self, window: MemoryWindow, claim: Claim, task: int, extent: Extent) -> None:
         inline = self._content(claim, task) if extent.offset == layout.INLINE else b""
-        record = layout.write_outcome(OutcomeRecord(0, 0, *extent), inline)
+        record = layout.write_outcome(0, 0, *extent, inline)
         record = record.ljust(OUTCOME_NBYTES, b"\0")
         following: Claim | Miss = Miss.EMPTY
         if self.how == "commit":

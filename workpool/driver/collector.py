@@ -154,7 +154,10 @@ class Collector:
     def _collect(self, done: list[Row], since_s: float) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
-        records = self._publisher.read_records([number for number, _ in done])
+        if len(done) == 1:
+            records = [self._publisher.read_record(done[0].number)]
+        else:
+            records = self._publisher.read_records([row.number for row in done])
         for row, record in zip(done, records, strict=True):
             number, word = row
             batch = self._rows[number]
@@ -275,7 +278,7 @@ class Collector:
         """Answer a worker that wants the next piece of a stream."""
         batch = self._rows[row.number]
         task = batch.tasks[0]
-        wanted = layout.read_piece(self._publisher.read_records([row.number])[0])
+        wanted = layout.read_piece(self._publisher.read_record(row.number))
         source: Encoded = batch.payload if task.segment is None else task.segment.content
         if wanted.stream == Stream.CODE and task.code is not None:
             source = task.code.content
@@ -289,7 +292,7 @@ class Collector:
     def _take(self, row: Row) -> None:
         """Fetch the piece of an outcome that a worker offers."""
         batch = self._rows[row.number]
-        piece = layout.read_piece(self._publisher.read_records([row.number])[0])
+        piece = layout.read_piece(self._publisher.read_record(row.number))
         if piece.position == 0:
             try:
                 batch.incoming = empty(piece.total_nbytes)

@@ -122,7 +122,7 @@ class Published:
         self._backlog.put_back(left)
         ended = layout.ended_of(word)
         if ended:
-            place = layout.read_place(self._publisher.read_records([number])[0])
+            place = layout.read_place(self._publisher.read_record(number))
             content = empty(place.nbytes)
             self._window.get(place.offset, content)
             self._window.flush()

@@ -164,9 +164,11 @@ def read_terms(inline: memoryview) -> Terms:
     return Terms(*_TERMS.unpack_from(inline, 0))
 
 
-def write_outcome(outcome: OutcomeRecord, inline: bytes = b"") -> bytes:
-    """Return an outcome record as far as it counts, and the outcome that stands in it."""
-    return _OUTCOME.pack(*outcome) + inline
+def write_outcome(
+    kind: int, elapsed_ns: int, offset: int, nbytes: int, inline: bytes = b""
+) -> bytes:
+    """Return an `OutcomeRecord` as far as it counts, and the outcome that stands in it."""
+    return _OUTCOME.pack(kind, elapsed_ns, offset, nbytes) + inline
 
 
 def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:

@@ -284,7 +284,7 @@ class Claimant(Table):
         claim.word = protocol.advance(claim.word, step)
         if word != claim.word and not self._keeps(claim, word):
             return Miss.CONTENDED
-        return layout.read_piece(self.read_records([claim.number])[0])
+        return layout.read_piece(self.read_record(claim.number))
 
     def holds(self, claim: Claim) -> bool:
         """Return whether the row is still ours, and with it the extents that it names.

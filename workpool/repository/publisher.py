@@ -28,7 +28,7 @@ class _Held(NamedTuple):
     ticket: int
     number: int
     word: int
-    ready: int  # the word of a first attempt
+    ready: Row  # as a first attempt is published
     place: int  # of the word in the window
     descriptor: int  # and of the descriptor
 
@@ -110,15 +110,15 @@ class Publisher(Table):
             return None
         ((ticket, number, reserved, ready, place, descriptor),) = held
         if attempt:
-            ready = protocol.publish(reserved, attempt)
+            ready = Row(number, protocol.publish(reserved, attempt))
         end = max(ticket + 1, self._tail)  # as above, and so is the order of the steps
         word, tail = self.window.put_and_swap(
-            descriptor, record, [(place, reserved, ready), (_TAIL, self._tail, end)]
+            descriptor, record, [(place, reserved, ready[1]), (_TAIL, self._tail, end)]
         )
         self._push_tail(tail, end)
         if word == reserved:
-            self._words[number] = ready
-            return Row(number, ready)
+            self._words[number] = ready[1]
+            return ready
         self._lost(Row(number, word))
         return None
 
@@ -180,7 +180,7 @@ class Publisher(Table):
             found = self.window.compare_and_swap_all(steps)
             for (ticket, row), word, (place, _, mine) in zip(wanted, found, steps, strict=True):
                 if word == row.word:
-                    ready = protocol.publish(mine, 0)
+                    ready = Row(row.number, protocol.publish(mine, 0))
                     descriptor = self.geometry.descriptor(row.number)
                     held.append(_Held(ticket, row.number, mine, ready, place, descriptor))
                 self._words[row.number] = mine if word == row.word else word

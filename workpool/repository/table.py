@@ -79,6 +79,10 @@ class Table:
         """Return the word of one row.  RMA cost: 1 load."""
         return self.window.load(self.geometry.word(index))
 
+    def read_record(self, index: int) -> memoryview:
+        """Return a copy of the outcome record of a row.  RMA cost: 1 get, 1 flush."""
+        return self.window.read(self.geometry.outcome(index), OUTCOME_NBYTES)
+
     def read_records(self, indices: Sequence[int]) -> list[memoryview]:
         """Return copies of the outcome records of rows, in order.
 

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..verbs import NEVER
@@ -76,6 +77,11 @@ class Window(Elements):
             )
             for i in range(BATCH)
         ]
+        #: By slot: ``Compare_and_swap`` at a displacement.
+        self._swaps: list[Callable[[int], Any]] = [
+            partial(win.Compare_and_swap, origin, compare, result, host)
+            for origin, compare, result in self._slots
+        ]
 
     def load(self, disp: int) -> int:
         """Read a CAS word.
@@ -99,9 +105,8 @@ class Window(Elements):
         with self._lock:
             self._origin[0] = desired
             self._compare[0] = expected
-            origin, compare, result = self._slots[0]
             try:
-                self._win.Compare_and_swap(origin, compare, result, self.host, disp)
+                self._swaps[0](disp)
                 self._win.Flush(self.host)  # the answer is ours only after the flush
             except MPI.Exception as error:
                 self._failed("compare_and_swap", disp, error)
@@ -190,20 +195,17 @@ class Window(Elements):
             return copy, self._swap(steps)
 
     def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
-        slots, places = self._slots, self._places
-        origins, compares = self._origin, self._compare
-        swap, host = self._win.Compare_and_swap, self.host
+        places, origins, compares = self._places, self._origin, self._compare
         i = disp = 0
         try:
-            for disp, expected, desired in steps:
+            for swap, (disp, expected, desired) in zip(self._swaps, steps, strict=False):
                 if disp not in places:
                     self._outside("compare_and_swap", disp, 8)
-                origin, compare, result = slots[i]
                 origins[i] = desired
                 compares[i] = expected
-                swap(origin, compare, result, host, disp)
+                swap(disp)
                 i += 1
-            self._win.Flush(host)  # one flush completes the whole batch
+            self._win.Flush(self.host)  # one flush completes the whole batch
         except MPI.Exception as error:
             self._failed("compare_and_swap", disp, error)
         if self._held:
@@ -334,6 +336,7 @@ class Window(Elements):
             self._ticker.stop()
         with self._lock:
             self._slots.clear()
+            self._swaps.clear()
             if self._memory is not None and self._words is not None:
                 self._words.release()
                 self._memory.release()

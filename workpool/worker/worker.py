@@ -24,7 +24,7 @@ from collections.abc import Callable
 from .. import layout, verbs
 from ..arena import write
 from ..backoff import IDLE_S, WAIT_S, Backoff, wake_on_time
-from ..layout import NOTHING, Descriptor, Extent, Geometry, OutcomeRecord
+from ..layout import NOTHING, Descriptor, Extent, Geometry
 from ..members.leases import Heart
 from ..protocol import Step
 from ..repository import TAKERS, Claim, Claimant, Miss, Offer
@@ -318,16 +318,14 @@ class _Service:
             if place is not NOTHING:
                 held.append(place)  # the driver may be reading in it
             if nbytes <= content.room and not carried:
-                outcome = OutcomeRecord(kind, elapsed_ns, place.offset, nbytes)
-                return layout.write_outcome(outcome), held
+                return layout.write_outcome(kind, elapsed_ns, place.offset, nbytes), held
             content = b"".join(entries)
         if carried:
             encoded = as_bytes(content)
             content = layout.write_carried(encoded, carried)
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
-            outcome = OutcomeRecord(kind, elapsed_ns, layout.INLINE, nbytes)
-            return layout.write_outcome(outcome, content), held
+            return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content), held
         if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
             try:
                 self._exchange.offer_all(claim, content)
@@ -340,7 +338,7 @@ class _Service:
             held.append(extent)
             write(self._window, extent.offset, content)
             offset = extent.offset
-        return layout.write_outcome(OutcomeRecord(kind, elapsed_ns, offset, nbytes)), held
+        return layout.write_outcome(kind, elapsed_ns, offset, nbytes), held
 
     def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
         assert self._worker.tracer is not None
