@@ -67,15 +67,35 @@ def test_what_is_cancelled_before_its_time_is_gone() -> None:
     for task in tasks[:2]:
         task.over = True
         backlog.withdraw(task)
-    assert (backlog.outstanding, list(backlog)) == (1, tasks[2:])
+    assert list(backlog) == tasks[2:]
+    assert backlog.outstanding
     backlog.wake()
     assert list(backlog.tasks) == tasks[2:]
-    assert backlog.outstanding == 1
+    assert backlog.outstanding
     tasks[2].over = True
     backlog.withdraw(tasks[2])
-    assert backlog.outstanding == 0
+    assert not backlog.outstanding
     assert backlog.next_batch(1) is None
-    assert backlog.outstanding == 0
+    assert not backlog.outstanding
+
+
+def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
+    backlog = Backlog(lambda segment: True)
+    lost, late, now = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3))
+    lost.over = True
+    backlog.withdraw(lost)
+    assert not backlog.outstanding
+    backlog.put_off(late, 60)
+    assert backlog.outstanding
+    late.over = True
+    backlog.withdraw(late)
+    assert not backlog.outstanding
+    backlog.tasks.append(now)
+    assert backlog.outstanding
+    batch = backlog.next_batch(1)
+    assert batch is not None
+    assert batch.tasks == [now]
+    assert not backlog.outstanding
 
 
 def test_what_is_put_back_comes_first_and_in_its_order() -> None:

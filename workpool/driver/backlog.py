@@ -46,7 +46,6 @@ class Backlog:
     def __init__(self, lend: Callable[[Segment], bool]) -> None:
         self._lend = lend
         self.tasks: deque[Task] = deque()
-        self._withdrawn = 0  # of them, cancelled
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
         self._late: set[Task] = set()  # of those, not cancelled
         self._numbers = count()
@@ -56,9 +55,12 @@ class Backlog:
         yield from self._late
 
     @property
-    def outstanding(self) -> int:
-        """How many tasks wait, those that wait for their time included."""
-        return len(self.tasks) - self._withdrawn + len(self._late)
+    def outstanding(self) -> bool:
+        """Whether tasks wait, those that wait for their time included."""
+        # Looked for and not counted: a task may be cancelled that is not here, because it was lost.
+        while self.tasks and self.tasks[0].over:
+            self.tasks.popleft()
+        return bool(self.tasks or self._late)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
@@ -79,10 +81,7 @@ class Backlog:
 
     def withdraw(self, task: Task) -> None:
         """Say that a task is over: it leaves when its turn comes."""
-        if task in self._late:
-            self._late.remove(task)
-        else:
-            self._withdrawn += 1
+        self._late.discard(task)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
@@ -92,7 +91,6 @@ class Backlog:
             first = tasks[0]
             if first.over:
                 tasks.popleft()
-                self._withdrawn -= 1
             elif first.segment is None or self._lend(first.segment):
                 break
             else:  # a range that waits for a counter lets those pass that have one

@@ -126,9 +126,13 @@ class Driver:
         return threading.get_ident() != _MAIN and held(sys._getframe(1))
 
     @property
-    def outstanding(self) -> int:
-        """About how many tasks are not over; 0 if none, or while the last are being fetched."""
-        return self._backlog.outstanding + len(self._rows) + len(self._finished)
+    @whole
+    def outstanding(self) -> bool:
+        """Whether some tasks are not over; False, too, while the last are being fetched."""
+        if self.busy:
+            return True
+        with self._lock:
+            return self._backlog.outstanding or self.busy
 
     # --- prepare ------------------------------------------------------------------------------
 
