@@ -452,7 +452,7 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
 
         isolated = pool.with_options(isolate=True)
         before, usual = pool.submit(descriptors).result(30), pool.submit(limits).result(30)
-        for count in range(8):  # so many are needed
+        for count in range(9):  # so many are needed
             pool.submit(leave_free, count).result(30)
             fails("Too many open files")
             pool.submit(reset, usual).result(30)
@@ -472,6 +472,27 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
         pool.submit(allow_threads, True).result(30)
         assert pool.submit(descriptors).result(30) == before
         assert isolated.submit(add_one, 1).result(30) == 2
+        """,
+    )
+
+
+def test_a_limit_of_no_open_files_is_the_tasks_own_matter() -> None:
+    run(
+        2,
+        """
+        def allow_none():
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            return pid()
+        isolated = pool.with_options(isolate=True)
+        child = isolated.submit(allow_none).result(30)
+        # It goes on: with the limit, as with whatever else a task leaves in its process.
+        assert isolated.submit(pid).result(30) == child
+        large = np.ones(1_000_000)  # waited for in pieces
+        assert np.array_equal(isolated.submit(np.add, large, 1).result(30), large + 1)
+        assert type(error(isolated.submit(open, os.devnull))) is OSError
+        other = pool.with_options(max_tasks_per_child=1)
+        assert other.submit(allow_none).result(30) != other.submit(allow_none).result(30)
         """,
     )
 

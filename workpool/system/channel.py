@@ -31,8 +31,9 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self._socket = end
-        self._poll = select.poll()
-        self._poll.register(end, select.POLLIN)
+        # Not poll, which fails once a task has set its limit of open files to 0.
+        self._epoll = select.epoll()
+        self._epoll.register(end, select.EPOLLIN)
         self._unsent: list[memoryview] = []
         self._ahead = b""  # received, and of no message that has begun
         self._message: bytearray | None = None  # that has begun
@@ -59,8 +60,8 @@ class Channel:
             The other end is closed.
         """
         while self._unsent:
-            self._poll.modify(self._socket, select.POLLOUT)
-            self._poll.poll()
+            self._epoll.modify(self._socket, select.EPOLLOUT)
+            self._epoll.poll()
             self._push()
 
     def ready(self, within_s: float | None = None) -> bool:
@@ -77,17 +78,17 @@ class Channel:
             The other end is closed.
         """
         give_up = None if within_s is None else time.monotonic() + within_s
-        left_ms = None
+        left_s = None
         while not self._there():
-            if left_ms == 0:
+            if left_s == 0:
                 return False
             if give_up is not None:
-                left_ms = max(0.0, give_up - time.monotonic()) * 1e3
-            wanted = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
-            self._poll.modify(self._socket, wanted)
-            for _, event in self._poll.poll(left_ms):
+                left_s = max(0.0, give_up - time.monotonic())
+            wanted = select.EPOLLIN | select.EPOLLOUT if self._unsent else select.EPOLLIN
+            self._epoll.modify(self._socket, wanted)
+            for _, event in self._epoll.poll(left_s):
                 # What came before the end of the other end counts, though nothing can be sent.
-                if event & ~select.POLLOUT:  # the end of it, too
+                if event & ~select.EPOLLOUT:  # the end of it, too
                     self._pull()
                 else:
                     self._push()
@@ -108,6 +109,7 @@ class Channel:
 
     def close(self) -> None:
         """Close this end."""
+        self._epoll.close()
         self._socket.close()
 
     def _there(self) -> bool:

@@ -68,6 +68,8 @@ class ChildProcess:
             ours, theirs = socket.socketpair()
             held.enter_context(ours)
             passed.enter_context(theirs)
+            self.channel = Channel(ours)
+            held.callback(self.channel.close)
             stdin = passed.enter_context(open(os.devnull))  # Popen's own is lost when it fails
             self._stack_fd = os.memfd_create("workpool-stacks")
             held.callback(os.close, self._stack_fd)
@@ -96,7 +98,6 @@ class ChildProcess:
             self.pid = self._process.pid
             held.callback(self._end)
             self._tail = _Tail(self._process.stderr)
-            self.channel = Channel(ours)
             held.pop_all()  # nothing has failed: they stay open
 
     def stack(self, signum: int) -> str:
