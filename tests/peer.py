@@ -67,7 +67,7 @@ def serve():
     while source.peek(1):
         (code_id,) = struct.unpack("<Q", receive(source))
         data, payload = receive(source), receive(source)
-        task = "of unknown name"
+        task = None
         try:
             if data:
                 callables.add(code_id, data)

@@ -4,9 +4,9 @@ An exception crosses in an envelope::
 
     pickled     the exception, or nothing if it cannot travel
     summary     its type and message, as text
-    text        the remote traceback, with the chain of causes, and the line that says where
+    text        the remote traceback, with the chain of causes
     reason      why it cannot travel, or nothing
-    task, rank, host    where it was raised
+    task, rank, host    where it was raised; no task where its function was not known yet
 
 The worker restores what it pickled before sending it. The exception inside the envelope is
 restored last, so whatever fails on the driver, the rest of the envelope makes a `TaskError`.
@@ -125,8 +125,8 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
     ----------
     exc : BaseException
         Of any type. It is restored once here, to be sure that it can be.
-    task : callable or str
-        The task's function, or its name.
+    task : callable or str, optional
+        The task's function, or its name; None where that is not known.
     rank : int or None
         The worker's rank; None for the driver.
     host : str
@@ -144,10 +144,8 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
     Cost: 100 us, mostly for the traceback.
     """
     pickled, reason = _pickle_exception(exc)
-    name = task_name(task)
-    where = "the driver" if rank is None else f"worker rank {rank}"
-    text = f"{_traceback_text(exc)}### task {name}, {where} on {host}"
-    envelope = _Envelope(pickled, said(exc), text, reason, name, rank, host)
+    name = "" if task is None else task_name(task)
+    envelope = _Envelope(pickled, said(exc), _traceback_text(exc), reason, name, rank, host)
     return dumps(tuple(envelope), PROTOCOL)
 
 
@@ -214,8 +212,10 @@ def _open(envelope: _Envelope, task: object) -> BaseException:
             f"task {task_name(task)} raised {envelope.summary} [this TaskError stands in for "
             f"it: {reason}; give its class __reduce__, or raise an exception of plain data]"
         )
+    name, rank, host = envelope.task or task_name(task), envelope.rank, envelope.host
+    where = "the driver" if rank is None else f"worker rank {rank}"
+    cause = RemoteTraceback(f"{envelope.text}### task {name}, {where} on {host}", name, rank, host)
     # Past what its class makes of attributes: that of a frozen dataclass cannot be assigned to.
-    cause = RemoteTraceback(envelope.text, envelope.task, envelope.rank, envelope.host)
     BaseException.__dict__["__cause__"].__set__(exc, cause)
     return exc
 
