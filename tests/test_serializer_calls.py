@@ -97,9 +97,10 @@ def test_what_the_function_reads_is_named(where):
         def fn():
             return guard
 
-    message = str(failure(fn, 1))
-    assert "'guard', which the function reads, of type threading.Event" in message
-    assert "build it in the task or in the initializer" in message
+    for task in (fn, functools.partial(fn, 1)):
+        message = str(failure(task, 1))
+        assert "'guard', which the function reads, of type threading.Event" in message
+        assert "build it in the task or in the initializer" in message
 
 
 def test_a_callable_object_is_named():
@@ -117,6 +118,15 @@ def test_a_callable_object_is_named():
 def test_an_unpicklable_global_of_an_importable_function_is_not_blamed():
     with socket.socket() as connection:
         assert "argument 1 of 1" in str(failure(add, connection))
+
+
+def reads_event(x, y):
+    return EVENT
+
+
+def test_what_a_partial_holds_is_not_blamed_on_what_its_function_reads():
+    message = str(failure(functools.partial(reads_event, threading.Lock()), 1))
+    assert "the function of type functools.partial for task partial(reads_event)" in message
 
 
 class Reduces:

@@ -160,17 +160,20 @@ def _culprit(
     suspects += [(f"keyword argument {name!r}", value) for name, value in kwargs.items()]
     remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
     found = _first_failure(suspects)
-    if found is None and (failure := _failure(fn)) is not None:
+    inner = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if found is None and _failure(inner) is not None:
         suspects = [
             (f"{name!r}, which the function reads,", value)
-            for name, value in reads(fn)
-            if type(value) not in MADE_ANEW or name in fn.__code__.co_freevars
+            for name, value in reads(inner)
+            if type(value) not in MADE_ANEW or name in inner.__code__.co_freevars
         ]
         remedy = "build it in the task or in the initializer, or import it from a module"
         found = _first_failure(suspects)
-        if found is None:
-            found = "the function", fn, failure
-            remedy = "define it in a module that the workers can import"
+    if found is None and (failure := _failure(fn)) is not None:
+        found = "the function", fn, failure
+        remedy = "define it in a module that the workers can import"
     task = task_name(fn)
     if found is None:
         return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
