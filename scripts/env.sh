@@ -16,6 +16,7 @@ die() {
 }
 
 # option NAME VALUE...: takes --mpi and --python; sets $taken to the number of words used, 0 if none.
+# At --help it prints what the script says of itself, and leaves: before anything is installed.
 option() {
     taken=0
     case $1 in
@@ -27,6 +28,10 @@ option() {
     --mpi=* | --python=*)
         value=${1#*=}
         taken=1
+        ;;
+    -h | --help)
+        sed -n '2,/^[^#]/s/^# //p' "$0"
+        exit 0
         ;;
     *) return ;;
     esac

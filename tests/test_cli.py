@@ -81,6 +81,16 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: workpool" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("script", ["run", "test", "demos", "lint", "bench", "chaos"])
+def test_help_of_a_script_installs_nothing(script: str, tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHON": "/no/python", "WORKPOOL_VENVS": str(tmp_path)}
+    command = ["sh", str(ROOT / "scripts" / script), "--mpi", "openmpi", "--help"]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20)
+    assert f"sh scripts/{script} [--mpi" in ended.stdout
+    assert "set -eu" not in ended.stdout
+    assert (ended.returncode, ended.stderr, list(tmp_path.iterdir())) == (0, "", [])
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out[0].isdigit()
