@@ -26,7 +26,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -266,7 +266,7 @@ class _Job:
         while left := self._members():
             passed_s = time.monotonic() - begun
             if passed_s > after_s + _TIDY_S:
-                say(f"processes that cannot be killed: {left}")
+                say(f"processes that cannot be killed: {list(left)}")
                 return
             if passed_s >= after_s:
                 for pid in left:
@@ -340,12 +340,12 @@ class _Job:
     def _left(self) -> str:
         """Name what is left of the ranks: themselves, or what their tasks have started."""
         left = []
-        for pid in self._members():
+        for pid, variables in self._members().items():
             with suppress(OSError):  # ended meanwhile
                 text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 path, *words = text.strip("\0").split("\0")
                 command = " ".join([os.path.basename(path), *words])[:_SHOWN]
-                if (rank := _rank_of(pid)) is not None:
+                if (rank := _rank_of(variables)) is not None:
                     left.append(f"process {pid} of rank {rank} ({command})")
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
@@ -353,20 +353,21 @@ class _Job:
     def _note_litter(self) -> None:
         self.litter.update(path for pid in self._members() for path in litter_of(pid))
 
-    def _members(self) -> list[int]:
-        """Return the process ids of the job, mpiexec's included, on this host."""
+    def _members(self) -> dict[int, list[bytes]]:
+        """Return the environments of the job's processes on this host by id, mpiexec's included."""
         mark = self.watch.mark.encode()
-        found = []
+        found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone, or somebody else's
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                if mark in variables:
+                    found[int(entry.name)] = variables
         return found
 
 
-def _rank_of(pid: int) -> str | None:
+def _rank_of(variables: Iterable[bytes]) -> str | None:
     """Return the rank that a process is, or below which it was started; None if there is none."""
-    for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+    for variable in variables:
         name, _, rank = variable.decode(errors="replace").partition("=")
         if name in supervisor.RANK_VARIABLES:
             return rank
