@@ -394,7 +394,7 @@ def test_each_side_reports_what_cannot_travel(run_script):
         error = failure(len, [only_here.Thing()])
         assert type(error) is SerializationError and "only_here" in str(error)
         assert "worker must be able to import" in str(error)
-        assert "sys.path as it was when the pool was made" in str(error)
+        assert "the worker's sys.path and the script's as it was when the pool" in str(error)
         assert "### task len, worker rank 1 on here" in error.__cause__.text
         error = failure(only_here.function)
         assert type(error) is SerializationError and "only_here" in str(error)

@@ -36,7 +36,7 @@ from .snapshot import Snapshot
 __all__ = ["LOOKED", "CallableCache", "Code", "CodeCache", "load_callable"]
 
 #: Where a worker looks for modules.
-LOOKED: Final = "along the script's sys.path as it was when the pool was made"
+LOOKED: Final = "along the worker's sys.path and the script's as it was when the pool was made"
 
 CAPACITY: Final = 256
 """Codes, or callables restored from them, that a cache keeps unless told otherwise."""
