@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from array import array
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ from workpool.recent import Recent
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.serializer import Kind, Packed, pack, pack_exception
 from workpool.system.status import Watch
-from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
+from workpool.tasks import Context, Finished, PoolContext, Tally, Task, TaskKind
 from workpool.testing import MemoryWindow
 
 # --- layout -------------------------------------------------------------------------------------
@@ -405,6 +406,48 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
     driver.progress()
     driver.progress()
     assert len(resolved) == 2
+
+
+def test_an_outcome_that_cannot_be_counted_is_collected_again() -> None:
+    class Short(Counter[int]):
+        """Of memory, when something is counted there for the first time."""
+
+        def __setitem__(self, key: int, value: int) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise MemoryError
+            super().__setitem__(key, value)
+
+    resolved: list[int] = []
+    failures = 2
+    tally = Tally()
+    tally.tasks, tally.elapsed_ns = Short(), Short()
+    context = PoolContext(
+        1,
+        Context(1, None, b""),
+        lambda finished: resolved.extend(task.task_id for task, _, _ in finished.outcomes),
+        lambda several: None,
+        tally,
+    )
+    geometry = Geometry(8, 2, 1 << 20)
+    window = MemoryWindow(geometry.nbytes)
+    driver = Driver(window, geometry)
+    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
+    driver.submit(Task(1, TaskKind.CALL, abs, context, b"", None), None)
+    driver.progress()
+    found = worker.take(1)
+    assert not isinstance(found, Miss)
+    claim = worker.claim(found[0])
+    assert isinstance(claim, Claim)
+    record = layout.write_outcome(OutcomeRecord(Kind.VALUE, 5, layout.INLINE, 0))
+    worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+    for _ in range(failures):
+        with pytest.raises(MemoryError):
+            driver.progress()
+    driver.progress()
+    assert (resolved, driver.outstanding) == ([1], 0)
+    assert tally.tasks[1] == tally.elapsed_ns[1] // 5 == 1
 
 
 @pytest.mark.parametrize("served", [True, False])

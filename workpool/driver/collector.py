@@ -234,15 +234,16 @@ class Collector:
         if self._trace.tracer is not None:
             for task, _, _ in finished.outcomes:
                 self._trace("collected", task)
-        for task, _, _ in finished.outcomes:
-            task.over = True
         if times_ns:
-            tally, owner = finished.context.tally, finished.owner
-            tally.elapsed_ns[owner] += sum(times_ns)
+            task, owner, tally = finished.outcomes[0][0], finished.owner, finished.context.tally
             if task.segment is None:  # else it says itself how many items it was
-                tally.tasks[owner] += len(times_ns)
                 if task.code is not None:
                     self._times_ns.append((task.code, times_ns))
+                tally.tasks[owner] += len(times_ns)
+            tally.elapsed_ns[owner] += sum(times_ns)
+        # Last: what is over is not collected again, and to lose it is worse than to count it twice.
+        for task, _, _ in finished.outcomes:
+            task.over = True
         self.finished.append(finished)
 
     def _sorted_out(
