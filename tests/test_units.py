@@ -27,6 +27,7 @@ from workpool.backoff import Backoff
 from workpool.contributions import Contributions, current
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
+from workpool.driver.waits import GLANCES, Waits
 from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
 from workpool.job.drain import Drain
 from workpool.job.threads import Attendant
@@ -495,6 +496,38 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     driver.progress()
     driver.waits.pause(Backoff(1.0))
     assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
+
+
+def waits_of_one_row(rest_s: float | None) -> tuple[Waits, list[str]]:
+    """Return waits whose only row runs for ever, and what they do meanwhile."""
+
+    def progress() -> int:
+        steps.append("progress")
+        return 0
+
+    def still() -> bool:
+        steps.append("glance")
+        return True
+
+    steps: list[str] = []
+    return Waits(progress, lambda: rest_s, {1}, lambda: 1, still), steps
+
+
+def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
+    waits, steps = waits_of_one_row(None)
+    assert waits.wait(lambda: len(steps) >= 5, None)  # by another thread
+    assert steps == ["progress", *["glance"] * 4]
+    steps.clear()
+    assert not waits.wait(lambda: False, 1e-2)
+    assert steps.count("glance") == GLANCES - 1
+    assert steps.count("progress") > 1
+
+
+def test_who_may_rest_does_not_glance() -> None:
+    waits, steps = waits_of_one_row(1e-3)
+    assert not waits.wait(lambda: False, 1e-2)
+    assert steps.count("progress") > 1
+    assert "glance" not in steps
 
 
 def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:
