@@ -633,6 +633,120 @@ def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
             window.peek(disp)
 
 
+class RemoteWin:
+    """A stand-in for ``MPI.Win`` that carries everything out, and writes down in which order."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.content = bytearray(nbytes)
+        self.calls: list[tuple[str, int]] = []  # with the displacement
+        self._gets: list[tuple[memoryview, int]] = []
+
+    def Put(self, given: list[Any], host: int, disp: int) -> None:
+        self.calls.append(("put", disp))
+        self.content[disp : disp + given[1]] = given[0]
+
+    def Get(self, given: list[Any], host: int, disp: int) -> None:
+        self.calls.append(("get", disp))
+        self._gets.append((given[0].cast("B"), disp))
+
+    def Accumulate(self, given: list[Any], host: int, disp: int, op: object) -> None:
+        self.calls.append(("accumulate", disp))
+
+    def Compare_and_swap(self, origin: Any, compare: Any, answer: Any, host: int, at: int) -> None:
+        self.calls.append(("swap", at))
+        words = memoryview(self.content).cast("q")
+        answer[0][0] = words[at // 8]
+        if answer[0][0] == compare[0][0]:
+            words[at // 8] = origin[0][0]
+
+    def Flush(self, host: int) -> None:
+        self.calls.append(("flush", 0))
+        for view, disp in self._gets:
+            view[:] = self.content[disp : disp + len(view)]
+        self._gets.clear()
+
+    def Sync(self) -> None:
+        self.calls.append(("sync", 0))
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_bytes_are_there_before_the_words_that_show_them(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    win = RemoteWin(4096)
+    memory = memoryview(win.content) if ours else None
+    window = Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
+    assert window.put_and_swap(64, b"content", [(8, 0, 5), (16, 1, 5)]) == [0, 0]
+    before = [("sync", 0)] if ours else [("put", 64), ("flush", 0)]
+    swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
+    assert win.calls == [*before, *swaps]
+    assert bytes(win.content[64:72]) == b"content\0"
+    assert window.peek(8, 16) == [5, 0]
+    win.calls.clear()
+    window.accumulate(128, np.ones(1), "sum")
+    window.put_and_swap(64, b"other", [(8, 5, 6)])  # and whatever was begun before
+    assert ("flush", 0) in win.calls[: win.calls.index(("swap", 8))]
+    assert bytes(win.content[64:72]) == b"othernt\0"
+    win.calls.clear()
+    for disp in (-8, -1, 4090, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.put_and_swap(disp, b"content", [(8, 6, 7)])
+        with pytest.raises(WindowError, match="outside"):
+            window.get_and_swap(disp, 7, [(8, 6, 7)])
+    assert not win.calls
+    for place in (-8, 4, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.put_and_swap(64, b"content", [(place, 0, 1)])
+        with pytest.raises(WindowError, match="outside"):
+            window.get_and_swap(64, 7, [(place, 0, 1)])
+    assert window.peek(8) == [6]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_copy_is_complete_by_the_flush_of_the_swaps(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    win = RemoteWin(4096)
+    win.content[64:71] = b"content"
+    memory = memoryview(win.content) if ours else None
+    window = Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
+    copy, found = window.get_and_swap(64, 7, [(8, 0, 5), (16, 1, 5)])
+    swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
+    assert win.calls == [*([] if ours else [("get", 64)]), *swaps]
+    assert (bytes(copy), found) == (b"content", [0, 0])
+    win.content[64:71] = b"changed"
+    assert bytes(copy) == b"content"
+    copy, found = window.get_and_swap(4092, 4, [])  # up to the very end
+    assert (bytes(copy), found) == (bytes(4), [])
+
+
+def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.own import OwnWindow
+
+    memory = memoryview(bytearray(4096))
+    windows = [
+        OwnWindow(None, 0, 4096, threading.Lock(), memory),  # type: ignore[arg-type]
+        MemoryWindow(4096),
+    ]
+    for window in windows:
+        assert window.put_and_swap(64, b"content", [(8, 0, 5), (16, 1, 5)]) == [0, 0]
+        copy, found = window.get_and_swap(64, 7, [(8, 5, 6), (16, 1, 5)])
+        assert (bytes(copy), found) == (b"content", [5, 0])
+        assert window.peek(8, 16) == [6, 0]
+        with pytest.raises(WindowError):
+            window.put_and_swap(4090, b"content", [(8, 6, 7)])
+        with pytest.raises(WindowError):
+            window.get_and_swap(4090, 7, [(8, 6, 7)])
+        assert window.load(8) == 6
+
+
 def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> None:
     def nothing(*_: object) -> None:
         pass

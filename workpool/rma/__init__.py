@@ -9,6 +9,8 @@ between the rules are:
 * ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``, or at the
   end of the next ``compare_and_swap_all``; until then the buffers belong to MPI.  Nothing may be
   published before the flush that completes what it points to.
+* ``put_and_swap`` is a ``put``, that flush, and a ``compare_and_swap_all``: it publishes.
+  ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
 * ``read`` and ``peek`` are a ``get`` and its flush: of a few bytes, and of some control words.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
