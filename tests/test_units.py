@@ -369,6 +369,22 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
     assert resolved == list(range(8))
 
 
+def test_only_what_goes_into_a_journal_waits_until_it_is_stored() -> None:
+    def nothing(*_: object) -> None:
+        pass
+
+    def ended(*tasks: Task, carried: bytes = b"") -> Finished:
+        return Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks], carried)
+
+    context = PoolContext(1, Context(1, None, b""), nothing, nothing)
+    plain = Task(1, TaskKind.CALL, abs, context, b"", None)
+    assert ended(plain).written
+    noted = Task(2, TaskKind.CALL, abs, context, b"", None, noted=nothing)
+    assert ended(plain).written  # the disk is no matter of this one, now as before
+    assert not ended(plain, noted).written
+    assert not ended(plain, carried=b"numbers").written
+
+
 def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None:
     def resolve(finished: Finished) -> None:
         finished.outcomes.clear()

@@ -349,5 +349,7 @@ class Finished:
         self.owner = owner
         self.outcomes = deque(outcomes)
         self.carried = carried
-        self.written = not (carried or context.noted)
+        self.written = not carried
+        if context.noted and self.written:  # most pools have no journal
+            self.written = all(task.noted is None for task, _, _ in self.outcomes)
         self.failures: Mapping[Any, Exception] = {}
