@@ -457,7 +457,7 @@ def test_an_outcome_that_cannot_be_counted_is_collected_again() -> None:
     assert not isinstance(found, Miss)
     claim = worker.claim(found[0])
     assert isinstance(claim, Claim)
-    record = layout.write_outcome(OutcomeRecord(Kind.VALUE, 5, layout.INLINE, 0))
+    record = layout.write_outcome(Kind.VALUE, 5, layout.INLINE, 0)
     worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
     for _ in range(failures):
         with pytest.raises(MemoryError):
@@ -748,7 +748,7 @@ def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch
 
     memory = memoryview(bytearray(4096))
     windows = [
-        OwnWindow(None, 0, 4096, threading.Lock(), memory),  # type: ignore[arg-type]
+        OwnWindow(RemoteWin(0), 0, 4096, threading.Lock(), memory),  # type: ignore[arg-type]
         MemoryWindow(4096),
     ]
     for window in windows:

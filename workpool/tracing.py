@@ -1,4 +1,4 @@
-"""Hooks where a task changes hands; while nobody listens, each costs a branch.
+"""Hooks where a task changes hands; while nobody listens, each costs a branch, a rare one a call.
 
 A *tracer* is any callable ``tracer(event, *, task_id, ticket, attempt)``; `ticket` is -1 where the
 task is in no row, `attempt` counts from 0.  It runs inside the runtime, so it must be quick, must

@@ -314,7 +314,9 @@ class Collector:
         for task in lost:
             task.over = True
         outcomes = [(task, _EXCEPTION, content) for task in lost]
-        self.finished.append(Finished(batch.tasks[0].context, owner, outcomes))
+        context = batch.tasks[0].context
+        context.tally.tasks[owner] += len(lost)
+        self.finished.append(Finished(context, owner, outcomes))
 
 
 def _refusal(batch: Batch, error: MemoryError) -> bytes:

@@ -34,7 +34,7 @@ class Waits:
     rows : collection
         Empty when nothing is in the table.
     outstanding : callable
-        Returns how many tasks are not over, wherever they are.
+        Returns whether some tasks are not over, wherever they are.
     still : callable
         Returns whether a glance at the table shows that there is nothing to do.
     """
@@ -44,7 +44,7 @@ class Waits:
         progress: Callable[[], int],
         rest_s: Callable[[], float | None],
         rows: Collection[int],
-        outstanding: Callable[[], int],
+        outstanding: Callable[[], bool],
         still: Callable[[], bool],
     ) -> None:
         self._progress = progress
