@@ -39,6 +39,8 @@ def check_found(method: str, options: dict[str, Any], rule: str, harm: str) -> N
     """Check that the explorer notices at once who breaks a rule, and what it would lead to."""
     with pytest.raises(Found, match=rule):
         case(method, eager=True, **options).run()
+    if harm == rule:
+        return  # no rule was broken before it: a blind search would take the same way
     blind = case(method, eager=True, blind=True, **options)
     if harm:
         with pytest.raises(Found, match=harm):
