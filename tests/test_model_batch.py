@@ -322,7 +322,7 @@ def explore(
     given = list(range(1, 1 + sum(batches)))
     numbers = iter(given)
     todo = [list(islice(numbers, tasks)) for tasks in batches]
-    members = range(1, 1 + workers)
+    members = range(1, 1 + workers)  # alike: those that may die are the first
     submitter = Submitter(rows, todo, watches=tuple(members) if crashes else (), **options)
     ours = [Worker(rows, member, stops, strides, offers) for member in members]
     others = {f"worker {worker.member}": worker for worker in ours}
@@ -341,7 +341,7 @@ def explore(
         check,
         end,
         crashes=crashes,
-        mortal=frozenset(others),
+        mortal=frozenset(list(others)[:crashes]),
         obituary={
             name: obituary(submitter.shape, worker.member) for name, worker in others.items()
         },

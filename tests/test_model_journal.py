@@ -343,8 +343,8 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {  # with thousand states at the 
         51,
     ),
     "a task loses two workers": (
-        {"workers": 3, "crashes": 2, "mortal": ("worker",), "rows": 4, "runs": 1},
-        190,
+        {"workers": 3, "crashes": 2, "mortal": ("worker 1", "worker 2"), "rows": 4, "runs": 1},
+        125,
     ),
     "the driver dies, and a worker": (
         {"workers": 2, "crashes": 2, "mortal": ("driver", "worker 1"), "rows": 3},

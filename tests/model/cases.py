@@ -41,7 +41,8 @@ def case(
 ) -> Explorer:
     """Make a case of one submitter, some workers, and a second submitter of `second` tasks.
 
-    Workers are mortal by default; of the submitters only the second one may be.
+    Of the submitters only the second one may be mortal, if `mortal` says so.  By default as many
+    workers are as there may be crashes: workers are alike, so it does not matter which.
     """
     members = 1 + workers + bool(second)
     shape = geometry(rows, members)
@@ -85,7 +86,7 @@ def case(
             torn=words,
         )
     if mortal is None:
-        mortal = {name for name in processes if name.startswith("worker")}
+        mortal = {f"worker {member}" for member in range(1, 1 + crashes)}
     return Explorer(
         processes,
         shape.nbytes + 8 * (members + tasks),
