@@ -109,9 +109,6 @@ SMALL = {
     "two submitters, one row": Small(SECOND | {"rows": 1}, set(), 19, 38),
     "two submitters, words that are read one by one": Small(SECOND | {"torn": True}, set(), 492, 0),
     "two submitters, three tasks": Small(SECOND | {"tasks": 2, "room": 1}, set(), 551, 0),
-    "two submitters, one dies": Small(
-        SECOND | {"rows": 3, "crashes": 1, "mortal": {"second"}}, {Step.ABANDON}, 76, 0
-    ),
     "two submitters, one dies, its last calls come late": Small(
         SECOND | {"rows": 3, "crashes": 1, "mortal": {"second"}, "late": True},
         {Step.ABANDON},
