@@ -31,6 +31,8 @@ def test_three_tasks_and_a_death(method: str) -> None:
 
 
 COUNTED = (
+    "three tasks in one row",
+    "a worker dies",
     "two workers die",
     "cancel",
     "sweeping while there is work",
