@@ -140,14 +140,17 @@ class Publisher(Table):
         return min(count, len(self._held))
 
     def prepare(self) -> None:
-        """Reserve rows for what comes next, while there is nothing else to do.
+        """Reserve a row for what comes next, while there is nothing else to do.
+
+        One at a time: a result that is waited for may come meanwhile.
 
         Notes
         -----
-        RMA cost: none as long as enough are reserved; then as ``publish`` says.
+        RMA cost: none if enough are reserved, else 1 compare_and_swap; now and then as ``publish``
+        says.
         """
-        if 2 * len(self._held) < self._ahead:
-            self._hold(self._ahead)
+        if len(self._held) < self._ahead:
+            self._hold(len(self._held) + 1)
 
     def _reserve(self, count: int) -> list[_Held]:
         """Take free rows at and after the tail, in ticket order."""
