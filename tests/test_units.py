@@ -514,7 +514,7 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
 
 
-def waits_of_one_row(rest_s: float | None) -> tuple[Waits, list[str]]:
+def waits_of_one_row(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str]]:
     """Return waits whose only row runs for ever, and what they do meanwhile."""
 
     def progress() -> int:
@@ -523,6 +523,7 @@ def waits_of_one_row(rest_s: float | None) -> tuple[Waits, list[str]]:
 
     def still() -> bool:
         steps.append("glance")
+        time.sleep(glance_s)
         return True
 
     steps: list[str] = []
@@ -534,9 +535,14 @@ def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
     assert waits.wait(lambda: len(steps) >= 5, None)  # by another thread
     assert steps == ["progress", *["glance"] * 4]
     steps.clear()
+    assert waits.wait(lambda: steps.count("progress") >= 2, None)
+    assert steps == ["progress", *["glance"] * (GLANCES - 1), "progress"]
+
+
+def test_glances_end_with_the_time_to_wait() -> None:
+    waits, steps = waits_of_one_row(None, glance_s=5e-3)
     assert not waits.wait(lambda: False, 1e-2)
-    assert steps.count("glance") == GLANCES - 1
-    assert steps.count("progress") > 1
+    assert steps.count("glance") <= 2
 
 
 def test_who_may_rest_does_not_glance() -> None:

@@ -84,6 +84,8 @@ class Waits:
                 if self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():
+                        if deadline is not None and time.monotonic() >= deadline:
+                            break
                         backoff.pause()
                 if self._rows or self._outstanding():
                     lost_s = math.inf
