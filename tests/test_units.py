@@ -691,16 +691,21 @@ class RemoteWin:
         self.calls.append(("sync", 0))
 
 
-@pytest.mark.parametrize("ours", [False, True])
-def test_bytes_are_there_before_the_words_that_show_them(
-    ours: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def remote_window(ours: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[RemoteWin, Any]:
+    """Return a window, whose memory is ours or is not, and what it calls."""
     monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
     from workpool.rma.window import Window
 
     win = RemoteWin(4096)
     memory = memoryview(win.content) if ours else None
-    window = Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
+    return win, Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_bytes_are_there_before_the_words_that_show_them(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win, window = remote_window(ours, monkeypatch)
     assert window.put_and_swap(64, b"content", [(8, 0, 5), (16, 1, 5)]) == [0, 0]
     before = [("sync", 0)] if ours else [("put", 64), ("flush", 0)]
     swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
@@ -731,13 +736,8 @@ def test_bytes_are_there_before_the_words_that_show_them(
 def test_a_copy_is_complete_by_the_flush_of_the_swaps(
     ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
-    from workpool.rma.window import Window
-
-    win = RemoteWin(4096)
+    win, window = remote_window(ours, monkeypatch)
     win.content[64:71] = b"content"
-    memory = memoryview(win.content) if ours else None
-    window = Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
     copy, found = window.get_and_swap(64, 7, [(8, 0, 5), (16, 1, 5)])
     swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
     assert win.calls == [*([] if ours else [("get", 64)]), *swaps]

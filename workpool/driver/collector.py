@@ -154,10 +154,7 @@ class Collector:
     def _collect(self, done: list[Row], since_s: float) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
         fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
-        if len(done) == 1:
-            records = [self._publisher.read_record(done[0].number)]
-        else:
-            records = self._publisher.read_records([row.number for row in done])
+        records = self._publisher.read_records([row.number for row in done])
         for row, record in zip(done, records, strict=True):
             number, word = row
             batch = self._rows[number]

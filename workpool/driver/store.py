@@ -42,7 +42,6 @@ class Store:
         self._window = window
         self.payloads_nbytes = 0
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
-        self._latest: tuple[Code | None, SharedCode | None] = None, None
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
         buffer = self.region.reserve(stretch.nbytes // 8)
         assert buffer is not None
@@ -127,16 +126,13 @@ class Store:
 
     def code(self, code: Code) -> SharedCode:
         """Return a function as its tasks share it in this table."""
-        latest, shared = self._latest
-        if shared is None or code is not latest:
-            shared = self._codes.get(code.code_id)
-            if shared is None:
-                shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
-                if len(self._codes) > CODES:
-                    self.drop(self._codes.popitem(last=False)[1])
-            else:
-                self._codes.move_to_end(code.code_id)
-            self._latest = code, shared
+        shared = self._codes.get(code.code_id)
+        if shared is None:
+            shared = self._codes[code.code_id] = SharedCode(code.code_id, code.data)
+            if len(self._codes) > CODES:
+                self.drop(self._codes.popitem(last=False)[1])
+        else:
+            self._codes.move_to_end(code.code_id)
         return shared
 
     def _blob(self, shared: Shared) -> Blob:

@@ -95,7 +95,6 @@ class Core:
         self._runtime = job
         self._setup = setup
         self._max_pending = max_pending
-        self._numbers = job.numbers
         self._number = self.number()
         self._pending = 0
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
@@ -151,8 +150,7 @@ class Core:
 
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
-        if self._shut or self._resolver.broken is not None:
-            self.check_open()
+        self.check_open()
         if self.driver.held:
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
@@ -222,8 +220,7 @@ class Core:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
             self.check_open()
-        number = next(self._numbers)
-        task = Task(number, kind, fn, context, payload, future, retry=retry, noted=noted)
+        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
         future._task = task
         if not self._submit(task, code):
             raise RuntimeError(SHUT)
@@ -270,7 +267,7 @@ class Core:
 
     def number(self) -> int:
         """Return a number that nothing else in the job has."""
-        return next(self._numbers)
+        return next(self._runtime.numbers)
 
     # --- waiting and callbacks ----------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class Claimant(Table):
         # happen before the claim or after it.  Of ticket and row either may be lost alone: who has
         # the row runs it, and a ticket says only where to look.
         mine = protocol.claim(word, self.member)
-        steps.append((self._places[1], word, mine))
+        steps.append((self.geometry.word(index), word, mine))
         record, (*tickets, found) = self.window.get_and_swap(
             self.geometry.descriptor(index), DESCRIPTOR_NBYTES, steps
         )

@@ -15,7 +15,6 @@ from .table import Row, Table, runs
 
 _FREE = layout.States([State.FREE])
 _RETIRE = Step.RETIRE
-_TAIL = layout.TAIL
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
 AHEAD = 16
@@ -113,11 +112,11 @@ class Publisher(Table):
             ready = Row(number, protocol.publish(reserved, attempt))
         end = max(ticket + 1, self._tail)  # as above, and so is the order of the steps
         word, tail = self.window.put_and_swap(
-            descriptor, record, [(place, reserved, ready[1]), (_TAIL, self._tail, end)]
+            descriptor, record, [(place, reserved, ready.word), (layout.TAIL, self._tail, end)]
         )
         self._push_tail(tail, end)
         if word == reserved:
-            self._words[number] = ready[1]
+            self._words[number] = ready.word
             return ready
         self._lost(Row(number, word))
         return None

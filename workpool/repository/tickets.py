@@ -111,8 +111,7 @@ class PointerTaker(Taker):
 
     def single(self, limit: int) -> list[Swap] | None:
         head = self.first
-        depth = self._tail - head
-        if self._news and depth > 0 and (depth == 1 or share(depth, self._workers, limit) == 1):
+        if self._news and head < self._tail and share(self._tail - head, self._workers, limit) == 1:
             return [(layout.HEAD, head, head + 1)]
         return None
 

@@ -25,19 +25,20 @@ class OwnWindow(Window):
     @whole
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int:
         """Store `desired` where `expected` stands; return what stood there."""
-        if disp not in self._places:
-            self._outside("compare_and_swap", disp, 8)
         with self._lock:
-            assert self._words is not None
+            return self._swap([(disp, expected, desired)])[0]
+
+    def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+        assert self._words is not None
+        answers = []
+        for disp, expected, desired in steps:
+            if disp not in self._places:
+                self._outside("compare_and_swap", disp, 8)
             found = self._words[disp >> 3]
             if found == expected:
                 self._words[disp >> 3] = desired
-            return found
-
-    @whole
-    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Carry out many compare_and_swap; return what stood at each."""
-        return [self.compare_and_swap(*step) for step in steps]
+            answers.append(found)
+        return answers
 
     @whole
     def put_and_swap(
@@ -46,13 +47,6 @@ class OwnWindow(Window):
         """Write bytes, and then carry out a few compare_and_swap."""
         self.put(disp, buffer)
         return self.compare_and_swap_all(steps)
-
-    @whole
-    def get_and_swap(
-        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
-    ) -> tuple[memoryview, list[int]]:
-        """Return a copy of bytes, and carry out a few compare_and_swap."""
-        return self.read(disp, nbytes), self.compare_and_swap_all(steps)
 
     @whole
     def fetch_add(self, disp: int, amount: int) -> int:

@@ -156,8 +156,7 @@ class Attempts:
             calls = Calls(runner, pool, kind, code_id)
             return Kind.BATCH, self._run_batch(claim, calls, split(payload))
         called = runner.call(pool, kind, code_id, payload)
-        if own.contributions.parts:
-            own.contributions.keep()
+        own.contributions.keep()
         return called
 
     def _run_range(
