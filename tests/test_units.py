@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -30,7 +31,7 @@ from workpool.driver.driver import Driver
 from workpool.driver.waits import GLANCES, Waits
 from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
 from workpool.job.drain import Drain
-from workpool.job.threads import Attendant
+from workpool.job.threads import Attendant, Flag
 from workpool.journal.ledger import Ledgers
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, OutcomeRecord, Piece
 from workpool.pool.resolver import Resolver
@@ -347,6 +348,49 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
     done: list[bool] = []
     Late(list, bool, bool)._attend()
     assert done == [True]
+
+
+def test_a_finalizer_may_tell_the_attendant_wherever_it_comes() -> None:
+    """It comes between any two steps of Python, in whatever thread sets or clears what it wants."""
+    attendant = Attendant(list, bool, bool)
+
+    def come(*_: object) -> object:
+        if not coming:
+            coming.append(True)
+            attendant.ring()
+            attendant.call(bool)
+            coming.clear()
+        return come
+
+    def meet() -> None:
+        steps = [attendant.ring, lambda: attendant.call(bool), attendant.stop]
+        for flag in (attendant._work, attendant._bell):
+            steps += [flag.clear, lambda flag=flag: flag.wait(0.0), flag.clear, flag.set]
+        for step in steps:
+            sys.settrace(come)
+            step()
+            sys.settrace(None)
+        met.append(True)
+
+    coming: list[bool] = []
+    met: list[bool] = []
+    thread = threading.Thread(target=meet, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert met
+
+
+def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:
+    flag, seen = Flag(), []
+    thread = threading.Thread(target=lambda: (flag.wait(10), seen.append(flag.is_set())))
+    thread.start()
+    flag.set()
+    thread.join(10)
+    flag.set()
+    assert (seen, flag.is_set()) == ([True], True)
+    flag.clear()
+    flag.wait(1e-3)
+    assert not flag.is_set()
 
 
 def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 from ..backoff import Backoff
@@ -22,6 +23,37 @@ CLOSE_S = 1e-3
 
 #: How often it looks when there seems to be nothing: an interrupt may have left something.
 REST_S = 1.0
+
+
+class Flag:
+    """A ``threading.Event`` that may be set wherever the garbage collector comes.
+
+    An Event holds a lock while it runs Python.  A finalizer that comes just then, and wants it set
+    as well, waits for its own thread for ever.  Here each step is one of C.
+    """
+
+    def __init__(self) -> None:
+        self._cleared = threading.Lock()  # held while it is not set
+        self._cleared.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return not self._cleared.locked()
+
+    def set(self) -> None:
+        """Set it, and end the wait for that."""
+        if self._cleared.locked():
+            with suppress(RuntimeError):  # another thread was quicker
+                self._cleared.release()
+
+    def clear(self) -> None:
+        """Set it no longer."""
+        self._cleared.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, at most for some time.  For one thread only."""
+        if self._cleared.acquire(timeout=seconds):
+            self.set()
 
 
 class Attendant:
@@ -51,8 +83,8 @@ class Attendant:
         self._drivers = drivers
         self._watched = watched
         self._give_up_lost = give_up_lost
-        self._work = threading.Event()
-        self._bell = threading.Event()
+        self._work = Flag()
+        self._bell = Flag()
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopped = False
         self._starting = threading.Lock()
@@ -77,14 +109,12 @@ class Attendant:
 
     def ring(self) -> None:
         """A future is watched: look at once."""
-        if not self._bell.is_set():
-            self._bell.set()
+        self._bell.set()
 
     def call(self, action: Callable[[], object]) -> None:
         """Have an action done by the thread, when it does nothing else."""
         self._actions.put(action)
-        if not self._work.is_set():  # else a finalizer may have come while it is being set
-            self._work.set()
+        self._work.set()
         self.ring()
 
     def join(self, ended: Callable[[], bool]) -> None:
