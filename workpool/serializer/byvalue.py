@@ -9,6 +9,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
   default be known as such.
+* **The file of a function** is not sent from version 3.1.3 on: tracebacks would show no lines of it.
 * **A lock or a threading.local** cannot be pickled. Where a function reads it among the script's
   globals, or a class has it, there is one made anew on the other side: a process that imported the
   script would have made its own as well. As an argument it would stand for one that all share.
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from io import BytesIO
 from pickle import PickleBuffer
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Final, cast
 
 import cloudpickle
@@ -165,6 +166,10 @@ def _reduce_lru_cache(obj: Any) -> tuple[Any, ...]:
     return _make_lru_cache, (obj.cache_parameters(),), attributes
 
 
+def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ...]) -> CodeType:
+    return make(*made).replace(co_filename=filename)
+
+
 def _reduce_new_type(obj: Any) -> tuple[Any, ...]:
     return typing.NewType, (obj.__name__, obj.__supertype__)
 
@@ -222,6 +227,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         kind = type(obj)
         if kind in MADE_ANEW:
             return (MADE_ANEW[kind], ()) if id(obj) in self._anew else NotImplemented
+        if kind is CodeType:
+            return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         if kind is FunctionType and is_generic(obj) and not named(obj):
             return _reduce_generic(obj)
         if kind is FunctionType:
