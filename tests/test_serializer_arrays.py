@@ -104,6 +104,21 @@ def test_values_are_those_of_plain_pickle(value):
     assert alone == among == plain
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("code", "?Bld")
+def test_an_array_of_a_kind_that_is_known_is_that_of_plain_pickle(code, layout):
+    """Each comes twice, so that only the first of its kind is pickled as a whole."""
+    first = np.arange(6000).astype(code)
+    second = np.arange(6000)[::-1].astype(code)
+    second.flags.writeable = False
+    for array in (first, second, first.reshape(60, 100), first, second):
+        array = LAYOUTS[layout](array)
+        alone, among, plain = map(facts, both(array))
+        assert alone == among == plain
+        (argument,) = unpack(as_bytes((array,)))
+        assert facts(argument) == plain
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_numbers_and_small_arrays_take_few_bytes(code):
     array = np.ones(3, code)
@@ -159,13 +174,20 @@ def test_reducers_in_copyreg_hold_next_to_arrays(array, counted, monkeypatch):
     assert same == others
 
 
-@pytest.mark.parametrize("value", [np.arange(3), np.float32(1)])
+@pytest.mark.parametrize("value", [np.arange(3), np.arange(3000), np.float32(1)])
 def test_reducers_in_copyreg_of_numpy_types_hold(value, counted, monkeypatch):
+    pack(value)
     monkeypatch.setitem(copyreg.dispatch_table, type(value), lambda it: (make_counted, ()))
     for restored in (unpack(pack(value)), *unpack(pack((value, [value])))[:1]):
         assert restored.made_by == "copyreg"
     monkeypatch.undo()
-    assert np.array_equal(unpack(pack(value)), value)
+    assert np.array_equal(unpack(as_bytes(value)), value)
+
+
+def test_kinds_of_arrays_are_not_remembered_without_end():
+    for length in range(1000, 1000 + 2 * arrays._MOST):
+        assert unpack(as_bytes(np.ones(length))).shape == (length,)
+        assert len(arrays._kinds) <= arrays._MOST
 
 
 def test_what_holds_arrays_is_frozen_as_it_was():

@@ -28,7 +28,7 @@ def aligned(nbytes):
 
 def received(encoded):
     """Return an encoding as it arrives: in one aligned, writable piece of memory."""
-    pieces = [encoded] if isinstance(encoded, bytes) else encoded.segments()
+    pieces = [encoded] if isinstance(encoded, bytes) else encoded.segments
     memory = aligned(len(encoded))
     memory[:] = np.frombuffer(b"".join(pieces), np.uint8)
     return memory
@@ -66,7 +66,7 @@ def test_a_large_array_is_not_copied(order):
     array = np.asarray(np.arange(LARGE, dtype=float).reshape(128, -1), order=order)
     encoded = pack({"array": array})
     assert isinstance(encoded, Packed)
-    segments = encoded.segments()
+    segments = encoded.segments
     assert any(np.shares_memory(np.frombuffer(s, np.uint8), array) for s in segments if len(s))
     assert sum(len(s) for s in segments) == encoded.nbytes == len(encoded)
     assert encoded.nbytes < array.nbytes + 1024
@@ -167,7 +167,7 @@ def test_lengths_are_64_bit():
 
     packed = Packed(b"\x80\x05.", [Frame(), Frame()])
     assert packed.nbytes > 10 << 30
-    assert packed.segments()[-1].nbytes == 5 << 30
+    assert packed.segments[-1].nbytes == 5 << 30
 
 
 @pytest.mark.parametrize("large", [False, True])

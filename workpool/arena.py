@@ -110,7 +110,7 @@ def write(
     -----
     RMA cost: 1 put for each segment that the stretch touches, 1 flush.
     """
-    segments = encoded.segments() if isinstance(encoded, Packed) else [encoded]
+    segments = encoded.segments if isinstance(encoded, Packed) else [encoded]
     if nbytes is None:
         for segment in segments:
             window.put(offset, segment)

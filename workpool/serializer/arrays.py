@@ -40,6 +40,9 @@ _EXTENSION: Final = 0x776F726B
 _FIRST: Final = 8
 """Of many values so few are looked at."""
 
+_MOST: Final = 256
+"""Kinds of arrays whose pickle is remembered, each some 60 bytes."""
+
 
 class _Maker(partial[Any]):
     """Makes arrays of shape, code and buffer, or numbers of one dtype of their bytes."""
@@ -53,6 +56,9 @@ _dtypes: dict[str, Any] = {}
 
 _reducers: dict[type, Callable[[Any], Any]] = {}
 """By type."""
+
+_kinds: dict[tuple[Any, ...], bytes] = {}
+"""By what an array is and where it stands, the pickle without its elements."""
 
 
 def maker(code: str) -> _Maker:
@@ -95,7 +101,31 @@ def has_arrays(obj: object) -> bool:
 
 
 def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
-    """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers."""
+    """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
+
+    A task has often one array, or returns one.  Where its elements go out of band, what is left
+    depends on what kind of array it is, and is known from the last one of that kind.
+
+    Notes
+    -----
+    Cost: 2.5 us for an array, 0.6 us for one of a kind that is known.
+    """
+    array = obj[0] if type(obj) is tuple and len(obj) == 1 else obj
+    if type(array) is not np.ndarray or not _is_plain(array):
+        return _dumps(obj, keep)
+    buffer = PickleBuffer(cast("Any", array))
+    kind = type(obj), array.shape, array.dtype.char, array.flags.writeable
+    if type(array) in copyreg.dispatch_table or keep(buffer):
+        return _dumps(obj, keep)
+    pickled = _kinds.get(kind)
+    if pickled is None:
+        if len(_kinds) >= _MOST:
+            _kinds.clear()
+        pickled = _kinds[kind] = _dumps(obj, lambda buffer: False)
+    return pickled
+
+
+def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
         pickler.dispatch_table = {**_reducers, **copyreg.dispatch_table}
@@ -118,12 +148,17 @@ def _fill(numpy: Any) -> None:
     _reducers.update(reducers)
 
 
+def _is_plain(array: NDArray[Any]) -> bool:
+    """Return whether shape, code and elements say all of an array."""
+    dtype = array.dtype
+    # Identity: a dtype of the same code may be of another byte order, or have metadata.
+    return _dtypes.get(dtype.char) is dtype and array.flags.c_contiguous
+
+
 def _array_reducer(make: _Maker) -> Callable[[NDArray[Any]], Any]:
     def reduce(array: NDArray[Any]) -> Any:
-        dtype = array.dtype
-        # Identity: a dtype of the same code may be of another byte order, or have metadata.
-        if _dtypes.get(dtype.char) is dtype and array.flags.c_contiguous:
-            return make, (array.shape, dtype.char, PickleBuffer(cast("Any", array)))
+        if _is_plain(array):
+            return make, (array.shape, array.dtype.char, PickleBuffer(cast("Any", array)))
         return array.__reduce_ex__(PROTOCOL)
 
     return reduce

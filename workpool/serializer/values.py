@@ -19,7 +19,7 @@ References: PEP 574.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
@@ -74,44 +74,34 @@ class Packed:
     ----------
     nbytes : int
         Length of the encoding; ``len`` gives the same.
+    segments : list of bytes or memoryview
+        The encoding in pieces, in order: what stands before a frame, and the frame, in turn.
     """
 
-    __slots__ = ("_frames", "_head", "_offsets", "_pickled", "nbytes")
+    __slots__ = ("nbytes", "segments")
 
     def __init__(self, pickled: bytes, frames: Sequence[memoryview]) -> None:
-        lengths = [frame.nbytes for frame in frames]
-        table = struct.pack(f"<{len(lengths)}Q", *lengths)
-        self._head = _HEAD.pack(_FRAMED, len(frames), len(pickled)) + table
-        self._pickled = pickled
-        self._frames = frames
-        *self._offsets, self.nbytes = _offsets(len(self._head) + len(pickled), lengths)
+        head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
+        parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]
+        end = sum(map(len, parts))
+        self.segments: list[bytes | memoryview] = []
+        if len(pickled) >= OUT_OF_BAND_NBYTES:  # else it is copied together with its neighbours
+            self.segments += b"".join(parts[:-1]), pickled
+            parts.clear()
+        for frame in frames:
+            padding = -end % ALIGNMENT
+            if padding or parts:
+                self.segments.append(b"".join((*parts, bytes(padding))))
+                parts.clear()
+            self.segments.append(frame)
+            end += padding + frame.nbytes
+        self.nbytes = end
 
     def __len__(self) -> int:
         return self.nbytes
 
     def __repr__(self) -> str:
-        return f"<Packed nbytes={self.nbytes} frames={len(self._frames)}>"
-
-    def segments(self) -> list[bytes | memoryview]:
-        """Return the encoding in pieces, in order: head and pickle, then padding and frame in turn.
-
-        Notes
-        -----
-        Cost: 0.5 us for each frame; no frame is copied.
-        """
-        pieces: list[bytes | memoryview]
-        end = len(self._head) + len(self._pickled)
-        if len(self._pickled) < OUT_OF_BAND_NBYTES:  # as one piece, up to the first frame
-            pieces = [b"".join((self._head, self._pickled, bytes(self._offsets[0] - end)))]
-            end = self._offsets[0]
-        else:
-            pieces = [self._head, self._pickled]
-        for offset, frame in zip(self._offsets, self._frames, strict=True):
-            if offset > end:
-                pieces.append(bytes(offset - end))
-            pieces.append(frame)
-            end = offset + frame.nbytes
-        return pieces
+        return f"<Packed nbytes={self.nbytes} segments={len(self.segments)}>"
 
     def tobytes(self) -> bytes:
         """Return the encoding as one bytes, independent of the caller's arrays.
@@ -120,7 +110,7 @@ class Packed:
         -----
         Cost: one copy of everything.
         """
-        return b"".join(self.segments())
+        return b"".join(self.segments)
 
 
 Encoded: TypeAlias = bytes | Packed
@@ -277,16 +267,6 @@ def _names_registered(pickled: bytes) -> bool:
     return any(name.encode() in pickled for name in registered_modules())
 
 
-def _offsets(start: int, lengths: Sequence[int]) -> Iterator[int]:
-    """Yield where each frame begins after `start`, then where the last one ends."""
-    end = start
-    for length in lengths:
-        offset = -(-end // ALIGNMENT) * ALIGNMENT
-        yield offset
-        end = offset + length
-    yield end
-
-
 def _split(view: memoryview) -> list[memoryview]:
     """Cut a framed encoding into its pickle and its frames, after checking every length."""
     have = len(view)
@@ -298,12 +278,14 @@ def _split(view: memoryview) -> list[memoryview]:
         raise SerializationError(
             f"a framed encoding of {have} bytes is cut inside its table of {n_frames} frames"
         )
-    lengths = struct.unpack_from(f"<{n_frames}Q", view, _HEAD.size)
-    start = head_nbytes + pickled_nbytes
-    *offsets, end = _offsets(start, lengths)
+    end = head_nbytes + pickled_nbytes
+    parts = [view[head_nbytes:end]]
+    for at in range(_HEAD.size, head_nbytes, _NBYTES.size):
+        start = end + -end % ALIGNMENT
+        end = start + _NBYTES.unpack_from(view, at)[0]
+        parts.append(view[start:end])
     if end != have:
         raise SerializationError(
             f"a framed encoding of {end} bytes arrived as {have} bytes: it is cut or damaged"
         )
-    frames = [view[o : o + n] for o, n in zip(offsets, lengths, strict=True)]
-    return [view[head_nbytes:start], *frames]
+    return parts
