@@ -132,8 +132,10 @@ class Submitter:
         if count == 0:
             return 0
         record = self.publisher.read_record(row.number)
-        whole = count is None
-        place = layout.read_outcome(record)[0].extent if whole else layout.read_place(record)
+        place = layout.read_place(record)
+        if count is None:
+            _, _, *extent = layout.read_outcome(record)
+            place = Extent(*extent)
         streamed = place.offset == STREAMED
         content = self.pieces[row.number] if streamed else self._get(window, place)
         entries = layout.read_task_outcomes(memoryview(content), count)

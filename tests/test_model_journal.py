@@ -208,9 +208,9 @@ class Driver:
                     self.failed.append(self.held.pop(number).task)
 
     def _collect(self, row: Row) -> None:
-        record, _ = layout.read_outcome(self.publisher.read_record(row.number))
+        kind, *_ = layout.read_outcome(self.publisher.read_record(row.number))
         self.publisher.retire([row])
-        if record.kind == FAILURE:
+        if kind == FAILURE:
             self._again(row.number, failures=1)
         else:
             self.results.append(self.held.pop(row.number).task)

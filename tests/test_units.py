@@ -33,7 +33,7 @@ from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageEr
 from workpool.job.drain import Drain
 from workpool.job.threads import Attendant, Flag
 from workpool.journal.ledger import Ledgers
-from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, OutcomeRecord, Piece
+from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
 from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
@@ -77,15 +77,15 @@ def test_records_round_trip() -> None:
     assert (found, bytes(rest)) == (descriptor, inline)
     assert (found.code, found.context, found.items) == (blob, NO_BLOB, items)
     assert found.payload == Extent(2**62, 5)
-    outcome = OutcomeRecord(2, 10**18, layout.INLINE, layout.INLINE_OUTCOME_NBYTES)
+    outcome = 2, 10**18, layout.INLINE, layout.INLINE_OUTCOME_NBYTES
     inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
     record = layout.write_outcome(*outcome, inline)
     assert len(record) == layout.PLACE_AT
     record += layout.write_place(Extent(2**62, 2**40))
     assert len(record) == layout.OUTCOME_NBYTES
     assert layout.read_place(memoryview(record)) == Extent(2**62, 2**40)
-    result, rest = layout.read_outcome(memoryview(record))
-    assert (result, bytes(rest)) == (outcome, inline)
+    assert layout.read_outcome(memoryview(record)) == outcome
+    assert bytes(layout.inline_outcome(memoryview(record), len(inline))) == inline
     piece = Piece(3, 2**40, 2**41, Extent(-1, 7))
     assert layout.read_piece(memoryview(layout.write_piece(piece))) == piece
 

@@ -141,7 +141,7 @@ BUGS = {
     "a descriptor read before READY is seen, with its claim": Bug(
         Claimant,
         "seize",
-        [("if self._found != [word]:", "if False:")],
+        [(" if self._published else None", "")],
         SECOND | {"limit": 1, "remembers": True},
         _PAYLOAD,
         _PAYLOAD,
@@ -189,8 +189,11 @@ BUGS = {
         Publisher,
         "_hold",
         [
-            ("row.word, word))", "self.load(row.number), word))"),
-            ("if word == row.word:", "if True:"),
+            (
+                "steps = [row.step for row in wanted]",
+                "wanted = [row._replace(free=self.load(row.number)) for row in wanted]\n"
+                "            steps = [row.step for row in wanted]",
+            ),
         ],
         SECOND | {"rows": 1},
         "becomes RESERVED .* not its step",
@@ -265,8 +268,8 @@ BUGS = {
     ),
     "a lost reservation ignored": Bug(
         Publisher,
-        "_hold",
-        [("if word == row.word:", "if True:")],
+        "_take_in",
+        [("if word == row.free:", "if True:")],
         SECOND | {"rows": 1},
         "writes the descriptor .* FREE",
         "the outcome of task 64, ticket 0, owner 1 reads",
@@ -293,11 +296,11 @@ BUGS = {
         "publish_one",
         [
             (
-                "held = self._reserve(1)\n",
-                "for _, row in self._free_rows(1, self._tail):\n"
-                "        self.window.put(self.geometry.descriptor(row.number), record)\n"
+                "if not (self._held or self._reserve_ahead(1)):\n",
+                "for row in self._free_rows(1):\n"
+                "        self.window.put(row.descriptor, record)\n"
                 "    self.window.flush()\n"
-                "    held = self._reserve(1)\n",
+                "    if not (self._held or self._reserve_ahead(1)):\n",
             )
         ],
         SECOND | {"rows": 1},
@@ -309,11 +312,11 @@ BUGS = {
         "publish",
         [
             (
-                "held = self._reserve(len(records))\n",
-                "for (_, row), record in zip(self._free_rows(len(records), self._tail), records):\n"
-                "        self.window.put(self.geometry.descriptor(row.number), record)\n"
+                "self._reserve_ahead(len(records))\n",
+                "for row, record in zip(self._free_rows(len(records)), records):\n"
+                "        self.window.put(row.descriptor, record)\n"
                 "    self.window.flush()\n"
-                "    held = self._reserve(len(records))\n",
+                "    self._reserve_ahead(len(records))\n",
             )
         ],
         {"tasks": 2, "second": 2, "workers": 1},
@@ -322,11 +325,11 @@ BUGS = {
     ),
     "generations not compared": Bug(
         Publisher,
-        "_free_rows",
-        [("if layout.generation_of(word) < geometry.generation(ticket):", "if True:")],
+        "_reservation",
+        [(" or word >= first:", ":")],
         SECOND | {"rows": 1},
-        "no step 'reserve' from FREE .* to generation 1",
-        "no step 'reserve' from FREE .* to generation 1",
+        "becomes RESERVED .* not its step",
+        "an attempt ran twice",
     ),
     "an evicted row never let go": Bug(
         Claimant,

@@ -55,7 +55,7 @@ def check_end(memory: Memory, processes: dict[str, Any], alive: dict[str, bool])
             for task in process.given if process.how == "commit" else ():
                 if task not in process.settled:
                     assert memory.word(cell(shape, task)) == 1, f"task {task} was not counted"
-    held = {row.number for s in _of(Submitter, processes) for _, row in s.publisher._held}
+    held = {row.number for s in _of(Submitter, processes) for row in s.publisher._held}
     for number in range(shape.rows):
         word = memory.word(shape.word(number))
         state = layout.state_of(word)

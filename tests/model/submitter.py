@@ -180,14 +180,15 @@ class Submitter:
         return bytes(buffer)
 
     def _take_outcome(self, window: MemoryWindow, task: int, seen: Row) -> None:
-        record, inline = layout.read_outcome(self.publisher.read_record(seen.number))
+        record = self.publisher.read_record(seen.number)
+        _, _, *extent = layout.read_outcome(record)
         ticket, owner = self.shape.ticket(*seen), layout.owner_of(seen.word)
-        if record.extent.offset == layout.STREAMED:
+        if extent[0] == layout.STREAMED:
             content = self.pieces.pop(ticket, None)
-        elif record.extent.offset == layout.INLINE:
-            content = bytes(inline[:CHUNK])
+        elif extent[0] == layout.INLINE:
+            content = bytes(layout.inline_outcome(record, CHUNK))
         else:
-            content = self._read(window, record.extent)
+            content = self._read(window, Extent(*extent))
         assert content == outcome_of(task, ticket, owner), (
             f"the outcome of task {task}, ticket {ticket}, owner {owner} reads {content!r}"
         )

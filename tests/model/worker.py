@@ -27,8 +27,8 @@ def forget(claimant: Claimant) -> None:
 
 def forget_words(claimant: Claimant) -> None:
     """Drop the words that a claimant has seen: they decide nothing in a later step."""
-    claimant._words = array("q", bytes(8 * len(claimant._words)))
-    claimant._found = []
+    claimant.words = array("q", bytes(8 * len(claimant.words)))
+    claimant._published = False
     claimant._await(-1)
 
 

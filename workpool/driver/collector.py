@@ -84,6 +84,8 @@ class Collector:
         self.piece_s = 0.0
         self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
         self._rows = self.published.rows
+        self._words = publisher.words
+        self._glanced: list[int] = []  # a row that was seen to ask for something
         self._window = window
         self._publisher = publisher
         self._store = store
@@ -100,10 +102,12 @@ class Collector:
             Before that was done last: what has ended has done so later.
         """
         done: list[Row] = []
-        words, asking = self._look()
+        rows, words = self._rows, self._words
+        glanced, self._glanced = self._glanced, []
+        asking = glanced if glanced and glanced[0] in rows else self._look()
         for number in asking:
-            word = words[number]
-            row, state = Row(number, word), layout.state_of(word)
+            row = Row(number, words[number])
+            state = layout.state_of(row.word)
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
@@ -118,18 +122,22 @@ class Collector:
 
     def still(self) -> bool:
         """Return whether the only row of ours asks for nothing.  RMA cost: 1 look at a row."""
-        rows = self._rows
-        if len(rows) != 1:
+        if len(self._rows) != 1:
             return False
-        (number,) = rows
-        return layout.state_of(self._publisher.look_at(number)[number]) < _WANTED
+        self._glanced = self._look()
+        return not self._glanced
 
-    def retire(self) -> None:
-        """Free the rows that were collected: not at once, for somebody waits for their results."""
-        if self.retired:
-            retired, self.retired = self.retired, []
-            self._publisher.retire(retired)
+    def retire(self, least: int = 1) -> bool:
+        """Free the rows that were collected, if they are so many; return whether they were.
+
+        Not at once, for somebody waits for their results.
+        """
+        if len(self.retired) < least:
+            return False
+        retired, self.retired = self.retired, []
+        self._publisher.retire(retired)
         self.measure()
+        return True
 
     def measure(self) -> None:
         """Take in how long the tasks took that were collected."""
@@ -138,32 +146,35 @@ class Collector:
             for code, times_ns in measured:
                 code.measured(times_ns)
 
-    def _look(self) -> tuple[array[int], list[int]]:
-        """Return the words of the rows, and which of ours may ask for something."""
-        rows = self._rows
+    def _look(self) -> list[int]:
+        """See the words of the rows anew; return which of ours may ask for something."""
+        rows, words = self._rows, self._words
         if len(rows) == 1:  # for which somebody may wait
-            (row,) = rows
-            words = self._publisher.look_at(row)
-            return words, [row] if layout.state_of(words[row]) >= _WANTED else []
+            (number,) = rows
+            self._publisher.look_at(number)
+            return [number] if layout.state_of(words[number]) >= _WANTED else []
         if len(rows) <= FEW:
-            words = self._publisher.look(range(min(rows), max(rows) + 1))
-            return words, [row for row in rows if layout.state_of(words[row]) >= _WANTED]
-        words = self._publisher.look()
-        return words, [number for number in _ASKING.rows(words) if number in rows]
+            self._publisher.look(range(min(rows), max(rows) + 1))
+            return [number for number in rows if layout.state_of(words[number]) >= _WANTED]
+        self._publisher.look()
+        return [number for number in _ASKING.rows(words) if number in rows]
 
     def _collect(self, done: list[Row], since_s: float) -> None:
         """Fetch the outcomes of rows that are DONE, and free the rows."""
-        fetched: list[tuple[Batch, Row, int, int, memoryview]] = []
-        records = self._publisher.read_records([row.number for row in done])
+        fetched: list[tuple[Batch, Row, int, int, int, memoryview]] = []
+        if len(done) == 1:
+            records = [self._publisher.read_record(done[0].number)]
+        else:
+            records = self._publisher.read_records([number for number, _ in done])
         for row, record in zip(done, records, strict=True):
             number, word = row
-            batch = self._rows[number]
-            self._heard_s[layout.owner_of(word)] = since_s
-            (kind, elapsed_ns, offset, nbytes), inline = layout.read_outcome(record)
+            batch, owner = self._rows[number], layout.owner_of(word)
+            self._heard_s[owner] = since_s
+            kind, elapsed_ns, offset, nbytes = layout.read_outcome(record)
             if offset == layout.INLINE:
-                self._take_in(batch, row, kind, elapsed_ns, inline[:nbytes])
+                content = layout.inline_outcome(record, nbytes)
+                self._take_in(batch, row, owner, kind, elapsed_ns, content)
                 continue
-            content: memoryview
             if offset == layout.STREAMED:
                 assert batch.incoming is not None
                 content = batch.incoming
@@ -174,14 +185,14 @@ class Collector:
                 except MemoryError as error:
                     kind = _EXCEPTION
                     content = memoryview(_refusal(batch, error))
-            fetched.append((batch, row, kind, elapsed_ns, content))
+            fetched.append((batch, row, owner, kind, elapsed_ns, content))
         if fetched:
             self._window.flush()  # before the rows are free, and with them the workers' extents
             for each in fetched:
                 self._take_in(*each)
 
     def _take_in(
-        self, batch: Batch, row: Row, kind: int, elapsed_ns: int, content: memoryview
+        self, batch: Batch, row: Row, owner: int, kind: int, elapsed_ns: int, content: memoryview
     ) -> None:
         """Take in what a worker says of a row.
 
@@ -190,8 +201,7 @@ class Collector:
         outcome is in its place may be left out.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
-        number, word = row
-        owner, carried = layout.owner_of(word), _NOTHING
+        carried = _NOTHING
         if kind & CONTRIBUTES:
             content, carried = layout.read_carried(content)
             kind &= ~CONTRIBUTES
@@ -206,11 +216,10 @@ class Collector:
             (task,) = batch.tasks
             times_ns = [elapsed_ns]
             if not task.over and task.batch is batch:  # else cancelled, or recalled
-                outcome = task, kind, content
-                finished = Finished(task.context, owner, (outcome,), carried)
+                finished = Finished(task.context, owner, ((task, kind, content),), carried)
         if finished is not None:
             self._add(finished, times_ns)
-        self.published.pop(number)
+        self.published.pop(row.number)
         self.retired.append(row)
         self._store.remove(batch)
 

@@ -12,7 +12,7 @@ import time
 from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
-from ..serializer import Packed
+from ..serializer import Encoded, Packed
 from ..tasks import Batch, Task
 from .backlog import BATCH_NBYTES, Backlog
 from .collector import SHORT_S, Collector
@@ -36,6 +36,9 @@ LONGEST_S = 5e-3
 
 #: Who was given a piece of a stream asks for the next one within so long.
 NEXT_S = 5e-3
+
+#: So few collected rows are not freed while somebody waits for a result.
+FEW = 8
 
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
@@ -111,8 +114,7 @@ class Dispatcher:
         shares its row with no other, and would have to be copied.
         """
         waiting = self._backlog.tasks
-        large = isinstance(task.payload, Packed) and 2 * len(task.payload) > BATCH_NBYTES
-        if self._full or (not large and (now < self._again_s or self.ahead)):
+        if self._full or ((now < self._again_s or self.ahead) and not _is_large(task.payload)):
             waiting.append(task)
             return
         if waiting or task.segment is not None or not self._publish_alone(task):
@@ -133,10 +135,13 @@ class Dispatcher:
         """
         self._full &= not asked
         if self._backlog.tasks:
+            self._collector.retire()
             self._collector.measure()  # how long tasks take decides how many share a row
             if time.monotonic() > self._calm_s:
                 self.publish()
-        elif not (asked or self.ahead):
+        elif self.ahead:
+            self._collector.retire()
+        elif not self._collector.retire(FEW):  # one of the two, for a result may come meanwhile
             self._publisher.prepare()
         if self._unheard:
             self._wake(time.monotonic())
@@ -251,3 +256,8 @@ class Dispatcher:
         if left:
             self._backlog.put_back(left)
         return bool(left)
+
+
+def _is_large(payload: Encoded) -> bool:
+    """Return whether a payload shares its row with no other, and would have to be copied."""
+    return isinstance(payload, Packed) and 2 * len(payload) > BATCH_NBYTES

@@ -153,21 +153,22 @@ class Driver:
         """
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1
+        packed = task.payload if type(task.payload) is Packed else None
         with self._lock:
             waiting = self._backlog.tasks
             try:
                 if code is not None:
                     task.code = self._store.code(code)
-                if isinstance(task.payload, Packed):
-                    self._make_room(len(task.payload))
+                if packed is not None:
+                    self._make_room(len(packed))
                 now = time.monotonic()
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
                 else:
                     waiting.append(task)
                     self._advance()
-                if isinstance(task.payload, Packed):
-                    self._keep(task, task.payload)
+                if packed is not None:
+                    self._keep(task, packed)
             except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
                 if task.batch is None and task not in waiting:
                     waiting.append(task)
@@ -324,12 +325,13 @@ class Driver:
     def _advance(self) -> None:
         if self._closed:
             return
-        self._collector.retire()
-        self._backlog.wake()
-        self.recovery.look()
         since_s, self._looked_s = self._looked_s, time.monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
-        self._dispatcher.advance(asked)
+        if not asked or self._rows or self._backlog.tasks:
+            self._backlog.wake()
+            self.recovery.look()
+            self._dispatcher.advance(asked)
+        # else somebody waits for the last result
         self._advanced_s = time.monotonic()
         if asked:
             self._asked_s = self._advanced_s

@@ -68,7 +68,8 @@ class Published:
     def add(self, batch: Batch, row: Row) -> None:
         """Note a batch that was published."""
         batch.row = row
-        self._evicted.pop(row.number, None)
+        if self._evicted:
+            self._evicted.pop(row.number, None)
         self.rows[row.number] = batch
         if len(batch.tasks) > 1:
             self.batches[row.number] = batch

@@ -14,7 +14,7 @@ from collections import OrderedDict
 
 from .. import layout, verbs
 from ..arena import Region, write
-from ..layout import NO_BLOB, NO_ITEMS, Blob, Descriptor, Extent, Piece
+from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..serializer import Code, Encoded
 from ..tasks import ISOLATED, Batch, Shared, SharedCode
 
@@ -51,25 +51,24 @@ class Store:
     def descriptor(self, batch: Batch) -> bytes | None:
         """Return a batch's descriptor; None while the arena has no room for what it needs."""
         task, payload = batch.tasks[0], batch.payload
+        code, context, segment = task.code, task.context, task.segment
         nbytes, inline, items = len(payload), b"", NO_ITEMS
-        if task.segment is not None:
-            assert task.segment.items is not None
-            items, inline = task.segment.items, layout.write_terms(task.segment.terms)
-            _, offset, nbytes = self._blob(task.segment)
+        if segment is not None:
+            assert segment.items is not None
+            items, inline = segment.items, layout.write_terms(segment.terms)
+            _, offset, nbytes = self._blob(segment)
         elif nbytes <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
             offset, inline = layout.INLINE, payload
         elif (place := self._place(batch)) is not None:
             offset, nbytes = place
         else:
             return None
-        kind = task.kind | ISOLATED if task.context.isolated else task.kind
-        code = NO_BLOB if task.code is None else task.code.placed or self._blob(task.code)
-        context = task.context.placed or self._blob(task.context)
+        kind = task.kind | ISOLATED if context.isolated else task.kind
+        of_code = NO_BLOB if code is None else code.placed or self._blob(code)
+        of_context = context.placed or self._blob(context)
+        tasks = len(batch.tasks)
         return layout.write_descriptor(
-            Descriptor(
-                task.task_id, kind, *code, *context, offset, nbytes, len(batch.tasks), *items
-            ),
-            inline,
+            (task.task_id, kind, *of_code, *of_context, offset, nbytes, tasks, *items), inline
         )
 
     # --- payloads -----------------------------------------------------------------------------

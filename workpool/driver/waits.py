@@ -70,7 +70,7 @@ class Waits:
         """
         me = threading.get_ident()
         deadline = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(WAIT_S, GLANCES)
+        backoff: Backoff | None = None
         lost_s = math.inf
         try:
             while not ended():
@@ -79,8 +79,9 @@ class Waits:
                 if left is not None and left <= 0:
                     return False
                 if self._progress():
-                    backoff.reset()  # mostly it was what we wait for
+                    backoff = None  # mostly it was what we wait for
                     continue
+                backoff = backoff or Backoff(WAIT_S, GLANCES)
                 if self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():

@@ -104,20 +104,6 @@ class Terms(NamedTuple):
     total: int  # and how many
 
 
-class OutcomeRecord(NamedTuple):
-    """What a worker says of one attempt; flat, as a descriptor."""
-
-    kind: int
-    elapsed_ns: int
-    offset: int  # of what became of it, an ``Extent``
-    nbytes: int
-
-    @property
-    def extent(self) -> Extent:
-        """Where it is."""
-        return Extent(self.offset, self.nbytes)
-
-
 class Piece(NamedTuple):
     """One piece of a stream, asked for or offered; it stands in the row's outcome record."""
 
@@ -144,14 +130,16 @@ PLACE_AT = OUTCOME_NBYTES - _PLACE.size
 INLINE_OUTCOME_NBYTES = PLACE_AT - _OUTCOME.size
 
 
-def write_descriptor(descriptor: Descriptor, inline: bytes = b"") -> bytes:
-    """Return the record of a descriptor, and of the payload that stands in it."""
+def write_descriptor(descriptor: tuple[int, ...], inline: bytes = b"") -> bytes:
+    """Return the record of a ``Descriptor``'s numbers, and of the payload that stands in it."""
     return (_DESCRIPTOR.pack(*descriptor) + inline).ljust(DESCRIPTOR_NBYTES, b"\0")
 
 
 def read_descriptor(record: memoryview) -> tuple[Descriptor, memoryview]:
     """Return the descriptor in a record, and the part of the record that may hold its payload."""
-    return Descriptor(*_DESCRIPTOR.unpack_from(record, 0)), record[_DESCRIPTOR.size :]
+    # Not by its constructor, which takes as long as all the rest.
+    numbers = tuple.__new__(Descriptor, _DESCRIPTOR.unpack_from(record, 0))
+    return numbers, record[_DESCRIPTOR.size :]
 
 
 def write_terms(terms: Terms) -> bytes:
@@ -167,13 +155,18 @@ def read_terms(inline: memoryview) -> Terms:
 def write_outcome(
     kind: int, elapsed_ns: int, offset: int, nbytes: int, inline: bytes = b""
 ) -> bytes:
-    """Return an `OutcomeRecord` as far as it counts, and the outcome that stands in it."""
+    """Return what a worker says of an attempt, and the outcome if it stands in the record."""
     return _OUTCOME.pack(kind, elapsed_ns, offset, nbytes) + inline
 
 
-def read_outcome(record: memoryview) -> tuple[OutcomeRecord, memoryview]:
-    """Return the outcome in a record, and the part of the record that may hold its bytes."""
-    return OutcomeRecord(*_OUTCOME.unpack_from(record, 0)), record[_OUTCOME.size : PLACE_AT]
+def read_outcome(record: memoryview) -> tuple[int, int, int, int]:
+    """Return what a worker says of an attempt: kind, nanoseconds, and the extent of its outcome."""
+    return _OUTCOME.unpack_from(record, 0)
+
+
+def inline_outcome(record: memoryview, nbytes: int) -> memoryview:
+    """Return the outcome that stands in the record itself."""
+    return record[_OUTCOME.size : _OUTCOME.size + nbytes]
 
 
 def write_place(extent: Extent) -> bytes:

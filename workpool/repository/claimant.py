@@ -9,7 +9,7 @@ from .. import layout, protocol, verbs
 from ..layout import DESCRIPTOR_NBYTES, Extent, Geometry, Piece
 from ..protocol import State, Step
 from .claim import Claim, Offer
-from .table import Row, Table, runs
+from .table import Row, Swap, Table, runs
 from .tickets import Miss, Taker
 
 _READY = layout.States([State.READY])
@@ -36,7 +36,7 @@ class Claimant(Table):
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
         super().__init__(window, geometry, member)
         self._taker = taker
-        self._found: list[int] = []  # what `quiet` has seen of the row that it awaits
+        self._published = False  # as `quiet` has seen: the row that it awaits
         self._await(-1)
 
     def take(self, limit: int) -> list[Offer] | Miss:
@@ -60,11 +60,11 @@ class Claimant(Table):
         indices = [self.geometry.row(ticket) for ticket in tickets]
         for run in runs(indices):
             first, last = indices[run.start], indices[run.stop - 1]
-            self.window.get(self.geometry.word(first), memoryview(self._words)[first : last + 1])
+            self.window.get(self.geometry.word(first), memoryview(self.words)[first : last + 1])
         self.window.flush()  # READY must be seen before the descriptor is read, see _offers
         rows = []
         for ticket, index in zip(tickets, indices, strict=True):
-            word = self._words[index]
+            word = self.words[index]
             if layout.state_of(word) == State.READY and self.geometry.ticket(index, word) == ticket:
                 rows.append(Row(index, word))
         return self._offers(rows)
@@ -77,10 +77,15 @@ class Claimant(Table):
     def _await(self, ticket: int) -> None:
         """Look for this ticket's row from now on, and not for any if it is -1."""
         self._awaited = ticket
-        self._next = Row(-1, 0) if ticket < 0 else self._expected(ticket)
         self._places: tuple[int, ...] = (layout.TAIL,)
+        self._claim: Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
         if ticket >= 0:
-            self._places = layout.TAIL, self.geometry.word(self._next.number)
+            # All that it takes to claim it, for when it is published somebody waits for it.
+            self._number, word = self._expected(ticket)
+            place = self.geometry.word(self._number)
+            self._places = layout.TAIL, place
+            self._claim = place, word, protocol.claim(word, self.member)
+            self._descriptor = self.geometry.descriptor(self._number)
 
     def quiet(self) -> bool:
         """Return whether there is nothing to take, as far as one can know.
@@ -92,8 +97,9 @@ class Claimant(Table):
         first = self._taker.first
         if first != self._awaited:
             self._await(first)
-        tail, *self._found = self.window.peek(*self._places)
-        return self._taker.quiet(tail)
+        words = self.window.peek(*self._places)
+        self._published = words[-1] == self._claim[1]
+        return self._taker.quiet(words[0])
 
     def seize(self, limit: int) -> Claim | Miss:
         """Take the only ticket that there is for us, and claim its row, by one flush.
@@ -114,23 +120,21 @@ class Claimant(Table):
         -----
         RMA cost: 1 get, 1 compare_and_swap, 1 more to take the ticket by the pointer; 1 flush.
         """
-        steps = self._taker.single(limit)
+        steps = self._taker.single(limit) if self._published else None
         if steps is None:
-            return Miss.EMPTY
-        index, word = self._next
-        if self._found != [word]:
             return Miss.EMPTY
         # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
         # before the row is somebody's, and if it is another's, the claim fails.  So the get may
         # happen before the claim or after it.  Of ticket and row either may be lost alone: who has
         # the row runs it, and a ticket says only where to look.
-        mine = protocol.claim(word, self.member)
-        steps.append((self.geometry.word(index), word, mine))
+        claim = self._claim
+        steps.append(claim)
         record, (*tickets, found) = self.window.get_and_swap(
-            self.geometry.descriptor(index), DESCRIPTOR_NBYTES, steps
+            self._descriptor, DESCRIPTOR_NBYTES, steps
         )
         self._taker.tried(tickets)
-        return Claim(index, mine, record) if found == word else Miss.CONTENDED
+        _, word, mine = claim
+        return Claim(self._number, mine, record) if found == word else Miss.CONTENDED
 
     def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
         """Find READY rows wherever they are: behind the head lie those whose ticket was lost.

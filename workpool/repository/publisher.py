@@ -11,7 +11,7 @@ from .. import layout, protocol, verbs
 from ..errors import ProtocolError
 from ..layout import Geometry, Piece
 from ..protocol import State, Step
-from .table import Row, Table, runs
+from .table import Row, Swap, Table, runs
 
 _FREE = layout.States([State.FREE])
 _RETIRE = Step.RETIRE
@@ -20,16 +20,39 @@ _RETIRE = Step.RETIRE
 AHEAD = 16
 ROWS_FOR_AHEAD = 16
 
+#: Rows that are reserved together while there is nothing else to do.
+GROUP = 8
 
-class _Held(NamedTuple):
-    """A row that is reserved for us, and what is needed to publish it."""
+
+class _Lap(NamedTuple):
+    """What the words of all rows are in one generation, as we reserve and publish them."""
+
+    generation: int
+    first: int  # no word of an earlier one is as large
+    word: int  # reserved
+    ready: int  # published, as a first attempt
+
+    @classmethod
+    def of(cls, generation: int, member: int) -> _Lap:
+        word = protocol.reserve(0, member, generation)
+        return cls(generation, layout.first_word(generation), word, protocol.publish(word, 0))
+
+
+class _Reservation(NamedTuple):
+    """A row that is to be ours, or is by now, and all that it takes to publish it."""
 
     ticket: int
     number: int
-    word: int
-    ready: Row  # as a first attempt is published
-    place: int  # of the word in the window
-    descriptor: int  # and of the descriptor
+    place: int  # of its word in the window
+    descriptor: int  # and of its descriptor
+    free: int  # its words: as seen,
+    word: int  # once it is reserved,
+    ready: Row  # and as a first attempt is published
+
+    @property
+    def step(self) -> Swap:
+        """What reserves it."""
+        return self.place, self.free, self.word
 
 
 class Publisher(Table):
@@ -48,7 +71,8 @@ class Publisher(Table):
         self._tail = 0  # as last seen
         self._front = 0  # first ticket that nobody has taken, as last seen
         self._ahead = min(AHEAD, geometry.rows // ROWS_FOR_AHEAD)
-        self._held: list[_Held] = []  # reserved, not published: the tickets that are next
+        self._lap = _Lap.of(1, member)
+        self._held: list[_Reservation] = []  # reserved, not published: the tickets that are next
 
     def publish(self, records: Sequence[bytes], attempt: int = 0) -> list[Row | None]:
         """Publish as many descriptors as there are free rows.
@@ -71,7 +95,9 @@ class Publisher(Table):
         for every ``AHEAD`` records; 2 loads, 1 fetch_add and 1 look more when too few rows are
         known to be free.
         """
-        held = self._reserve(len(records))
+        self._reserve_ahead(len(records))
+        held = self._held[: len(records)]
+        del self._held[: len(records)]
         if not held:
             return [None] * len(records)
         buffers = []  # belong to MPI until the flush
@@ -90,7 +116,7 @@ class Publisher(Table):
         for row, word, (_, _, ready) in zip(held, found, steps, strict=False):
             if word == row.word:
                 published.append(Row(row.number, ready))
-                self._words[row.number] = ready
+                self.words[row.number] = ready
             else:
                 published.append(None)
                 self._lost(Row(row.number, word))
@@ -104,26 +130,29 @@ class Publisher(Table):
         -----
         RMA cost: 3 compare_and_swap, 1 put, 2 flushes; now and then as ``publish`` says.
         """
-        held = self._reserve(1)
-        if not held:
+        if not (self._held or self._reserve_ahead(1)):
             return None
-        ((ticket, number, reserved, ready, place, descriptor),) = held
+        ticket, number, place, descriptor, _, reserved, ready = self._held.pop(0)
         if attempt:
             ready = Row(number, protocol.publish(reserved, attempt))
-        end = max(ticket + 1, self._tail)  # as above, and so is the order of the steps
+        seen = self._tail
+        end = ticket + 1 if ticket >= seen else seen  # as above, and so is the order of the steps
         word, tail = self.window.put_and_swap(
-            descriptor, record, [(place, reserved, ready.word), (layout.TAIL, self._tail, end)]
+            descriptor, record, [(place, reserved, ready.word), (layout.TAIL, seen, end)]
         )
-        self._push_tail(tail, end)
+        if tail == seen:
+            self._tail = end
+        else:
+            self._push_tail(tail, end)
         if word == reserved:
-            self._words[number] = ready.word
+            self.words[number] = ready.word
             return ready
         self._lost(Row(number, word))
         return None
 
     def _lost(self, row: Row) -> None:
         """Take in that a row of ours was taken back before it was published."""
-        self._words[row.number] = row.word
+        self.words[row.number] = row.word
         if layout.state_of(row.word) == State.EVICTED and layout.owner_of(row.word) == self.member:
             # Taken for dead: our put has landed, so nothing of ours can come any more.
             self._step(row, Step.LET_GO)
@@ -139,53 +168,49 @@ class Publisher(Table):
         return min(count, len(self._held))
 
     def prepare(self) -> None:
-        """Reserve a row for what comes next, while there is nothing else to do.
+        """Reserve a few rows for what comes next, while there is nothing else to do.
 
-        One at a time: a result that is waited for may come meanwhile.
+        Together they cost little more than one, and not much longer than a short task takes: a
+        result that is waited for may come meanwhile.
 
         Notes
         -----
-        RMA cost: none if enough are reserved, else 1 compare_and_swap; now and then as ``publish``
-        says.
+        RMA cost: none if enough are reserved, else 1 compare_and_swap for each, 1 flush; now and
+        then as ``publish`` says.
         """
-        if len(self._held) < self._ahead:
-            self._hold(len(self._held) + 1)
+        count = len(self._held) + min(GROUP, self._ahead)
+        if count <= self._ahead:
+            self._hold(count)
 
-    def _reserve(self, count: int) -> list[_Held]:
-        """Take free rows at and after the tail, in ticket order."""
+    def _reserve_ahead(self, count: int) -> bool:
+        """Reserve so many rows, and some more; return whether we hold any."""
         if len(self._held) < count:
             self._hold(count + self._ahead)
-        held = self._held[:count]
-        del self._held[:count]
-        return held
+        return bool(self._held)
 
     def _hold(self, count: int) -> None:
         """Reserve rows until we hold so many, or there are no more."""
-        held = self._held
         looked = False
-        while len(held) < count:
-            start = max(self._tail, held[-1].ticket + 1) if held else self._tail
-            wanted = self._free_rows(count - len(held), start)
-            if not wanted:
-                if looked:
-                    break
+        while len(self._held) < count:
+            wanted = self._free_rows(count - len(self._held))
+            if wanted:
+                # The row is ours before the first byte is put: a slow publisher whose ticket has
+                # been lapped fails here instead of writing into its successor's record.
+                steps = [row.step for row in wanted]
+                self._take_in(wanted, self.window.compare_and_swap_all(steps))
+            elif looked:
+                break
+            else:
                 self._refresh()
                 looked = True
-                continue
-            steps = []
-            for ticket, row in wanted:
-                generation = self.geometry.generation(ticket)
-                word = protocol.reserve(row.word, self.member, generation)
-                steps.append((self.geometry.word(row.number), row.word, word))
-            # The row is ours before the first byte is put: a slow publisher whose ticket has been
-            # lapped fails here instead of writing into its successor's record.
-            found = self.window.compare_and_swap_all(steps)
-            for (ticket, row), word, (place, _, mine) in zip(wanted, found, steps, strict=True):
-                if word == row.word:
-                    ready = Row(row.number, protocol.publish(mine, 0))
-                    descriptor = self.geometry.descriptor(row.number)
-                    held.append(_Held(ticket, row.number, mine, ready, place, descriptor))
-                self._words[row.number] = mine if word == row.word else word
+
+    def _take_in(self, wanted: Sequence[_Reservation], found: Sequence[int]) -> None:
+        """Hold what was reserved of some rows, given what was found there."""
+        for row, word in zip(wanted, found, strict=True):
+            if word == row.free:
+                self._held.append(row)
+                word = row.word
+            self.words[row.number] = word
 
     def _refresh(self) -> None:
         """See tail, front and words anew."""
@@ -194,21 +219,22 @@ class Publisher(Table):
         self._front = max(self.window.load(layout.HEAD), self.window.fetch_add(layout.TICKET, 0))
         self.look()
 
-    def _free_rows(self, count: int, start: int) -> list[tuple[int, Row]]:
-        """Return up to `count` rows that seem free, by ticket from `start`.
+    def _free_rows(self, count: int) -> list[_Reservation]:
+        """Return up to `count` rows that seem free, of the next tickets.
 
         Never a lap ahead of the front: rows become free in any order, and a tail that leapt to
         each of them would leave the workers to walk through all the tickets between.
         """
-        geometry, words = self.geometry, self._words
+        geometry, words, held = self.geometry, self.words, self._held
+        start = max(self._tail, held[-1].ticket + 1) if held else self._tail
         end = min(self._tail, self._front) + geometry.rows
-        found: list[tuple[int, Row]] = []
+        found: list[_Reservation] = []
         for ticket in range(start, min(start + count, end)):  # mostly the next ones are free
             number = geometry.row(ticket)
-            word = words[number]
-            if layout.state_of(word) or layout.generation_of(word) >= geometry.generation(ticket):
+            row = self._reservation(ticket, number, words[number])
+            if row is None:
                 break
-            found.append((ticket, Row(number, word)))
+            found.append(row)
         if len(found) == count:
             return found
         found.clear()
@@ -219,11 +245,25 @@ class Publisher(Table):
             ticket = start + (number - first) % geometry.rows
             if ticket >= end or len(found) == count:
                 break
-            word = words[number]
-            # A row that has served this ticket already shows that our tail is stale.
-            if layout.generation_of(word) < geometry.generation(ticket):
-                found.append((ticket, Row(number, word)))
+            row = self._reservation(ticket, number, words[number])
+            if row is not None:
+                found.append(row)
         return found
+
+    def _reservation(self, ticket: int, number: int, word: int) -> _Reservation | None:
+        """Return what reserves a row for a ticket; None if it is not free, or has served it.
+
+        The latter shows that our tail is stale.
+        """
+        geometry = self.geometry
+        generation, first, mine, ready = self._lap
+        if geometry.generation(ticket) != generation:
+            self._lap = _Lap.of(geometry.generation(ticket), self.member)
+            generation, first, mine, ready = self._lap
+        if layout.state_of(word) or word >= first:
+            return None
+        place, descriptor = geometry.word(number), geometry.descriptor(number)
+        return _Reservation(ticket, number, place, descriptor, word, mine, Row(number, ready))
 
     def _push_tail(self, tail: int, end: int) -> None:
         """Make TAIL at least `end`; `tail` is what the first attempt found there."""
@@ -321,18 +361,16 @@ class Publisher(Table):
         ProtocolError
             If a row changed since it was seen DONE: nobody else may do that.
         """
-        steps = [
-            (self.geometry.word(row.number), row.word, protocol.advance(row.word, _RETIRE))
-            for row in rows
-        ]
+        place = self.geometry.word
+        steps = [(place(number), word, protocol.advance(word, _RETIRE)) for number, word in rows]
         found = self.window.compare_and_swap_all(steps)
-        for row, word, (_, _, free) in zip(rows, found, steps, strict=True):
-            if word != row.word:
+        for (number, word), (_, _, free), seen in zip(rows, steps, found, strict=True):
+            if seen != word:
                 raise ProtocolError(
-                    f"row {row.number} was {protocol.describe(row.word)} and is now "
-                    f"{protocol.describe(word)}: only its submitter may retire it"
+                    f"row {number} was {protocol.describe(word)} and is now "
+                    f"{protocol.describe(seen)}: only its submitter may retire it"
                 )
-            self._words[row.number] = free
+            self.words[number] = free
 
     def answer(self, row: Row, step: Step, piece: Piece | None = None) -> bool:
         """SUPPLY a piece that was wanted, or say that an offered one is ours now (TAKE).

@@ -5,11 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .. import protocol, verbs
 from ..layout import OUTCOME_NBYTES, WORD_NBYTES, Geometry
 from ..protocol import Step
+
+
+#: A compare-and-swap: where, of what, to what.
+Swap: TypeAlias = tuple[int, int, int]
 
 
 class Stream(IntEnum):
@@ -40,13 +44,18 @@ class Table:
     geometry : Geometry
     member : int
         Who we are: the owner that we write into words.
+
+    Attributes
+    ----------
+    words : array of int64
+        Of the rows, each as last seen: hints of where to try.
     """
 
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int) -> None:
         self.window = window
         self.geometry = geometry
         self.member = member
-        self._words = array("q", bytes(geometry.rows * WORD_NBYTES))  # as last seen
+        self.words = array("q", bytes(geometry.rows * WORD_NBYTES))
 
     def look(self, rows: range | None = None) -> array[int]:
         """Return the words of all rows: hints of where to try.
@@ -60,7 +69,7 @@ class Table:
         -----
         RMA cost: 1 get of 8 bytes for each row, 1 flush.
         """
-        words = self._words
+        words = self.words
         if rows is None:
             self.window.get(self.geometry.word(0), words)
             self.window.flush()  # the words are here only after it
@@ -71,9 +80,9 @@ class Table:
         return words
 
     def look_at(self, index: int) -> array[int]:
-        """Return the words of all rows, that of one seen anew.  RMA cost: 1 get, 1 flush."""
-        (self._words[index],) = self.window.peek(self.geometry.word(index))
-        return self._words
+        """See the word of one row anew, and return all.  RMA cost: 1 get, 1 flush."""
+        (self.words[index],) = self.window.peek(self.geometry.word(index))
+        return self.words
 
     def load(self, index: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""
@@ -95,7 +104,7 @@ class Table:
     def _step(self, row: Row, step: Step) -> bool:
         word = protocol.advance(row.word, step)
         found = self.window.compare_and_swap(self.geometry.word(row.number), row.word, word)
-        self._words[row.number] = word if found == row.word else found
+        self.words[row.number] = word if found == row.word else found
         return found == row.word
 
     def _read(

@@ -22,18 +22,15 @@ from __future__ import annotations
 
 import struct
 from enum import Enum
-from typing import TypeAlias
 
 from .. import layout, verbs
+from .table import Swap
 
 #: HEAD, TAIL and CLOSED, and what lies between them.
 _WORDS = struct.Struct(
     f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
     f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
 )
-
-#: A compare-and-swap: where, of what, to what.
-Swap: TypeAlias = tuple[int, int, int]
 
 
 class Miss(Enum):
@@ -111,7 +108,8 @@ class PointerTaker(Taker):
 
     def single(self, limit: int) -> list[Swap] | None:
         head = self.first
-        if self._news and head < self._tail and share(self._tail - head, self._workers, limit) == 1:
+        depth = self._tail - head if self._news else 0
+        if depth == 1 or (depth > 1 and share(depth, self._workers, limit) == 1):
             return [(layout.HEAD, head, head + 1)]
         return None
 

@@ -195,15 +195,15 @@ class Window(Elements):
             return copy, self._swap(steps)
 
     def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
-        places, origins, compares = self._places, self._origin, self._compare
+        places, swaps, origins, compares = self._places, self._swaps, self._origin, self._compare
         i = disp = 0
         try:
-            for swap, (disp, expected, desired) in zip(self._swaps, steps, strict=False):
+            for disp, expected, desired in steps:
                 if disp not in places:
                     self._outside("compare_and_swap", disp, 8)
                 origins[i] = desired
                 compares[i] = expected
-                swap(disp)
+                swaps[i](disp)
                 i += 1
             self._win.Flush(self.host)  # one flush completes the whole batch
         except MPI.Exception as error:

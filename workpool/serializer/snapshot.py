@@ -29,7 +29,6 @@ import functools
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import attrgetter, is_
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
 from typing import Any, Final, cast
 
@@ -43,24 +42,19 @@ _ATOMS: Final = ATOMS | {range, re.Pattern, EllipsisType, NotImplementedType}
 _UNBOUND: Final = object()
 
 
-#: What a function is made of, each by identity.
-_parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
-
-
 class Snapshot:
     """The bindings that one function by value reads, directly or through others.
 
     It keeps the function and everything that it reads alive.
     """
 
-    __slots__ = ("_bindings", "_cells", "_collections", "_functions", "_lengths")
+    __slots__ = ("_bindings", "_cells", "_functions", "_lengths")
 
     def __init__(self) -> None:
-        self._functions: list[tuple[FunctionType, tuple[object, ...]]] = []
+        self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
-        self._collections: list[Collection[Any]] = []
-        self._lengths: list[int] = []  # of those
+        self._lengths: list[tuple[Collection[Any], int]] = []
 
     @classmethod
     def take(cls, function: FunctionType, *, own_globals: bool = False) -> Snapshot | None:
@@ -107,26 +101,31 @@ class Snapshot:
         -----
         Cost: 0.1 us, and 0.03 us for each binding.
         """
-        for function, parts in self._functions:
-            if not all(map(is_, _parts(function), parts)):
+        for function, code, defaults, kwdefaults, attributes in self._functions:
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not kwdefaults
+                or function.__dict__ is not attributes
+            ):
                 return False
         for mapping, name, value in self._bindings:
             if mapping.get(name, _UNBOUND) is not value:
                 return False
-        if list(map(len, self._collections)) != self._lengths:
-            return False
+        for collection, length in self._lengths:
+            if len(collection) != length:
+                return False
         return not self._cells or all(_content(cell) is value for cell, value in self._cells)
 
     def _measure(self, collection: Collection[Any], length: int) -> None:
         """Record how much there is in a collection."""
-        self._collections.append(collection)
-        self._lengths.append(length)
+        self._lengths.append((collection, length))
 
     def _bind(self, function: FunctionType, own_globals: bool) -> list[object]:
         """Record what a function is bound to, and return those values."""
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
-        self._functions.append((function, _parts(function)))
+        self._functions.append((function, function.__code__, defaults, kwdefaults, attributes))
         values: list[object] = [defaults]
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = list(mapping.items())
