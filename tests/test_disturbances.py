@@ -169,6 +169,18 @@ def test_results_of_a_map_that_the_collector_finds() -> None:
     assert run_ranks(3, script).stdout == "ended\n"
 
 
+def test_a_worker_has_the_room_of_what_was_collected() -> None:
+    script = """
+        from workpool import WorkPool
+
+        with WorkPool(max_workers=1, arena_nbytes=4 << 20) as pool:  # room for two results
+            for _ in range(20):
+                assert len(pool.submit(bytes, 900_000).result(20)) == 900_000
+        print("ended")
+    """
+    assert run_ranks(2, script).stdout == "ended\n"
+
+
 # --- callbacks ------------------------------------------------------------------------------------
 
 

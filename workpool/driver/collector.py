@@ -85,6 +85,7 @@ class Collector:
         self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
         self._rows = self.published.rows
         self._words = publisher.words
+        self._lent = False  # some of the retired rows have outcomes in their workers' regions
         self._glanced: list[int] = []  # a row that was seen to ask for something
         self._window = window
         self._publisher = publisher
@@ -130,11 +131,13 @@ class Collector:
     def retire(self, least: int = 1) -> bool:
         """Free the rows that were collected, if they are so many; return whether they were.
 
-        Not at once, for somebody waits for their results.
+        Not at once, for somebody waits for their results; but soon where a worker may wait for the
+        room of what they came to.
         """
-        if len(self.retired) < least:
+        if len(self.retired) < (1 if self._lent else least):
             return False
         retired, self.retired = self.retired, []
+        self._lent = False
         self._publisher.retire(retired)
         self.measure()
         return True
@@ -187,6 +190,7 @@ class Collector:
                     content = memoryview(_refusal(batch, error))
             fetched.append((batch, row, owner, kind, elapsed_ns, content))
         if fetched:
+            self._lent = True
             self._window.flush()  # before the rows are free, and with them the workers' extents
             for each in fetched:
                 self._take_in(*each)

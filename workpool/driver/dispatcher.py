@@ -37,8 +37,8 @@ LONGEST_S = 5e-3
 #: Who was given a piece of a stream asks for the next one within so long.
 NEXT_S = 5e-3
 
-#: So few collected rows are not freed while somebody waits for a result.
-FEW = 8
+#: Fewer rows than that are not freed by themselves while somebody waits for a result.
+RETIRED = 8
 
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
@@ -141,7 +141,7 @@ class Dispatcher:
                 self.publish()
         elif self.ahead:
             self._collector.retire()
-        elif not self._collector.retire(FEW):  # one of the two, for a result may come meanwhile
+        elif not self._collector.retire(RETIRED):  # one of the two, for a result may come meanwhile
             self._publisher.prepare()
         if self._unheard:
             self._wake(time.monotonic())
