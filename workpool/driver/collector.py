@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import time
-from array import array
 from collections.abc import Sequence
 
 from .. import layout, verbs

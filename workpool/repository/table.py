@@ -11,7 +11,6 @@ from .. import protocol, verbs
 from ..layout import OUTCOME_NBYTES, WORD_NBYTES, Geometry
 from ..protocol import Step
 
-
 #: A compare-and-swap: where, of what, to what.
 Swap: TypeAlias = tuple[int, int, int]
 

@@ -9,7 +9,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
   default be known as such.
-* **The file of a function** is not sent from version 3.1.3 on: tracebacks would show no lines of it.
+* **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock or a threading.local** cannot be pickled. Where a function reads it among the script's
   globals, or a class has it, there is one made anew on the other side: a process that imported the
   script would have made its own as well. As an argument it would stand for one that all share.
