@@ -429,6 +429,24 @@ def test_a_task_cannot_make_a_pool() -> None:
         assert "a task cannot make a pool" in run_ranks(ranks, script).stdout
 
 
+def test_what_cannot_be_restored_on_a_worker_is_named() -> None:
+    script = """
+        import sys, types
+        from workpool import WorkPool
+
+        module = sys.modules["only_here"] = types.ModuleType("only_here")
+        exec("def function(): pass\\nclass Thing: pass", vars(module))
+        with WorkPool() as pool:
+            isolated = pool.with_options(isolate=True)
+            for future in (
+                pool.submit(module.function), pool.submit(len, [module.Thing()]),
+                isolated.submit(module.function), isolated.submit(len, [module.Thing()]),
+            ):
+                print(future.exception(20).__cause__.task)
+    """
+    assert run_ranks(2, script).stdout == "function\nlen\nfunction\nlen\n"
+
+
 # --- large outcomes -------------------------------------------------------------------------------
 
 

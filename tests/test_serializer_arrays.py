@@ -184,6 +184,13 @@ def test_reducers_in_copyreg_of_numpy_types_hold(value, counted, monkeypatch):
     assert np.array_equal(unpack(as_bytes(value)), value)
 
 
+def test_an_array_that_warns_who_writes_to_it_makes_no_other_read_only():
+    warns, _ = np.broadcast_arrays(np.arange(1000.0), np.ones((1, 1000)))
+    for array in (warns, np.zeros((1, 1000)), warns):
+        restored, _, plain = both(array)
+        assert facts(restored) == facts(plain)
+
+
 def test_kinds_of_arrays_are_not_remembered_without_end():
     for length in range(1000, 1000 + 2 * arrays._MOST):
         assert unpack(as_bytes(np.ones(length))).shape == (length,)

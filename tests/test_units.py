@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import socket
 import sys
 import threading
-import time
 import weakref
 from array import array
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +21,7 @@ import workpool
 from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
-from workpool.backoff import Backoff
 from workpool.contributions import Contributions, current
-from workpool.driver import driver as driver_module
-from workpool.driver.driver import Driver
-from workpool.driver.waits import GLANCES, Waits
 from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
 from workpool.job.drain import Drain
 from workpool.job.threads import Attendant, Flag
@@ -37,10 +30,9 @@ from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, 
 from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
-from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
-from workpool.serializer import Kind, Packed, pack, pack_exception
+from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
-from workpool.tasks import Context, Finished, PoolContext, Tally, Task, TaskKind
+from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
 from workpool.testing import MemoryWindow
 
 # --- layout -------------------------------------------------------------------------------------
@@ -391,209 +383,6 @@ def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:
     flag.clear()
     flag.wait(1e-3)
     assert not flag.is_set()
-
-
-def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
-    def resolve(finished: Finished) -> None:
-        while finished.outcomes:
-            resolved.append(finished.outcomes.popleft()[0].task_id)
-            if resolved[-1] % 3 == 0:
-                raise KeyboardInterrupt
-
-    resolved: list[int] = []
-    context = PoolContext(1, Context(1, None, b""), resolve, lambda several: None)
-    tasks = [Task(n, TaskKind.CALL, resolve, context, b"", None) for n in range(8)]
-    geometry = Geometry(8, 2, 1 << 20)
-    driver = Driver(MemoryWindow(geometry.nbytes), geometry)
-    driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks]))
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            driver.progress()
-    driver.progress()
-    assert resolved == list(range(8))
-
-
-def test_only_what_goes_into_a_journal_waits_until_it_is_stored() -> None:
-    def nothing(*_: object) -> None:
-        pass
-
-    def ended(*tasks: Task, carried: bytes = b"") -> Finished:
-        return Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks], carried)
-
-    context = PoolContext(1, Context(1, None, b""), nothing, nothing)
-    plain = Task(1, TaskKind.CALL, abs, context, b"", None)
-    assert ended(plain).written
-    noted = Task(2, TaskKind.CALL, abs, context, b"", None, noted=nothing)
-    assert ended(plain).written  # the disk is no matter of this one, now as before
-    assert not ended(plain, noted).written
-    assert not ended(plain, carried=b"numbers").written
-
-
-def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None:
-    def resolve(finished: Finished) -> None:
-        finished.outcomes.clear()
-        resolved.append(finished)
-        if len(resolved) == 1:
-            resolving.set()
-            assert collects.wait(10)
-
-    def trace(event: str, **_: object) -> None:
-        if event == "collected" and resolving.is_set():
-            collects.set()
-            resolver.join(10)  # it takes all there is
-
-    resolved: list[Finished] = []
-    resolving, collects = threading.Event(), threading.Event()
-    context = PoolContext(1, Context(1, None, b""), resolve, lambda several: None)
-    geometry = Geometry(8, 2, 1 << 20)
-    window = MemoryWindow(geometry.nbytes)
-    driver = Driver(window, geometry, tracer=trace)
-    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
-    resolver = threading.Thread(target=driver.progress)
-
-    def run_one(number: int) -> None:
-        driver.submit(Task(number, TaskKind.CALL, abs, context, b"", None), None)
-        driver.progress()  # else it may wait for the next one
-        found = worker.take(1)
-        assert not isinstance(found, Miss)
-        claim = worker.claim(found[0])
-        assert isinstance(claim, Claim)
-        worker.complete(claim, bytearray(layout.OUTCOME_NBYTES))
-
-    run_one(1)
-    resolver.start()
-    assert resolving.wait(10)
-    run_one(2)
-    driver.progress()
-    driver.progress()
-    assert len(resolved) == 2
-
-
-def test_an_outcome_that_cannot_be_counted_is_collected_again() -> None:
-    class Short(Counter[int]):
-        """Of memory, when something is counted there for the first time."""
-
-        def __setitem__(self, key: int, value: int) -> None:
-            nonlocal failures
-            if failures:
-                failures -= 1
-                raise MemoryError
-            super().__setitem__(key, value)
-
-    resolved: list[int] = []
-    failures = 2
-    tally = Tally()
-    tally.tasks, tally.elapsed_ns = Short(), Short()
-    context = PoolContext(
-        1,
-        Context(1, None, b""),
-        lambda finished: resolved.extend(task.task_id for task, _, _ in finished.outcomes),
-        lambda several: None,
-        tally,
-    )
-    geometry = Geometry(8, 2, 1 << 20)
-    window = MemoryWindow(geometry.nbytes)
-    driver = Driver(window, geometry)
-    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
-    driver.submit(Task(1, TaskKind.CALL, abs, context, b"", None), None)
-    driver.progress()
-    found = worker.take(1)
-    assert not isinstance(found, Miss)
-    claim = worker.claim(found[0])
-    assert isinstance(claim, Claim)
-    record = layout.write_outcome(Kind.VALUE, 5, layout.INLINE, 0)
-    worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
-    for _ in range(failures):
-        with pytest.raises(MemoryError):
-            driver.progress()
-    driver.progress()
-    assert (resolved, driver.outstanding) == ([1], 0)
-    assert tally.tasks[1] == tally.elapsed_ns[1] // 5 == 1
-
-
-@pytest.mark.parametrize("served", [True, False])
-def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
-    served: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    geometry = Geometry(8, 2, 1 << 20)
-    window = MemoryWindow(geometry.nbytes)
-    driver = Driver(window, geometry)
-    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
-
-    def end_a_task() -> None:
-        found = worker.take(1)
-        for offer in found if served and not isinstance(found, Miss) else []:
-            claim = worker.claim(offer)
-            assert isinstance(claim, Claim)
-            worker.complete(claim, bytearray(layout.OUTCOME_NBYTES))
-
-    monkeypatch.setattr(os, "sched_yield", end_a_task)
-    monkeypatch.setattr(driver_module, "COPY_S", 1e-6)  # 0.2 s
-    context = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
-    arguments = [pack(np.full(25_000, n)) for n in range(4)]  # room for two
-    tasks = [Task(n, TaskKind.CALL, abs, context, it, None) for n, it in enumerate(arguments)]
-    for task in tasks:
-        driver.submit(task, None)
-    assert [isinstance(task.payload, Packed) for task in tasks] == [True, True, served, served]
-
-
-def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    geometry = Geometry(8, 2, 1 << 20)
-    window = MemoryWindow(geometry.nbytes)
-    driver = Driver(window, geometry)
-    driver._collector.row_s = 1.0  # so it sleeps
-    context = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
-    driver.submit(Task(1, TaskKind.CALL, abs, context, pack(np.ones(100_000)), None), None)
-    worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
-    found = worker.take(1)
-    assert not isinstance(found, Miss)
-    claim = worker.claim(found[0])
-    assert isinstance(claim, Claim)
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    driver.waits.pause(Backoff(1.0))
-    worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
-    driver.progress()
-    driver.waits.pause(Backoff(1.0))
-    assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
-
-
-def waits_of_one_row(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str]]:
-    """Return waits whose only row runs for ever, and what they do meanwhile."""
-
-    def progress() -> int:
-        steps.append("progress")
-        return 0
-
-    def still() -> bool:
-        steps.append("glance")
-        time.sleep(glance_s)
-        return True
-
-    steps: list[str] = []
-    return Waits(progress, lambda: rest_s, {1}, lambda: 1, still), steps
-
-
-def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
-    waits, steps = waits_of_one_row(None)
-    assert waits.wait(lambda: len(steps) >= 5, None)  # by another thread
-    assert steps == ["progress", *["glance"] * 4]
-    steps.clear()
-    assert waits.wait(lambda: steps.count("progress") >= 2, None)
-    assert steps == ["progress", *["glance"] * (GLANCES - 1), "progress"]
-
-
-def test_glances_end_with_the_time_to_wait() -> None:
-    waits, steps = waits_of_one_row(None, glance_s=5e-3)
-    assert not waits.wait(lambda: False, 1e-2)
-    assert steps.count("glance") <= 2
-
-
-def test_who_may_rest_does_not_glance() -> None:
-    waits, steps = waits_of_one_row(1e-3)
-    assert not waits.wait(lambda: False, 1e-2)
-    assert steps.count("progress") > 1
-    assert "glance" not in steps
 
 
 def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:

@@ -125,7 +125,7 @@ _FREE, _RESERVED, _READY = State.FREE, State.RESERVED, State.READY
 
 # The same table, for one step at a time.
 _NEXT = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
-_CLAIM = _NEXT[Step.CLAIM]
+_CLAIM, _COMPLETE = _NEXT[Step.CLAIM], _NEXT[Step.COMPLETE]
 _OF_TASKS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
 
 
@@ -195,6 +195,14 @@ def claim(word: int, owner: int) -> int:
         return rewrite_word(word, _CLAIM[state_of(word)], owner)
     except KeyError:
         raise ProtocolError(f"no step 'claim' from {describe(word)}") from None
+
+
+def complete(word: int) -> int:
+    """Return a CLAIMED or COMMITTED word as DONE."""
+    try:
+        return change_state(word, _COMPLETE[state_of(word)])
+    except KeyError:
+        raise ProtocolError(f"no step 'complete' from {describe(word)}") from None
 
 
 def reserve(word: int, owner: int, generation: int) -> int:

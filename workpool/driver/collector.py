@@ -32,6 +32,9 @@ SHORT_S = 0.2e-3
 #: So few rows are looked at one by one.
 FEW = 8
 
+#: So many rows are freed together where somebody waits for a result.
+RETIRED = 8
+
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _DONE, _WANTED = int(State.DONE), int(State.WANTED)
 _BATCH, _EXCEPTION = int(Kind.BATCH), int(Kind.EXCEPTION)
@@ -127,19 +130,18 @@ class Collector:
         self._glanced = self._look()
         return not self._glanced
 
-    def retire(self, least: int = 1) -> bool:
-        """Free the rows that were collected, if they are so many; return whether they were.
+    @property
+    def crowded(self) -> bool:
+        """Whether rows had better be freed: many, or such as a worker waits for to have room."""
+        return self._lent or len(self.retired) >= RETIRED
 
-        Not at once, for somebody waits for their results; but soon where a worker may wait for the
-        room of what they came to.
-        """
-        if len(self.retired) < (1 if self._lent else least):
-            return False
-        retired, self.retired = self.retired, []
-        self._lent = False
-        self._publisher.retire(retired)
+    def retire(self) -> None:
+        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        if self.retired:
+            retired, self.retired = self.retired, []
+            self._lent = False
+            self._publisher.retire(retired)
         self.measure()
-        return True
 
     def measure(self) -> None:
         """Take in how long the tasks took that were collected."""
@@ -324,7 +326,8 @@ class Collector:
             task.over = True
         outcomes = [(task, _EXCEPTION, content) for task in lost]
         context = batch.tasks[0].context
-        context.tally.tasks[owner] += len(lost)
+        if batch.tasks[0].segment is None:
+            context.tally.tasks[owner] += len(lost)
         self.finished.append(Finished(context, owner, outcomes))
 
 

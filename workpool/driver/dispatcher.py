@@ -37,9 +37,6 @@ LONGEST_S = 5e-3
 #: Who was given a piece of a stream asks for the next one within so long.
 NEXT_S = 5e-3
 
-#: Fewer rows than that are not freed by themselves while somebody waits for a result.
-RETIRED = 8
-
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
 
@@ -139,9 +136,9 @@ class Dispatcher:
             self._collector.measure()  # how long tasks take decides how many share a row
             if time.monotonic() > self._calm_s:
                 self.publish()
-        elif self.ahead:
+        elif self._collector.crowded or self.ahead:
             self._collector.retire()
-        elif not self._collector.retire(RETIRED):  # one of the two, for a result may come meanwhile
+        else:  # one of the two, for a result may come meanwhile
             self._publisher.prepare()
         if self._unheard:
             self._wake(time.monotonic())

@@ -327,11 +327,11 @@ class Driver:
             return
         since_s, self._looked_s = self._looked_s, time.monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
-        if not asked or self._rows or self._backlog.tasks:
+        # Else somebody waits for the last result, and nothing is due before he has it.
+        if not asked or self._rows or self._backlog.outstanding or self._collector.crowded:
             self._backlog.wake()
             self.recovery.look()
             self._dispatcher.advance(asked)
-        # else somebody waits for the last result
         self._advanced_s = time.monotonic()
         if asked:
             self._asked_s = self._advanced_s

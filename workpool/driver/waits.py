@@ -18,7 +18,7 @@ LOST_S = 1.0
 #: The same when something has been lost: mostly it was not alone.
 LOST_AS_WELL_S = 20e-3
 
-#: Glances at the table before the first sleep.
+#: Glances at the only row before the first sleep.
 GLANCES = 2 * SPINS
 
 
@@ -81,7 +81,8 @@ class Waits:
                 if self._progress():
                     backoff = None  # mostly it was what we wait for
                     continue
-                backoff = backoff or Backoff(WAIT_S, GLANCES)
+                if backoff is None:
+                    backoff = Backoff(WAIT_S, GLANCES if len(self._rows) == 1 else SPINS)
                 if self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():

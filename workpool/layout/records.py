@@ -194,16 +194,18 @@ def read_task_outcomes(content: memoryview, count: int | None = None) -> list[Ta
         If they reach beyond `content`.
     """
     found: list[TaskOutcome] = []
+    unpack, size, stop = _TASK_OUTCOME.unpack_from, _TASK_OUTCOME.size, len(content)
     at = 0
-    while at < len(content) if count is None else len(found) < count:
-        if at + _TASK_OUTCOME.size > len(content):
-            raise LayoutError(f"the outcomes of a batch are cut after {len(found)} of them")
-        kind, nbytes, elapsed_ns = _TASK_OUTCOME.unpack_from(content, at)
-        at += _TASK_OUTCOME.size
-        found.append((kind, elapsed_ns, content[at : at + nbytes]))
-        at += nbytes + -nbytes % WORD_NBYTES
-    if at > len(content):
-        raise LayoutError(f"the last outcome of a batch reaches {at - len(content)} bytes too far")
+    while at <= stop - size and len(found) != count:
+        kind, nbytes, elapsed_ns = unpack(content, at)
+        start = at + size
+        end = start + nbytes
+        found.append((kind, elapsed_ns, content[start:end]))
+        at = end + -nbytes % WORD_NBYTES
+    if at > stop:
+        raise LayoutError(f"the last outcome of a batch reaches {at - stop} bytes too far")
+    if at < stop if count is None else len(found) < count:
+        raise LayoutError(f"the outcomes of a batch are cut after {len(found)} of them")
     return found
 
 

@@ -220,7 +220,8 @@ class Core:
             most = self._max_pending
             self.driver.wait(lambda: self._pending < most)
             self.check_open()
-        task = Task(self.number(), kind, fn, context, payload, future, retry=retry, noted=noted)
+        number = next(self._runtime.numbers)
+        task = Task(number, kind, fn, context, payload, future, None, retry, noted)
         future._task = task
         if not self._submit(task, code):
             raise RuntimeError(SHUT)

@@ -227,7 +227,7 @@ class Claimant(Table):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush.
         """
         geometry = self.geometry
-        done = protocol.advance(claim.word, _COMPLETE)
+        done = protocol.complete(claim.word)
         # Against the word that we hold: if the attempt was taken back, it differs.
         steps = [(geometry.word(claim.number), claim.word, done)]
         if then is not None:

@@ -78,10 +78,9 @@ class Table:
             self.window.flush()
         return words
 
-    def look_at(self, index: int) -> array[int]:
-        """See the word of one row anew, and return all.  RMA cost: 1 get, 1 flush."""
+    def look_at(self, index: int) -> None:
+        """See the word of one row anew.  RMA cost: 1 get, 1 flush."""
         (self.words[index],) = self.window.peek(self.geometry.word(index))
-        return self.words
 
     def load(self, index: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""

@@ -114,7 +114,8 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     if type(array) is not np.ndarray or not _is_plain(array):
         return _dumps(obj, keep)
     buffer = PickleBuffer(cast("Any", array))
-    kind = type(obj), array.shape, array.dtype.char, array.flags.writeable
+    # Of the buffer: an array that warns who writes to it says that it may be written.
+    kind = type(obj), array.shape, array.dtype.char, memoryview(buffer).readonly
     if type(array) in copyreg.dispatch_table or keep(buffer):
         return _dumps(obj, keep)
     pickled = _kinds.get(kind)

@@ -151,7 +151,7 @@ class Attempts:
             raise  # ours, not the task's
         except BaseException as error:  # restoring what tasks need may run anything
             runner.contributions.clear()  # of a turn's items
-            return Kind.EXCEPTION, runner.failure(error, f"number {descriptor.task_id}")
+            return Kind.EXCEPTION, runner.failure(error)
         if tasks > 1:
             calls = Calls(runner, pool, kind, code_id)
             return Kind.BATCH, self._run_batch(claim, calls, split(payload))
