@@ -179,6 +179,39 @@ def test_a_turn_that_finds_no_memory_is_no_task_of_its_worker() -> None:
         assert scene.context.tally.tasks[1] == counted
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_rows_of_steps_that_were_cut_off_are_used_again(
+    published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a handler raises, before the driver has noted what it did."""
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ended: list[int] = []
+    scene = Scene(pool(lambda finished: ended.extend(t.task_id for t, *_ in finished.outcomes)))
+    driver = scene.driver
+    scene.submit(0)
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    holder = driver._published if published else driver._dispatcher._publisher.window
+    with monkeypatch.context() as patch:
+        patch.setattr(holder, "add" if published else "put", cut_off)
+        for number in range(8):  # as many as there are rows
+            with pytest.raises(KeyboardInterrupt):
+                scene.submit(number)
+            driver._backlog.tasks.clear()  # whoever submits it finds it there, and cancels it
+            if published:
+                scene.end_one()
+    scene.submit(99)
+    driver.progress()
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    assert ended == [0, 99]
+
+
 # --- what is done when ----------------------------------------------------------------------------
 
 

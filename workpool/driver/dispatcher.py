@@ -40,6 +40,9 @@ NEXT_S = 5e-3
 #: How often it is asked whether workers must be woken.
 WAKE_S = 1e-3
 
+#: How often rows are looked for that were lost.
+RECOVER_S = 1.0
+
 #: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
 CALM_S = 2e-3
 
@@ -90,6 +93,7 @@ class Dispatcher:
         self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._unheard = False  # something was published, and nobody woken for it
         self._wake_s = 0.0  # until then nobody is
+        self._recover_s = 0.0  # when lost rows are looked for again, where rows are short
 
     @property
     def ahead(self) -> bool:
@@ -219,6 +223,18 @@ class Dispatcher:
                 break
             full = self._add(batches, records)
         self._full = bool(waiting)
+        if self._full:
+            self._recover()
+
+    def _recover(self) -> None:
+        """See, now and then, that there are not fewer rows than there could be."""
+        now = time.monotonic()
+        if now < self._recover_s:
+            return
+        self._recover_s = now + RECOVER_S
+        known = {*self._published.rows, *(row.number for row in self._collector.retired)}
+        if len(known) < self._rows:
+            self._publisher.recover(known)
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into so many rows at the most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from ..protocol import State, Step
 from .table import Row, Swap, Table, runs
 
 _FREE = layout.States([State.FREE])
+_LEFT = layout.States([State.RESERVED, State.DONE])
 _RETIRE = Step.RETIRE
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
@@ -339,7 +340,7 @@ class Publisher(Table):
         return self._step(row, Step.SETTLE)
 
     def abandon(self, row: Row) -> bool:
-        """Take a row back from a publisher that is gone and has not published it.
+        """Take a row back from a publisher that is gone, or has lost it, and has not published it.
 
         The row is left alone until its owner lets go of it: should it live, its put may still land.
 
@@ -348,6 +349,40 @@ class Publisher(Table):
         RMA cost: 1 compare_and_swap.
         """
         return self._step(row, Step.ABANDON)
+
+    def recover(self, known: Container[int]) -> None:
+        """Take in rows that are lost: what a signal's handler raised has cut off a step about them.
+
+        For the only submitter of a table, outside of every step.
+
+        Parameters
+        ----------
+        known : container of int
+            Rows that are published, or collected and not retired.
+
+        Notes
+        -----
+        RMA cost: 1 look, up to 2 compare_and_swap for each.
+        """
+        geometry, held = self.geometry, {row.number for row in self._held}
+        for number in _LEFT.rows(self.look()):
+            row = Row(number, self.words[number])
+            ticket = geometry.ticket(*row)
+            if number in known or number in held:
+                continue
+            if layout.state_of(row.word) == State.DONE:
+                self.retire([row])
+            elif layout.owner_of(row.word) != self.member:
+                continue
+            elif ticket >= self._tail:  # no other row will ever serve that ticket
+                place, descriptor = geometry.word(number), geometry.descriptor(number)
+                ready = Row(number, protocol.publish(row.word, 0))
+                self._held.append(
+                    _Reservation(ticket, number, place, descriptor, row.word, row.word, ready)
+                )
+            elif self.abandon(row):
+                self._step(Row(number, self.words[number]), Step.LET_GO)
+        self._held.sort()
 
     def retire(self, rows: Sequence[Row]) -> None:
         """Free rows whose outcome has been collected.
