@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from workpool.layout import Geometry
 from workpool.repository import Claimant, PointerTaker, Publisher
+from workpool.repository.reserver import Reserver
 
 from .cases import METHODS, SECOND
 from .submitter import Submitter
@@ -186,7 +187,7 @@ BUGS = {
         "no step 'reclaim' from DONE",
     ),
     "reserve against a fresh load": Bug(
-        Publisher,
+        Reserver,
         "_hold",
         [
             (
@@ -267,7 +268,7 @@ BUGS = {
         "a cancelled attempt ran",
     ),
     "a lost reservation ignored": Bug(
-        Publisher,
+        Reserver,
         "_take_in",
         [("if word == row.free:", "if True:")],
         SECOND | {"rows": 1},
@@ -324,7 +325,7 @@ BUGS = {
         _ANY_PAYLOAD,
     ),
     "generations not compared": Bug(
-        Publisher,
+        Reserver,
         "_reservation",
         [(" or word >= first:", ":")],
         SECOND | {"rows": 1},
