@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
-from .serializer import Encoded, as_bytes, join, pack, split
+from .serializer import Encoded, Packed, as_bytes, join, pack, split
 from .system import authkey
 
 
@@ -280,6 +280,14 @@ class Task:
         self.failures = 0  # attempts that count against its retries
         self.crashes = 0  # processes that have ended under it
         self.over = False  # cancelled, or its outcome is fetched
+
+    def keep(self) -> None:
+        """Keep the arguments as they are now, if they are still the caller's own."""
+        batch = self.batch
+        if isinstance(self.payload, Packed) and (batch is None or batch.extent is None):
+            self.payload = self.payload.tobytes()
+            if batch is not None:
+                batch.payload = self.payload
 
     def goes_with(self, other: Task) -> bool:
         """Return whether the two may share a row: they differ in nothing but their arguments."""

@@ -16,14 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from . import uneven
 from .peers import PEERS, Pool
 from .request import Request
+from .usage import peak_nbytes, reset_peak, resident_nbytes, used_s
 
 TASKS = 100_000
 ITEMS = 1_000_000
@@ -100,18 +99,6 @@ def wait_for(path: str) -> None:
     """Keep a worker busy until a file is gone."""
     while os.path.exists(path):
         time.sleep(0.01)
-
-
-def reset_peak() -> None:
-    """Begin anew with the peak of this process's memory."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_nbytes() -> int:
-    """Return the peak of this process's memory, without what it shares."""
-    status = Path("/proc/self/status").read_text().split("\n")
-    found = {line.split(":")[0]: line.split()[1] for line in status if line.endswith(" kB")}
-    return (int(found["VmHWM"]) - int(found["RssShmem"])) * 1024
 
 
 # The measures. They run on the driver.
@@ -359,21 +346,6 @@ def queued(pool: Pool, request: Request) -> dict[str, float]:
     if isinstance(pool.native, Executor):
         pool.native.shutdown(cancel_futures=True)
     return found
-
-
-def resident_nbytes() -> int:
-    """Return the memory of this process that is in use, with what it shares."""
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def used_s(process: int) -> float:
-    """Return the processor time that the threads of a process have used."""
-    total_ns = 0
-    for place in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        with suppress(OSError):  # a thread may end
-            total_ns += int(place.read_text().split()[0])
-    return total_ns * 1e-9
 
 
 MEASURES = {

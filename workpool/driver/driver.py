@@ -153,22 +153,22 @@ class Driver:
         """
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1
-        packed = task.payload if type(task.payload) is Packed else None
+        large = type(task.payload) is Packed
         with self._lock:
             waiting = self._backlog.tasks
             try:
                 if code is not None:
                     task.code = self._store.code(code)
-                if packed is not None:
-                    self._make_room(len(packed))
+                if large:
+                    self._make_room(len(task.payload))
                 now = time.monotonic()
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
                 else:
                     waiting.append(task)
                     self._advance()
-                if packed is not None:
-                    self._keep(task, packed)
+                if large:
+                    task.keep()
             except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
                 if task.batch is None and task not in waiting:
                     waiting.append(task)
@@ -187,15 +187,6 @@ class Driver:
             while self._dispatcher.crowded(nbytes) and time.monotonic() < end:
                 os.sched_yield()
                 self._advance()
-
-    def _keep(self, task: Task, arguments: Packed) -> None:
-        """Keep arguments as they are now, unless they are in the window."""
-        batch = task.batch
-        if batch is not None and batch.extent is not None:
-            return
-        task.payload = arguments.tobytes()
-        if batch is not None:
-            batch.payload = task.payload
 
     def _lend(self, segment: Segment) -> bool:
         """Return whether a range has its counter; lend it one if there is any."""
