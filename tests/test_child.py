@@ -72,7 +72,8 @@ def test_pools_of_long_ago_are_forgotten() -> None:
     def use(either: Any, number: int, limits: Limits | None) -> None:
         if either.find(number) is None:
             entered.append(number)
-            either.enter(number, Context(number, limits, setup).encoded())
+            context = Context(number, limits, setup, others=tuple(range(number)))
+            either.enter(number, context.encoded())
 
     for either, limits, most in (
         (own, None, runner.POOLS),
@@ -85,6 +86,19 @@ def test_pools_of_long_ago_are_forgotten() -> None:
         assert entered == list(range(most + 1))
         use(either, 1, limits)
         assert entered == [*range(most + 1), 1]
+
+
+def test_pools_that_are_over_are_forgotten() -> None:
+    own = runner.Runner(1, "here")
+    setup = encode_setup([], None, ())
+    either: Any
+    for either, limits in ((own, None), (isolation.IsolatedRunner(own), Limits())):
+        either.enter(11, Context(1, limits, setup).encoded())
+        either.enter(14, Context(4, limits, setup, others=(1, 3)).encoded())
+        either.enter(13, Context(3, limits, setup, others=(1,)).encoded())  # made before the last
+        assert all(map(either.find, (11, 13, 14)))
+        either.enter(15, Context(5, limits, setup, others=(3, 6)).encoded())
+        assert [number for number in (11, 13, 14, 15) if either.find(number)] == [13, 15]
 
 
 class Child:

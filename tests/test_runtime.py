@@ -420,7 +420,7 @@ def test_ranks_that_are_nobodys_workers_say_so() -> None:
         from workpool import WorkPool
         from workpool.errors import UsageError
 
-        with pytest.raises(UsageError, match="-m workpool"):
+        with pytest.raises(UsageError, match=r"one of 2 ranks.*`workpool run -w 1 script"):
             WorkPool()
     """
     run_ranks(2, script, spmd=True)
@@ -518,7 +518,53 @@ def test_a_rank_that_cannot_map_a_table_stops_nobody(what: str) -> None:
     assert worked == "1 2"
 
 
-def test_a_task_cannot_make_a_pool() -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("isolate", [False, True])
+def test_what_an_initializer_has_made_goes_with_its_pool(ranks: int, isolate: bool) -> None:
+    script = f"""
+        import gc
+        import workpool
+        from workpool import WorkPool
+
+        data = None
+
+        def setup():
+            global data
+            data = bytearray(64 << 20)
+
+        def used():
+            assert len(data) == 64 << 20
+            with open("/proc/self/status") as file:
+                return int(file.read().partition("RssAnon:")[2].split(None, 1)[0]) >> 10
+
+        def main(pool):
+            return pool.with_options(isolate={isolate}).submit(used).result()
+
+        def once():
+            gc.collect()  # whole jobs, where this process is one
+            if {ranks} == 1:
+                return workpool.run(main, initializer=setup)
+            with WorkPool(initializer=setup) as pool:
+                return main(pool)
+
+        first, *others, last = [once() for _ in range(6)]
+        assert last < first + 96, (first, *others, last)
+    """
+    run_ranks(ranks, script)
+
+
+def test_who_has_served_may_drive() -> None:
+    script = """
+        import workpool
+
+        for root in (0, 1, 0):
+            assert workpool.run(lambda pool: pool.submit(abs, -1).result(), root=root) in (1, None)
+    """
+    run_ranks(2, script, spmd=True)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_task_cannot_make_a_pool(ranks: int) -> None:
     script = """
         import pytest
         from workpool import WorkPool
@@ -527,8 +573,10 @@ def test_a_task_cannot_make_a_pool() -> None:
         with WorkPool() as pool:
             with pytest.raises(UsageError, match="a task cannot make a pool"):
                 pool.submit(WorkPool).result()
+            with pytest.raises(UsageError, match="a task cannot make a pool"):
+                pool.with_options(isolate=True).submit(WorkPool).result()
     """
-    run_ranks(2, script)
+    run_ranks(ranks, script)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -372,6 +372,47 @@ def test_a_finalizer_may_tell_the_attendant_wherever_it_comes() -> None:
     assert met
 
 
+def test_a_finalizer_may_submit_wherever_the_attendant_starts() -> None:
+    def start(attendant: Attendant, at: int) -> None:
+        """Wake it, and once more from the midst of that."""
+
+        def come(*_: object) -> object:
+            nonlocal step
+            step += 1
+            if step == at:
+                attendant.wake()
+            return come
+
+        sys.settrace(come)
+        attendant.wake()
+        sys.settrace(None)
+
+    for at in range(1, 1000):
+        step = 0
+        attendant = Attendant(list, bool, bool)
+        thread = threading.Thread(target=start, args=(attendant, at), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("workpool-attendant") == 1
+        attendant.stop()
+        if step < at:
+            break
+    assert at > 20
+
+
+def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> None:
+    attendant = Attendant(list, bool, bool)
+    done: list[bool] = []
+    attendant.call(lambda: done.append(True))
+    thread = threading.Thread(target=lambda: attendant.join(lambda: bool(done)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    attendant.stop()
+
+
 def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:
     flag, seen = Flag(), []
     thread = threading.Thread(target=lambda: (flag.wait(10), seen.append(flag.is_set())))

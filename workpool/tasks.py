@@ -63,17 +63,22 @@ class Context(NamedTuple):
     pool_id: int
     limits: Limits | None  #: None: they run in the rank itself
     setup: bytes  #: of the pool; restored only in processes that run its tasks
+    others: tuple[int, ...] = ()  #: pools that were open as well, by then
 
     def encoded(self) -> bytes:
         """Return it as bytes."""
         limits = None if self.limits is None else tuple(self.limits)
-        return join((self.pool_id, limits, self.setup))
+        return join((self.pool_id, limits, self.setup, self.others))
 
     @classmethod
-    def decode(cls, content: bytes) -> Context:
+    def decode(cls, content: bytes | bytearray) -> Context:
         """Return what was encoded."""
-        pool_id, limits, setup = split(content)
-        return cls(pool_id, None if limits is None else Limits(*limits), setup)
+        pool_id, limits, *more = split(content)
+        return cls(pool_id, None if limits is None else Limits(*limits), *more)
+
+    def closed(self, pool_id: int) -> bool:
+        """Return whether a pool was over by then: what processes keep for it may go."""
+        return pool_id < self.pool_id and pool_id not in self.others
 
 
 class Shared:

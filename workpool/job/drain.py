@@ -104,6 +104,8 @@ class Drain:
         self._end = end
         self._drain_s = 0.0
         self._journals = 0
+        # Reentrant: a finalizer may close a journal.  The handler only reads, and takes no lock.
+        self._lock = threading.RLock()
         self._before: object = None  # the handler that was there; None while ours is not
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._begun = self._over = self._left = False
@@ -112,34 +114,39 @@ class Drain:
 
     def open(self, drain_s: float) -> None:
         """Count a journal that was opened; the main thread's first one prepares for SIGTERM."""
-        self._journals += 1
-        self._drain_s = max(self._drain_s, drain_s)
-        if self._before is None and threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGTERM)
-            if before not in (signal.SIG_DFL, leave):
-                return  # the program has its own plans
-            self._before = before
-            threading.Thread(
-                # Nobody else would hear of the signal, for which Python's own end is switched off.
-                target=lambda: run_or_exit(self._run, "what drains the job"),
-                name="workpool-drain",
-                daemon=True,
-            ).start()
-            signal.signal(signal.SIGTERM, self._signalled)
-        if self._before is not None:
-            self._announce(self._drain_s)
+        with self._lock:
+            self._journals += 1
+            self._drain_s = max(self._drain_s, drain_s)
+            if self._before is None and threading.current_thread() is threading.main_thread():
+                self._prepare()
+            if self._before is not None:
+                self._announce(self._drain_s)
+
+    def _prepare(self) -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        if before not in (signal.SIG_DFL, leave):
+            return  # the program has its own plans
+        self._before = before
+        threading.Thread(
+            # Nobody else would hear of the signal, for which Python's own end is switched off.
+            target=lambda: run_or_exit(self._run, "what drains the job"),
+            name="workpool-drain",
+            daemon=True,
+        ).start()
+        signal.signal(signal.SIGTERM, self._signalled)
 
     def close(self) -> None:
         """Count a journal that was closed; with the last one SIGTERM is as before."""
-        self._journals -= 1
-        if self._journals or self._before is None or self._begun:
-            return
-        with suppress(ValueError):  # not the main thread: ours goes on, and finds nothing to do
-            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
-            self._before = None
-            self._drain_s = 0.0
-            self._asked.put(False)
-            self._announce(0.0)
+        with self._lock:
+            self._journals -= 1
+            if self._journals or self._before is None or self._begun:
+                return
+            with suppress(ValueError):  # not the main thread: ours goes on, and finds nothing to do
+                signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+                self._before = None
+                self._drain_s = 0.0
+                self._asked.put(False)
+                self._announce(0.0)
 
     def ended(self) -> None:
         """Say that the job ends by itself."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .. import contributions
 from ..errors import UsageError, WorkerUnreachable
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import exit_status
@@ -41,9 +42,11 @@ def current() -> Runtime:
     Raises
     ------
     UsageError
-        If the process is one of several ranks, and not their driver.
+        If the process is one of several ranks, and not their driver; in a task.
     """
     global _current, _home
+    if contributions.current.get() is not None:
+        raise UsageError("a task cannot make a pool: submit from the script, or return the work")
     with _lock:
         if _over:
             raise UsageError(f"{_over}: no pool can be made any more")
@@ -57,18 +60,14 @@ def current() -> Runtime:
             size = rma.world_size()  # no collective call: the other ranks may be elsewhere
             if size > 1:
                 raise UsageError(
-                    f"a pool on one of {size} ranks that is not their driver: start the script as "
-                    f"`mpiexec -n {size} python -m workpool script.py`, or call "
-                    "workpool.run(main) on every rank; a task cannot make a pool"
+                    f"this process is one of {size} ranks, and nothing serves it: start the script "
+                    f"by `workpool run -w {size - 1} script.py` or `mpiexec -n {size} python -m "
+                    "workpool script.py`, or call workpool.run(main) on every rank"
                 )
             _home = os.getpid()
             _current = Runtime(rma.Group())
             rma.at_finalize(_finalizing, _finalized)
             atexit.register(_close_current)
-        elif _current.serves:
-            raise UsageError(
-                "a task cannot make a pool: submit from the script, or return the work"
-            )
         return _current
 
 

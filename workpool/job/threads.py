@@ -87,7 +87,7 @@ class Attendant:
         self._bell = Flag()
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopped = False
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
 
     @property
@@ -98,14 +98,22 @@ class Attendant:
     def wake(self) -> None:
         """There is something to attend to."""
         if not self._work.is_set() or self._thread is None:
-            with self._starting:
-                self._work.set()
-                if self._thread is None:
-                    thread = threading.Thread(
-                        target=self._run, name="workpool-attendant", daemon=True
-                    )
-                    thread.start()
-                    self._thread = thread
+            self._work.set()
+            # A thread's start runs Python, where a finalizer may come that submits: it goes on.
+            if not self._starting._is_owned():  # type: ignore[attr-defined]
+                with self._starting:
+                    self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="workpool-attendant", daemon=True
+            )
+            try:
+                self._thread.start()
+            except BaseException:
+                self._thread = None
+                raise
 
     def ring(self) -> None:
         """A future is watched: look at once."""
@@ -125,6 +133,8 @@ class Attendant:
         if self.is_current:
             self._act()
             return
+        if not ended():
+            self.wake()  # who told it may have been a finalizer, which starts no thread
         wait = Backoff(CLOSE_S)
         while not ended():
             wait.pause()
@@ -134,8 +144,10 @@ class Attendant:
         self._stopped = True
         self._work.set()
         self._bell.set()
-        if self._thread is not None and not self.is_current:
-            self._thread.join()
+        with self._starting:  # one that is not started cannot be joined
+            thread = self._thread
+        if thread is not None and not self.is_current:
+            thread.join()
 
     def _run(self) -> None:
         # Nobody else would ever resolve the futures that others wait for.

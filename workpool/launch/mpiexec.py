@@ -130,7 +130,7 @@ def library() -> Library:
     except (ImportError, RuntimeError) as error:
         raise ResourceError(
             f"mpi4py cannot load an MPI library in {sys.executable}: {str(error).splitlines()[0]}: "
-            "install one, for example: python -m pip install 'workpool[mpich]'"
+            "install one, for example: python -m pip install mpich"
         ) from error
     finally:
         if before is None:

@@ -76,6 +76,8 @@ class Core:
 
     Attributes
     ----------
+    pool_id : int
+        Greater than those of all pools before.
     watched : set of PoolFuture
         That have not ended, and of which somebody has the condition.
     """
@@ -95,7 +97,6 @@ class Core:
         self._runtime = job
         self._setup = setup
         self._max_pending = max_pending
-        self._number = self.number()
         self._pending = 0
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
@@ -103,6 +104,8 @@ class Core:
         self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         try:
             with job.lock:
+                # By the lock, in the order of the list: see ``Context.closed``.
+                self.pool_id = self.number()
                 self._table = job.table(choice)
                 self.driver: Driver = self._table.driver
                 self._resolver = Resolver(
@@ -110,7 +113,7 @@ class Core:
                     job.accumulators,
                     ledgers,
                     self.lock,
-                    self._number,
+                    self.pool_id,
                     self.ended,
                     job.attendant.wake,
                 )
@@ -160,7 +163,8 @@ class Core:
         with self.lock:
             found = self._contexts.get(limits)
             if found is None:
-                context = Context(self._number, limits, self._setup)
+                others = tuple(pool.pool_id for pool in tuple(self._runtime.pools))
+                context = Context(self.pool_id, limits, self._setup, others)
                 resolver = self._resolver
                 found = PoolContext(
                     self.number(), context, resolver.resolve, resolver.write_down, resolver.tally
@@ -339,7 +343,7 @@ class Core:
                     f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half "
                     f"of the arena of {self.choice.arena_nbytes:,}: raise arena_nbytes="
                 )
-            spec = spec._replace(pool=self._number, offset=extent.offset)
+            spec = spec._replace(pool=self.pool_id, offset=extent.offset)
             self._accumulators.append((spec, extent))
             window = None if self._runtime.survive else self._table.window
             return self._runtime.accumulators.add(spec, window)
@@ -364,7 +368,7 @@ class Core:
             self._shut = True
             last = not self._pending
         if cancel_futures:
-            for task in self.driver.tasks(self._number):
+            for task in self.driver.tasks(self.pool_id):
                 task.future.cancel()
         if wait:
             with suppress(TaskLost):

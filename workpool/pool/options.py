@@ -121,15 +121,16 @@ def choose(
         )
     arena = _number("arena_nbytes", arena_nbytes, 0, int)
     asked = Choice(workers, rows, arena, claim, repository, lease_s)
-    if not arena:
+    if arena:
+        return asked
+    with job.lock:  # no table is opened or closed meanwhile
         opened = job.tables.defaults.get(asked)
-        if opened is not None and opened in job.tables:
-            return opened  # how much is free now must not make another table of it
-        room = job.group.room()
-        arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
-        arena = max(LEAST_ARENA_NBYTES, arena)
-        job.tables.defaults[asked] = asked._replace(arena_nbytes=arena)
-    return asked._replace(arena_nbytes=arena)
+        if opened is None or opened not in job.tables:  # else what is free now makes no other table
+            room = job.group.room()
+            arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
+            opened = asked._replace(arena_nbytes=max(LEAST_ARENA_NBYTES, arena))
+            job.tables.defaults[asked] = opened
+        return opened
 
 
 def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..backoff import WAIT_S, Backoff
 from ..verbs import NEVER
 from ..whole import whole
 from .window import Window
@@ -25,8 +26,10 @@ class PatientWindow(Window):
         flush for each.
         """
         found = self.compare_and_swap(disp, NEVER, NEVER)
+        wait = Backoff(WAIT_S)
         while amount:
             seen, found = found, self.compare_and_swap(disp, found, found + amount)
             if found == seen:
                 break
+            wait.pause()  # those who are nearer to the host would always be quicker
         return found

@@ -63,7 +63,8 @@ class Runners:
         return self._isolated
 
     def leave(self) -> None:
-        """End the child process, if there is one."""
+        """Run no more tasks; end the child process, if there is one."""
+        self.own.end()
         if self._isolated is not None:
             self._isolated.leave()
 

@@ -29,10 +29,10 @@ from .runner import Runner
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
 STACK_SIGNAL = signal.SIGRTMAX - 3
 
-#: Messages that are no answers: it can begin; it lacks the setup of the task's pool; it lacks the
-#: code of the task's function; it has not begun the task, and will not.
+#: Messages that are no answers: it can begin; it lacks the context of the task, or the code of its
+#: function; it has not begun the task, and will not.
 READY = b"ready"
-SETUP = b"setup"
+CONTEXT = b"context"
 CODE = b"code"
 REFUSED = b"refused"
 
@@ -139,11 +139,11 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
     code_id = request.code_id
     pool = runner.find(request.pool_id)
     # Before the limit holds: what is received, and the initializer, is not the task's.
-    setup = ask(SETUP) if pool is None else b""
+    context = ask(CONTEXT) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None
     try:
-        pool = pool or runner.prepare(request.pool_id, request.pool_id, setup)
+        pool = pool or runner.enter(request.pool_id, context)
         if pool.failure is not None:
             return Answer(Kind.BROKEN, pool.failure, None)
         if code is not None:

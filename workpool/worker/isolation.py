@@ -40,7 +40,7 @@ from .runner import Evicted
 CODES = 256
 CODES_NBYTES = 64 << 20
 
-#: Contexts that are remembered, each with the setup of its pool; others are fetched again.
+#: Contexts that are remembered; others are fetched again.
 CONTEXTS = 32
 
 #: How long a child may take to start, and how often that is tried.
@@ -69,8 +69,8 @@ class IsolatedPool(NamedTuple):
     failure: None  # of the initializer, which the child runs
     callables: Codes
     pool_id: int
-    setup: bytes
     limits: Limits
+    content: bytes  # of the context
 
 
 class Unstarted(Exception):
@@ -117,11 +117,14 @@ class IsolatedRunner:
 
     def enter(self, context_id: int, content: bytes) -> IsolatedPool:
         """Take in what there is to know of a pool."""
-        pool_id, limits, setup = Context.decode(content)
-        assert limits is not None
-        pool = IsolatedPool(None, self._codes, pool_id, setup, limits)
+        context = Context.decode(content)
+        assert context.limits is not None
+        for number, known in tuple(self._entered.items()):
+            if context.closed(known.pool_id):
+                self._entered.drop(number)
+        pool = IsolatedPool(None, self._codes, context.pool_id, context.limits, content)
         self._entered.keep(context_id, pool, 0)
-        self.contributions.pool = pool_id
+        self.contributions.pool = context.pool_id
         return pool
 
     def call(
@@ -237,9 +240,9 @@ class IsolatedRunner:
             message = process.channel.receive()
             if message == child.REFUSED:
                 continue  # what was sent ahead of this, and taken back
-            if message == child.SETUP:
+            if message == child.CONTEXT:
                 self._knows = None
-                process.channel.send(pool.setup)
+                process.channel.send(pool.content)
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
                 process.channel.send(pool.callables[code_id])

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from traceback import print_exception
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from weakref import ref
 
 from .. import contributions
 from ..contributions import Contributions
@@ -38,8 +39,7 @@ from ..system.status import exit_status
 from ..system.streams import flush
 from ..tasks import CHUNK, Context
 
-#: Pools that are remembered: a job may open any number of them, one after another.  Where more than
-#: that are in use in turn, their initializers run again.
+#: Pools that are remembered.  Where more are in use in turn, their initializers run again.
 POOLS = 256
 
 _VALUE = Kind.VALUE
@@ -145,11 +145,16 @@ class Runner:
         self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
         self._pool: Pool | None = None  # the one whose tasks run now
         self._forked = False
-        os.register_at_fork(after_in_child=self._note_fork)
+        me = ref(self)  # for a hook is kept for good
+        os.register_at_fork(after_in_child=lambda: _note_fork(me))
 
     def begin(self) -> None:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
         contributions.current.set(self.contributions)
+
+    def end(self) -> None:
+        """Say that this thread runs no more tasks."""
+        contributions.current.set(None)
 
     def find(self, number: int, /) -> Pool | None:
         """Return a pool; None if it must be prepared, for the first time or again."""
@@ -160,20 +165,23 @@ class Runner:
             self.contributions.pool = pool.pool_id
         return pool
 
-    def enter(self, context_id: int, content: bytes) -> Pool:
+    def enter(self, number: int, content: bytes | bytearray) -> Pool:
         """Prepare for the tasks of a context, once: see ``Context``."""
         context = Context.decode(content)
-        return self.prepare(context_id, context.pool_id, context.setup)
+        for known, pool in tuple(self._pools.items()):
+            if context.closed(pool.pool_id):
+                self._pools.drop(known)  # and with it what its initializer has made
+        return self._prepare(number, context)
 
     def _be_in(self, pool: Pool) -> None:
         self._pool = pool
         use(pool.prepared)
 
-    def prepare(self, number: int, pool_id: int, content: bytes | bytearray) -> Pool:
+    def _prepare(self, number: int, context: Context) -> Pool:
         """Do what a pool wants done before its first task."""
         self._pool = None
         namespaces = collect_globals()
-        path, key, call = split(content)
+        path, key, call = split(context.setup)
         _add_to_path(path)
         if key is not None:
             authkey.adopt(key)
@@ -190,9 +198,9 @@ class Runner:
                 self._leave(error)
             failure = self.failure(error, initializer)
         self.contributions.clear()  # an initializer is no task: it contributes nothing
-        pool = Pool(pool_id, failure, CallableCache(), prepared)
+        pool = Pool(context.pool_id, failure, CallableCache(), prepared)
         self._be_in(pool)
-        self.contributions.pool = pool_id
+        self.contributions.pool = pool.pool_id
         self._pools.keep(number, pool, 0)
         return pool
 
@@ -277,9 +285,6 @@ class Runner:
             self._leave()
         return values, None
 
-    def _note_fork(self) -> None:
-        self._forked = True
-
     def _leave(self, error: BaseException | None = None) -> NoReturn:
         """End a process that a task has forked: it is not the one that was asked for an outcome."""
         status = int(error is not None)
@@ -293,6 +298,12 @@ class Runner:
     def failure(self, error: BaseException, task: object = None) -> bytes:
         """Encode what was raised."""
         return pack_exception(error, task=task, rank=self.rank, host=self.host)
+
+
+def _note_fork(me: ref[Runner]) -> None:
+    runner = me()
+    if runner is not None:
+        runner._forked = True
 
 
 def _add_to_path(path: Sequence[str]) -> None:
