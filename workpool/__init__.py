@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .accumulator import Accumulator
     from .errors import (
         BrokenPool,
+        RemoteTraceback,
         ResourceError,
         SerializationError,
         TaskError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         TaskTimeout,
         UsageError,
         WorkerCrashed,
+        WorkerUnreachable,
         WorkPoolError,
     )
     from .pool.core import WorkerStats
@@ -37,6 +39,7 @@ __all__ = [
     "Accumulator",
     "BrokenPool",
     "PoolFuture",
+    "RemoteTraceback",
     "ResourceError",
     "SerializationError",
     "TaskError",
@@ -49,6 +52,7 @@ __all__ = [
     "WorkPoolError",
     "WorkerCrashed",
     "WorkerStats",
+    "WorkerUnreachable",
     "run",
 ]
 
@@ -56,6 +60,7 @@ _HOMES = {
     "Accumulator": "accumulator",
     "BrokenPool": "errors",
     "PoolFuture": "pool.future",
+    "RemoteTraceback": "errors",
     "ResourceError": "errors",
     "SerializationError": "errors",
     "TaskError": "errors",
@@ -68,6 +73,7 @@ _HOMES = {
     "WorkPoolError": "errors",
     "WorkerCrashed": "errors",
     "WorkerStats": "pool.core",
+    "WorkerUnreachable": "errors",
     "run": "pool.executor",
 }
 

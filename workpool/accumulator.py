@@ -35,7 +35,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from . import verbs
-from .contributions import Group, Spec, combine, current
+from .contributions import Spec, Together, combine, current
 from .errors import UsageError
 from .lazy import np
 from .reduction import OPERATIONS
@@ -225,7 +225,7 @@ class Accumulator:
         numbers = np.empty(self.shape, self.dtype)
         # Not by a get: the workers may be adding.
         self._window.get_numbers(self._spec.offset, numbers)
-        self._window.flush()
+        self._window.flush()  # the numbers are here only after it
         return numbers
 
 
@@ -261,7 +261,7 @@ class Accumulators:
         RMA cost: 1 accumulate and 1 flush for each accumulator in a window.
         """
         refused: dict[int, UsageError] = {}
-        groups: list[Group] = pickle.loads(carried)
+        groups: list[Together] = pickle.loads(carried)
         with self._lock:  # nobody closes one between the look and the addition
             for tasks, parts in groups:
                 closed = [spec for spec in parts if spec not in self._open]

@@ -33,7 +33,7 @@ class Spec(NamedTuple):
 Parts: TypeAlias = "dict[Spec, NDArray[Any]]"
 
 
-class Group(NamedTuple):
+class Together(NamedTuple):
     """Tasks of one attempt that have added to the same accumulators, and stand or fall together."""
 
     tasks: set[int]  # their places in the row
@@ -57,7 +57,7 @@ class Contributions:
         self.pool = 0
         self.task = 0
         self.parts: Parts = {}
-        self._kept: dict[tuple[Spec, ...], Group] = {}  # of the tasks that have ended well
+        self._kept: dict[tuple[Spec, ...], Together] = {}  # of the tasks that have ended well
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -78,7 +78,7 @@ class Contributions:
         specs = tuple(self.parts)
         group = self._kept.get(specs)
         if group is None:
-            group = self._kept[specs] = Group(set(), {})
+            group = self._kept[specs] = Together(set(), {})
         group.tasks.add(self.task)
         for spec, part in self.parts.items():
             combine(group.parts, spec, part)

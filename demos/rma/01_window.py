@@ -74,7 +74,7 @@ def main() -> int:
     return demo.end(
         "workpool/rma/window.py, Window.put and Window.get; there one epoch\n"
         "(Lock_all in rma/group.py, Group.allocate) lasts for the window's life, and Flush\n"
-        "takes the place of Unlock"
+        "takes the place of Unlock (on one host, loads, stores and Sync that of all three)"
     )
 
 

@@ -172,7 +172,8 @@ def main() -> int:
     demo.check("base, size, unit and flavour are what was asked for", asked)
     demo.check("every number came, and came back", came)
     return demo.end(
-        "workpool/rma/group.py, Group.allocate: always Win.Allocate, because of the last column"
+        "workpool/rma/group.py, Group.allocate: Win.Allocate_shared on one host, Win.Allocate on\n"
+        "several, never Win.Create: because of the last column"
     )
 
 

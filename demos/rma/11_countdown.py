@@ -102,7 +102,7 @@ def main() -> int:
     demo.check("at once: each look saw its rank's own update, and nothing impossible", fine)
     return demo.end(
         "workpool/repository/tickets.py, CounterTaker.take: no fences and no common view; each\n"
-        "worker goes by the ticket that it drew, and what ends its wait is the word CLOSED"
+        "worker goes by the ticket that it drew, and its driver says when it is over"
     )
 
 

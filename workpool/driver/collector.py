@@ -110,7 +110,7 @@ class Collector:
         asking = glanced if glanced and glanced[0] in rows else self._look()
         for number in asking:
             row = Row(number, words[number])
-            state = layout.state_of(row.word)
+            state = layout.state_of(row.word)  # a fact, though by a Get: see ``repository``
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
@@ -136,15 +136,14 @@ class Collector:
         return self._lent or len(self.retired) >= RETIRED
 
     def retire(self) -> None:
-        """Free the rows that were collected: not at once, for somebody waits for their results."""
+        """Free the rows that were collected, and take in how long their tasks took.
+
+        Not at once, for somebody waits for their results.
+        """
         if self.retired:
             retired, self.retired = self.retired, []
             self._lent = False
             self._publisher.retire(retired)
-        self.measure()
-
-    def measure(self) -> None:
-        """Take in how long the tasks took that were collected."""
         if self._times_ns:
             measured, self._times_ns = self._times_ns, []
             for code, times_ns in measured:

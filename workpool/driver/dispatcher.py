@@ -25,7 +25,7 @@ __all__ = ["TOGETHER", "Dispatcher"]
 TOGETHER = 256
 
 #: Rows for each worker above which publishing may wait.
-AHEAD = 2
+ROWS_EACH = 2
 
 #: Payloads in the window above which others wait for a moment: what is used again and again is in
 #: some cache, and what has never been used costs 2 us for each page.
@@ -98,7 +98,7 @@ class Dispatcher:
     @property
     def ahead(self) -> bool:
         """Whether the workers have enough to do."""
-        return len(self._published.rows) >= AHEAD * self._workers
+        return len(self._published.rows) >= ROWS_EACH * self._workers
 
     def crowded(self, nbytes: int) -> bool:
         """Return whether a payload of so many bytes had better wait for others to leave."""
@@ -136,8 +136,7 @@ class Dispatcher:
         """
         self._full &= not asked
         if self._backlog.tasks:
-            self._collector.retire()
-            self._collector.measure()  # how long tasks take decides how many share a row
+            self._collector.retire()  # which takes in how long tasks take: so many share a row
             if time.monotonic() > self._calm_s:
                 self.publish()
         elif self._collector.crowded or self.ahead:
@@ -169,7 +168,7 @@ class Dispatcher:
             return FIRST_S
         if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
-        if rows <= AHEAD * self._workers:
+        if rows <= ROWS_EACH * self._workers:
             return min(WAIT_S, row_s / self._workers / 2)
         return min(LONGEST_S, row_s * rows / self._workers / 4)
 

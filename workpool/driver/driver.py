@@ -301,12 +301,13 @@ class Driver:
 
     @whole
     def progress(self) -> int:
-        """Publish and collect what can be; return how many rows ended.
+        """Publish and collect what can be; return how many rows, or parts of batches, ended.
 
         Notes
         -----
-        RMA cost: 1 look; with outcomes 1 get for each run of rows, 1 compare_and_swap for each
-        row, 3 flushes.
+        RMA cost: 1 look, at one row if there is only that; with outcomes 1 get for each run of
+        rows, 1 flush, sooner or later 1 compare_and_swap for each row and 1 flush for several; then
+        as ``Publisher.publish``, or as ``Reserver.prepare``.
         """
         with self._lock:  # an interrupt after a call of acquire would leave it locked
             self._advance()

@@ -126,7 +126,7 @@ class Published:
             place = layout.read_place(self._publisher.read_record(number))
             content = empty(place.nbytes)
             self._window.get(place.offset, content)
-            self._window.flush()
+            self._window.flush()  # the bytes are here only after it
             entries = layout.read_task_outcomes(content, ended)
             self._finish(batch, layout.owner_of(word), entries)
 
@@ -138,7 +138,8 @@ class Published:
 
         Notes
         -----
-        RMA cost: none for a task that has its row to itself; 1 load, 1 compare_and_swap.
+        RMA cost: none for a task that has its row to itself; 1 load, 1 compare_and_swap, and what
+        it takes to fetch the outcomes that are there.
         """
         batch = task.batch
         if batch is None or batch.row is None or batch.row.number not in self.batches:
@@ -220,7 +221,7 @@ class Published:
             # What it refers to is the caller's, who may have changed it since.
             content = empty(batch.extent.nbytes)
             self._window.get(batch.extent.offset, content)
-            self._window.flush()
+            self._window.flush()  # as above
             task.payload = bytes(content)
 
     def owners(self) -> dict[int, list[Batch]]:

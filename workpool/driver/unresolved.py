@@ -14,7 +14,10 @@ class Unresolved(deque[Finished]):
     """What was collected, in order.  Resolved without the driver's lock, by any of its threads."""
 
     def resolve(self) -> int:
-        """Resolve some futures and return how many rows; an interrupt leaves the others here."""
+        """Resolve some futures and return of how many rows, or parts of batches.
+
+        An interrupt leaves the others here.
+        """
         count = 0
         while self and count < RESOLVED:
             try:

@@ -119,7 +119,7 @@ class Caller:
     def _words(self) -> array[int]:
         words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
         self.window.get(layout.present(1), words)
-        self.window.flush()
+        self.window.flush()  # they are here only after it; and who has come has come: no hint
         return words
 
 
@@ -153,7 +153,7 @@ class Called:
             wait.pause()
         content = bytearray(ORDER_NBYTES)
         self.window.get(ORDER, content)
-        self.window.flush()
+        self.window.flush()  # the order is here only after it
         order: Order = pickle.loads(content)
         return order
 

@@ -23,7 +23,7 @@ from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import exit_status
 from ..system.streams import flush, say
 from .drain import Terminated, interrupted
-from .runtime import Runtime
+from .runtime import Runtime, nobody
 from .survival import survives
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
 
 
 def launch(
-    group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = bool
+    group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = nobody
 ) -> int:
     """Run `program` as the driver of a job that consists in it.
 

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from .. import rma
 
 
+def nobody(status: int) -> None:
+    """Stand for who would end the job: nobody listens."""
+
+
 class Runtime:
     """The driver's hold on its job.
 
@@ -70,7 +74,7 @@ class Runtime:
     """
 
     def __init__(
-        self, group: rma.Group, survive: bool = False, fail: Callable[[int], object] = bool
+        self, group: rma.Group, survive: bool = False, fail: Callable[[int], object] = nobody
     ) -> None:
         self.group = group
         self.survive = survive and group.size > 1

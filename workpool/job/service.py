@@ -16,7 +16,7 @@ from ..members import doorbell
 from ..members.doorbell import Doorbell
 from ..members.liveness import Liveness, this_process
 from ..system.status import launched
-from ..system.streams import leave, report_failure, say
+from ..system.streams import flush_last, report_failure, say
 from .control import Called, Choice, Order
 from .survival import STUCK, Sentry, abort, survives, vanish
 
@@ -41,7 +41,7 @@ def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Win
     window = group.allocate(geometry.nbytes, choice.repository, start)
     identity = bytearray(layout.IDENTITY_NBYTES)
     window.get(0, identity)
-    window.flush()
+    window.flush()  # the bytes are here only after it
     geometry.check_identity(identity)
     return window
 
@@ -56,7 +56,7 @@ def launch(group: rma.Group) -> int:
             stream.reconfigure(line_buffering=True, write_through=False)
     signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
     serve(group, survives())
-    leave()
+    flush_last()
     return 0
 
 

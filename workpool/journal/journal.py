@@ -84,7 +84,7 @@ class Journal:
     Raises
     ------
     UsageError
-        If another job has it open, or the file is none of these.
+        If another job has it open, or the file is no journal, or one of another format.
     ResourceError
         If it is damaged, or cannot be written.
 

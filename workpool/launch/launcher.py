@@ -66,8 +66,8 @@ _DRAIN_S = 0.5
 
 #: What to do about a rank that has died.
 _ADVICE = (
-    "; a rank has died, the driver's or a worker's: with --survive it is said which, and the job "
-    "outlives its workers; tasks that may end their rank are run by with_options(isolate=True)"
+    "; a rank has died: run with --survive to see which, and to go on without a worker, or the "
+    "tasks that may end it by with_options(isolate=True)"
 )
 
 #: The same where the ranks have used more shared memory than there is.
@@ -136,7 +136,8 @@ def run(
         )
     open_streams()
     program = find(mpiexec)
-    if not placed(mpi_args):
+    local = not placed(mpi_args)
+    if local:
         check_room(program.kind)
     check_srun(program.kind, mpi_args)
     words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
@@ -159,7 +160,6 @@ def run(
             stdin=subprocess.DEVNULL,  # the driver gets ours
             start_new_session=True,  # a terminal's Ctrl-C is for us alone
         )
-        local = not placed(mpi_args)
         return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
 
 

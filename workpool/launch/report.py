@@ -47,8 +47,8 @@ def info() -> None:
             reporter.begin()
             for name, value in rma.info(group, window).items():
                 print(f"{name:<22}{value}")
-            print(f"\none-sided calls, each completed: median of {_ROUNDS} rounds of {_CALLS:,}")
-            for name, call in _verbs(window).items():
+            print(f"\neach verb, completed: median of {_ROUNDS} rounds of {_CALLS:,}")
+            for name, call in _verbs(window, group).items():
                 print(f"{name:<26}{_cost_us(call):6.2f} us", flush=True)
     except BaseException as error:
         if not isinstance(error, BrokenPipeError):  # nobody reads on: ``workpool info | head``
@@ -80,9 +80,10 @@ def bench() -> None:
     print(f"{'':<26}{p99:10,.1f} us for 99 of 100")
 
 
-def _verbs(window: rma.Window) -> dict[str, Callable[[], object]]:
+def _verbs(window: rma.Window, group: rma.Group) -> dict[str, Callable[[], object]]:
     """Return one completed call of each verb."""
     buffer, numbers = bytearray(64), np.zeros(8)
+    stored = " (in memory)" if group.one_host else ""
 
     def put() -> None:
         window.put(_BYTES, buffer)
@@ -104,8 +105,8 @@ def _verbs(window: rma.Window) -> dict[str, Callable[[], object]]:
         "load": lambda: window.load(_CAS),
         "compare_and_swap": lambda: window.compare_and_swap(_CAS, 0, 0),
         "fetch_add": lambda: window.fetch_add(_COUNTER, 1),
-        "put, 64 bytes": put,
-        "get, 64 bytes": get,
+        f"put, 64 bytes{stored}": put,
+        f"get, 64 bytes{stored}": get,
         "accumulate, 8 doubles": accumulate,
         "get_numbers, 8 doubles": get_numbers,
     }

@@ -60,6 +60,10 @@ class WorkPool(View):
         If an option cannot be honoured, or the ranks were not started to serve a pool.
     ResourceError
         If there is too little shared memory.
+    SerializationError
+        If the initializer or its arguments cannot be pickled.
+    TypeError
+        If the initializer cannot be called, or its arguments are no tuple.
 
     Notes
     -----

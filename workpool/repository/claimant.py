@@ -92,7 +92,7 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 2 get, 1 flush.
+        RMA cost: 1 get, 1 more for the row of a ticket that is known; 1 flush.
         """
         first = self._taker.first
         if first != self._awaited:
@@ -224,7 +224,8 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush; 1 compare_and_swap
+        more if tasks were recalled.
         """
         geometry = self.geometry
         done = protocol.complete(claim.word)
@@ -252,7 +253,7 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap, 1 more if tasks were recalled.
         """
         self.window.put(self.geometry.outcome(claim.number), record)
         self.window.flush()  # as in complete
@@ -263,7 +264,7 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap, 1 more if tasks were recalled.
         """
         record = layout.write_piece(piece)  # belongs to MPI until the flush
         self.window.put(self.geometry.outcome(claim.number), record)

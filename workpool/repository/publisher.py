@@ -43,9 +43,9 @@ class Publisher(Reserver):
 
         Notes
         -----
-        RMA cost: 2 compare_and_swap for each record, 1 put for each run of rows, 2 flushes, and 1
-        for every ``AHEAD`` records; 2 loads, 1 fetch_add and 1 look more when too few rows are
-        known to be free.
+        RMA cost: 2 compare_and_swap for each record and 1 for the tail, 1 put for each run of rows,
+        2 flushes; 1 flush for each reservation, of up to ``AHEAD`` rows more than are needed; 2
+        loads, 1 fetch_add and 1 look more when too few rows are known to be free.
         """
         self._reserve_ahead(len(records))
         held = self._held[: len(records)]
@@ -253,5 +253,10 @@ class Publisher(Reserver):
         return self._step(row, step)
 
     def close(self) -> None:
-        """Say that nothing more will be published.  RMA cost: 1 compare_and_swap."""
+        """Say that nothing more will be published, to workers that nobody else sends home.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
         self.window.compare_and_swap(layout.CLOSED, 0, 1)

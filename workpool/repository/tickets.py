@@ -9,8 +9,8 @@ pointer
     tail, and it may lose a race, which is a ``Miss.CONTENDED``.
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
-    then holds a ticket for work that does not exist yet: it waits until the tail passes it, until
-    the word CLOSED says that it never will, or, as the runtime has it, until it is sent home.
+    then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
+    until the word CLOSED says that it never will (the runtime sends its workers home instead).
     Tickets that die with their holder are picked up by ``Claimant.sweep``.
 
 Both share the queue out in proportion (a share of what is left divided by the workers, after

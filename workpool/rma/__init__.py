@@ -15,29 +15,30 @@ between the rules are:
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
   MPI does not promise that the kinds mix.  A ``get`` or ``peek`` of control words gives a hint,
-  good for deciding where to compare and swap, never for deciding that it worked.
+  good for deciding where to compare and swap, never for deciding that it worked; ``repository``
+  says what three facts may be taken from one.
 * ``accumulate`` is atomic for each element, together with ``get_numbers`` and with itself if dtype
   and operation are the same; with a ``get`` or a ``put`` at the same time it is not.
 * Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them.
 
-Every call on a window holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.  The
+Every call into MPI holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.  The
 window of a rank that is alone is an ``OwnWindow``: the same verbs, on its memory.  Where ranks of
 other hosts may be lost, it is a ``PatientWindow``, which counts by compare-and-swap.
 
 References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MPI_Win_allocate``),
-12.3.5 (atomics), 12.5.3 (``MPI_Win_lock_all``), 12.5.4 (flush), 12.7 (semantics).
+12.2.3 (``MPI_Win_allocate_shared``), 12.3.4 (atomics), 12.5.3 (``MPI_Win_lock_all``), 12.5.4
+(flush), 12.7 (semantics).
 """
 
 from __future__ import annotations
 
 from .ending import HANGS, at_finalize
 from .group import Group, info, library_version, processor_name, world_size
-from .ops import OPS, is_op, op_name
+from .ops import is_op, op_name
 from .window import Window
 
 __all__ = [
     "HANGS",
-    "OPS",
     "Group",
     "Window",
     "at_finalize",

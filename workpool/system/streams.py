@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["flush", "leave", "open_streams", "report_failure", "run_or_exit", "say"]
+__all__ = ["flush", "flush_last", "open_streams", "report_failure", "run_or_exit", "say"]
 
 
 def open_streams() -> None:
@@ -27,7 +27,7 @@ def flush() -> None:
             stream.flush()
 
 
-def leave() -> None:
+def flush_last() -> None:
     """Flush both streams; one that fails is dropped, so that Python does not try again at exit."""
     for name in ("stdout", "stderr"):
         try:

@@ -80,7 +80,7 @@ class Exchange:
         words = self._claimant.look()
         kept: deque[tuple[int, int, Extent]] = deque()
         for number, word, extent in self._results:
-            if words[number] == word:
+            if words[number] == word:  # else it is collected: a fact, see ``repository``
                 kept.append((number, word, extent))
             else:
                 self.region.release(extent)
@@ -106,8 +106,8 @@ class Exchange:
 
         Notes
         -----
-        RMA cost: none for inline bytes; 1 get, 1 flush and 1 load for others; in pieces, the cost
-        of two requests for each.
+        RMA cost: none for inline bytes; 1 get, 1 flush and 1 load for others; in pieces, for each a
+        request, the loads until its answer, 1 get and 1 flush, and one request more at the end.
         """
         if offset == layout.INLINE:
             return inline[:nbytes]
@@ -116,7 +116,7 @@ class Exchange:
             self._want_all(claim, stream, content)
             return content
         self._window.get(offset, content)
-        self._window.flush()
+        self._window.flush()  # the bytes are here only after it
         # An extent is the row's as long as the row is ours: after an eviction it may be reused.
         if not self._claimant.holds(claim):
             raise Evicted
@@ -137,7 +137,7 @@ class Exchange:
             if piece.position != position or not 0 < nbytes <= content.nbytes - position:
                 raise ProtocolError(f"asked for byte {position} of {content.nbytes}, got {piece}")
             self._window.get(piece.extent.offset, content[position : position + nbytes])
-            self._window.flush()
+            self._window.flush()  # before we ask for the next one, which comes to the same place
             position += nbytes
 
     def offer_all(self, claim: Claim, encoded: Encoded) -> None:

@@ -73,7 +73,7 @@ class IsolatedPool(NamedTuple):
     content: bytes  # of the context
 
 
-class Unstarted(Exception):
+class _NoChild(Exception):
     """There is no child, and none can be started: the message says why."""
 
 
@@ -144,7 +144,7 @@ class IsolatedRunner:
                 process.channel.send(_request(pool, kind, code_id, payload))
             message = self._answer(process, pool, code_id)
             answer = None if message is None else child.Answer(*split(message))
-        except Unstarted as error:
+        except _NoChild as error:
             return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
@@ -221,7 +221,7 @@ class IsolatedRunner:
             try:
                 process = self._child = ChildProcess(child.__name__, self._rank, self._host)
             except (OSError, RuntimeError, MemoryError) as error:  # something is used up
-                raise Unstarted(str(error) or "no memory") from error
+                raise _NoChild(str(error) or "no memory") from error
             self._tasks = 0
             try:
                 in_time = self._wait(process, time.monotonic(), START_S)
@@ -231,7 +231,7 @@ class IsolatedRunner:
                 if not left:  # the last one is the task's to complain of
                     raise
             self._forget().kill()
-        raise Unstarted(f"it did not begin within {START_S:g} s")
+        raise _NoChild(f"it did not begin within {START_S:g} s")
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""

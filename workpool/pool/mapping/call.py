@@ -69,9 +69,9 @@ class Seat:
         """Take in what became of the turn: a ``Turn``, or the encoding of an exception."""
         self._mapping.turn_over(self, kind, outcome)
 
-    def resolve(self, value: Any, error: BaseException | None) -> None:
-        """Fail the whole map, because its pool is broken."""
-        self.set_exception(error or CancelledError())
+    def resolve(self, value: None, error: BaseException) -> None:
+        """Fail the whole map: its pool is broken, or what the turn reported cannot be stored."""
+        self.set_exception(error)
 
     def cancel(self) -> bool:
         """Cancel the whole map: who iterates gets CancelledError."""
