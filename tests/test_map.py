@@ -319,6 +319,28 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
     run_ranks(3, script)
 
 
+def test_a_range_whose_function_could_not_be_sent_at_first_is_mapped_once() -> None:
+    script = """
+        from workpool import WorkPool
+
+        class Late:
+            def __init__(self):
+                self.failed = False
+            def __call__(self, n):
+                return n
+            def __reduce__(self):
+                if not self.failed:
+                    self.failed = True
+                    raise MemoryError
+                return Late, ()
+
+        with WorkPool() as pool:
+            for items in (range(1000), list(range(1000))):
+                assert list(pool.map(Late(), items)) == list(range(1000))
+    """
+    run_ranks(2, script)
+
+
 def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
         import threading

@@ -50,14 +50,14 @@ class Source:
         self, iterables: tuple[Iterable[Any], ...], star: bool, buffersize: int | None
     ) -> None:
         self.several = star or len(iterables) != 1
-        self._items: Iterator[Any]
-        self._all: range | None = None
+        self._items: Iterator[Any]  # those that are not taken
+        self._all: Sequence[Any] = ()
         if self.several:
             self._items = arguments(iterables, star)
+        elif isinstance(iterables[0], range) and buffersize is None:
+            self._all, self._items = iterables[0], iter(())
         else:
             self._items = iter(iterables[0])
-            if isinstance(iterables[0], range) and buffersize is None:
-                self._all = iterables[0]
         # One window is one stretch of a map: the next is taken when it is used up.
         self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
         self._begun = False
