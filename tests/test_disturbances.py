@@ -366,11 +366,42 @@ def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
             try:
                 future.result()
             except TaskLost as error:
-                print("lost" in str(error))
+                print("lost" in str(error), future.done(), future.exception() is error)
             slow = pool.submit(time.sleep, 2)  # of which nothing is lost
             assert slow.result() is None
+        with WorkPool(max_pending=2) as pool:
+            unwaited = [lost(pool) for _ in range(2)]
+            assert [pool.submit(abs, n).result() for n in range(100)] == list(range(100))
+            assert [type(each.exception()) for each in unwaited] == [TaskLost, TaskLost]
+            print(pool)
     """
-    assert run_ranks(3, CUT_OFF + script).stdout == "True\n"
+    said = "True True True\n<WorkPool: 2 workers, 0 tasks pending>\n"
+    assert run_ranks(3, CUT_OFF + script).stdout == said
+
+
+@pytest.mark.parametrize("step", ["cancel", "reclaim"])
+def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str) -> None:
+    script = f"""
+        from workpool.repository import Publisher
+
+        def cut_off(self, row):
+            Publisher.{step} = {step}
+            assert {step}(self, row)
+            signal.raise_signal(signal.SIGALRM)
+
+        {step}, Publisher.{step} = Publisher.{step}, cut_off
+        with WorkPool() as pool:
+            view = pool.with_options(isolate=True)
+            busy = [view.submit(time.sleep, 0.5) for _ in range(2)]
+            while not all(each.running() for each in busy):
+                time.sleep(0.01)
+            future = busy[0] if "{step}" == "reclaim" else pool.submit(abs, -1)
+            try:
+                pool.kill(future)
+            except Alarm:
+                print(type(future.exception()).__name__, busy[1].exception())
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "TaskLost None\n"
 
 
 def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:

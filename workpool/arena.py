@@ -11,7 +11,7 @@ volume 1, section 2.5.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 
 from . import verbs
 from .errors import ProtocolError
@@ -87,14 +87,17 @@ class Region:
         inside = self.stretch.offset <= start and end <= sum(self.stretch)
         if not inside or (before and sum(before) > start) or (after and end > after.offset):
             raise ProtocolError(f"release of {extent}, which is not reserved in {self.stretch}")
+        first = last = i  # of the holes that become one with it
         if after and end == after.offset:
             end = sum(after)
-            del self._holes[i]
+            last += 1
         if before and sum(before) == start:
             start = before.offset
-            del self._holes[i - 1]
-        insort(self._holes, Extent(start, end - start))
+            first -= 1
+        # By one step, in whose midst no signal's handler comes that raises; and sooner too many
+        # bytes counted as free than too few.
         self._free_nbytes += nbytes
+        self._holes[first:last] = [Extent(start, end - start)]
 
 
 def write(

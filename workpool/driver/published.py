@@ -101,10 +101,16 @@ class Published:
         number = batch.row.number
         if self.rows.get(number) is not batch:
             return  # collected
+        # Before the step, and back if it fails: should a signal's handler raise between, nobody
+        # waits for a row that will never be DONE.
+        del self.rows[number]
         if self._publisher.cancel(batch.row):
-            self.dissolve(self.pop(number))
+            self.batches.pop(number, None)
+            self.dissolve(batch)
             self._backlog.put_back(batch.tasks)
-        elif number in self.batches:
+            return
+        self.rows[number] = batch
+        if number in self.batches:
             self.recall(number, batch, self._publisher.load(number))
 
     def recall(self, number: int, batch: Batch, word: int) -> None:
@@ -199,15 +205,18 @@ class Published:
             return []
         # Against what stands there now: the row is about our tasks until we have collected it, and
         # whoever runs them, and however far he is, shall not.
+        del self.rows[number]  # as in withdraw
         while layout.state_of(word) in _RUNS:
             if self._publisher.reclaim(Row(number, word)):
                 break
             word = self._publisher.load(number)
         else:
+            self.rows[number] = batch
             return []  # it has ended, or its contributions are on their way
         self._evicted[number] = protocol.advance(word, Step.RECLAIM)
+        self.batches.pop(number, None)
         self._keep_payload(batch)
-        self.dissolve(self.pop(number))
+        self.dissolve(batch)
         lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
         # The others have lost nothing: they were not started, or it is not they who shall end (what
         # they contribute would have been made with the last of the batch: once more).

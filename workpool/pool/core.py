@@ -222,7 +222,8 @@ class Core:
             return future
         if self._max_pending is not None and self._pending >= self._max_pending:
             most = self._max_pending
-            self.driver.wait(lambda: self._pending < most)
+            with suppress(TaskLost):  # what was lost is in nobody's way
+                self.driver.wait(lambda: self._pending < most)
             self.check_open()
         number = next(self._runtime.numbers)
         task = Task(number, kind, fn, context, payload, future, None, retry, noted)
@@ -299,9 +300,16 @@ class Core:
             self.driver.wait(lambda: not self.watched or interrupted())
         except TaskLost as error:
             for future in tuple(self.watched):
-                with suppress(InvalidStateError):  # cancelled just now, and counted
-                    future.resolve(None, error)
-                    self.ended()
+                self.lose(future, error)
+
+    def lose(self, future: PoolFuture[Any], error: TaskLost) -> None:
+        """Fail a future of which nothing can come any more; once, whoever waits for it."""
+        with self.lock:
+            ended, future._resolved = future._resolved or future.done(), True
+        if not ended:
+            with suppress(InvalidStateError):  # cancelled just now, and counted
+                future.resolve(None, error)
+                self.ended()
 
     def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""

@@ -17,7 +17,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from ..driver.driver import Driver
-from ..errors import UsageError
+from ..errors import TaskLost, UsageError
 from ..tasks import Task
 from ..whole import held, uncut, whole
 
@@ -42,6 +42,9 @@ class Pool(Protocol):
 
     def ended(self) -> None:
         """Count a task that has ended."""
+
+    def lose(self, future: PoolFuture[Any], error: TaskLost) -> None:
+        """Give up a future of which nothing can come any more."""
 
 
 class PoolFuture(Future[T]):
@@ -230,7 +233,10 @@ class PoolFuture(Future[T]):
     def _wait(self, timeout: float | None) -> None:
         """Make progress until the task has ended; raise what the standard library raises."""
         if self._state not in _ENDED:
-            self._pool.driver.wait(self.done, timeout)
+            try:
+                self._pool.driver.wait(self.done, timeout)
+            except TaskLost as error:
+                self._pool.lose(self, error)
         if self._state in _CANCELLED:
             raise CancelledError
         if self._state not in _ENDED:
