@@ -422,6 +422,69 @@ def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
     assert run_ranks(3, CUT_OFF + script).stdout == said
 
 
+def test_what_a_signals_handler_raises_is_not_the_fault_of_what_is_pickled(tmp_path: Path) -> None:
+    script = """
+        import signal, sys
+        from functools import partial
+        from workpool import WorkPool
+
+        class Alarm(Exception): ...
+
+        class Handler:
+            def __call__(self, *args):
+                raise Alarm
+            method = __call__
+
+        def alarm(error, *args):
+            raise error
+
+        class Late:
+            def __init__(self):
+                self.calls = 0
+            def __reduce__(self):
+                self.calls += 1
+                if self.calls == 1:
+                    signal.raise_signal(signal.SIGALRM)
+                return Late, ()
+            def __call__(self, *args):
+                return 5
+            def __len__(self):
+                return 5
+
+        handlers = {
+            lambda *args: sys.exit(3): SystemExit,
+            Handler(): Alarm,
+            Handler().method: Alarm,
+            partial(alarm, ValueError()): ValueError,
+            partial(alarm, TypeError()): TypeError,
+        }
+        with WorkPool() as pool:
+            asked = [
+                lambda late: pool.submit(len, late).result(),
+                lambda late: pool.submit(late).result(),
+                lambda late: next(pool.map(len, [late])),
+                lambda late: next(pool.map(len, [late] * 1000)),
+                lambda late: next(pool.map(late, range(1000))),
+                lambda late: next(pool.map(len, iter([late] * 9000), buffersize=4096)),
+                lambda late: next(pool.map(len, [late] * 1000, journal=sys.argv[1])),
+                lambda late: next(pool.map(len, [late], journal=sys.argv[1], chunksize=1)),
+                lambda late: pool.reduce(len, [late] * 1000, op="max"),
+                lambda late: WorkPool(initializer=len, initargs=(late,)).submit(abs, 5).result(),
+            ]
+            for handler, error in handlers.items():
+                signal.signal(signal.SIGALRM, handler)
+                for number, ask in enumerate(asked):
+                    late = Late()
+                    try:
+                        ask(late)
+                    except error:
+                        assert ask(late) == 5
+                    else:
+                        print("not raised:", number, error)
+    """
+    assert run_ranks(1, script, str(tmp_path / "journal.db")).stdout == ""
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 

@@ -46,7 +46,8 @@ __all__ = [
 ]
 
 
-#: What objects of the user's may raise while they are pickled or copied: all but Ctrl-C.
+#: What objects of the user's may raise while they are pickled or copied: all but Ctrl-C.  But see
+#: ``whole.interrupts``.
 FAILURES: Final = (Exception, SystemExit)
 
 

@@ -13,6 +13,7 @@ themselves nothing::
     held(frame)                 one that may hold a lock is
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until none of them is under way
+    except interrupts():        it, and what any signal's handler has raised: not the user's objects
 """
 
 from __future__ import annotations
@@ -23,10 +24,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Container
+from functools import partial
+from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import TypeVar
 
-__all__ = ["Deferring", "collective", "defer_interrupts", "held", "uncut", "whole", "within"]
+__all__ = [
+    "Deferring",
+    "collective",
+    "defer_interrupts",
+    "held",
+    "interrupts",
+    "uncut",
+    "whole",
+    "within",
+]
 
 #: How often an interrupt that waits tries again where it cannot see each step.
 AGAIN_S = 5e-3
@@ -152,3 +164,29 @@ def defer_interrupts() -> None:
 
 def _interrupted_within(frame: FrameType | None, late: bool) -> bool:
     return within(frame, _collective if late else _codes)
+
+
+def interrupts() -> type[BaseException]:
+    """Return what an ``except`` lets pass where all else is the failure of the user's objects.
+
+    That is ``KeyboardInterrupt``, and what is being handled if a signal's handler has raised it:
+    its frame is in the traceback.
+    """
+    traceback = sys.exc_info()[2]
+    if traceback is None or traceback.tb_next is None:  # nothing of Python's was called
+        return KeyboardInterrupt
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {_code(handler) for handler in handlers if callable(handler)}
+    raised = any(frame.f_code in codes for frame, _ in walk_tb(traceback))
+    return BaseException if raised else KeyboardInterrupt
+
+
+def _code(handler: Callable[..., object]) -> CodeType | None:
+    """Return the code of a handler, unless it is none of Python's."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    for function in (handler, type(handler).__call__):
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -16,6 +16,7 @@ from ..accumulator import Accumulator
 from ..errors import FAILURES, SerializationError, WorkPoolError
 from ..lazy import np
 from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
+from ..whole import interrupts
 from .journal import Keys, read_keys
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             digest = call_fingerprint(function, args, kwargs, kind, Accumulator)
+        except interrupts():
+            raise
         except FAILURES as error:
             raise _unknown(fn, error) from error
         first = int.from_bytes(digest[:8], "little")
@@ -79,6 +82,8 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             keys = read_keys(item_fingerprints(function, items, several, Accumulator))
+        except interrupts():
+            raise
         except FAILURES as error:
             raise _unknown(fn, error) from error
         with self._lock:
@@ -154,6 +159,8 @@ class Occurrences:
 def _fingerprint(obj: object, what: object) -> bytes:
     try:
         return fingerprint(obj, Accumulator)
+    except interrupts():
+        raise
     except FAILURES as error:
         raise _unknown(what, error) from error
 

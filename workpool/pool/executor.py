@@ -103,7 +103,7 @@ class WorkPool(View):
         job = entry.current()
         try:
             content = encode_setup(sys.path, initializer, initargs)
-        except Exception as error:
+        except SerializationError as error:
             raise SerializationError(
                 f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
             ) from error

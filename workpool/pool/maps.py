@@ -13,6 +13,7 @@ from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
 from ..tasks import CALL, CHUNK, PoolContext, Retry
+from ..whole import interrupts
 from .core import Core
 from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
 
@@ -115,6 +116,8 @@ class Maps:
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)
+        except interrupts():
+            raise
         except FAILURES as error:
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)

@@ -30,6 +30,7 @@ from typing import Any, Final, cast
 
 from ..errors import SerializationError
 from ..recent import Recent
+from ..whole import interrupts
 from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
 from .snapshot import Snapshot
 
@@ -159,7 +160,7 @@ class CodeCache:
         fn, snapshot = known.fn, known.snapshot
         try:
             data = dumps(fn, PROTOCOL) if snapshot is None else dumps_by_value(fn)
-        except KeyboardInterrupt:
+        except interrupts():
             raise
         except BaseException:  # pack_call meets it again and says whose fault it is
             return None
@@ -279,7 +280,7 @@ def load_callable(data: bytes | memoryview) -> Callable[..., Any]:
     """
     try:
         fn: Callable[..., Any] = loads(data)
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except BaseException as error:  # importing its module may raise anything
         raise SerializationError(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
+from ..whole import interrupts
 from .byvalue import MADE_ANEW
 from .callables import LOOKED, Code
 from .snapshot import reads
@@ -68,7 +69,7 @@ def pack_call(
         return _NO_ARGUMENTS
     try:
         return encode(call)
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise _culprit(fn, args, kwargs, error) from error
@@ -102,7 +103,7 @@ def unpack_call(
     """
     try:
         call = decode(buffer)
-    except (KeyboardInterrupt, MemoryError, SerializationError):
+    except (interrupts(), MemoryError, SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         raise SerializationError(
@@ -200,7 +201,7 @@ def _failure(value: object) -> BaseException | None:
     """Return what pickling `value` raises, or None."""
     try:
         encode(value)
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except BaseException as error:  # as in pack_call
         return error

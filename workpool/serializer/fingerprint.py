@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
 from ..lazy import hashlib
+from ..whole import interrupts
 from .byvalue import PROTOCOL, ByValuePickler, generic_parts, is_generic, named, registered_modules
 from .frozen import ATOMS
 from .snapshot import reads
@@ -130,6 +131,8 @@ def _bytes_of(obj: object, refused: type) -> bytes:
         suspect = (*_SUSPECT, refused.__module__.encode(), *map(str.encode, registered_modules()))
         if not any(mark in pickled for mark in suspect):
             return pickled
+    except interrupts():
+        raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         pass
     return _pickle(obj, lambda file: _Pickler(file, refused))
@@ -143,6 +146,8 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
         try:
             pickler.dump(obj)
             break
+        except interrupts():
+            raise
         except (_TooLargeError, ValueError, RecursionError):
             if not fast:
                 raise

@@ -31,6 +31,7 @@ from types import FunctionType, MemberDescriptorType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
+from ..whole import interrupts
 from .byvalue import PROTOCOL, ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
 from .classes import update_class
@@ -108,7 +109,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
         return _NONE
     try:
         return encode(value)
-    except (KeyboardInterrupt, MemoryError):
+    except (interrupts(), MemoryError):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise SerializationError(
@@ -182,7 +183,7 @@ def unpack_outcome(
         if kind not in (_EXCEPTION, Kind.BROKEN):
             raise SerializationError(f"an outcome is of kind 0 to 2, not {kind}")
         envelope = _Envelope(*decode(buffer))
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except MemoryError as error:
         return None, error
@@ -203,7 +204,7 @@ def _open(envelope: _Envelope, task: object) -> BaseException:
     if not reason:
         try:
             exc = loads(envelope.pickled)
-        except KeyboardInterrupt:
+        except interrupts():
             raise
         except BaseException as error:  # __setstate__ may raise anything, SystemExit included
             reason = f"it cannot be restored here: {said(error)}"

@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from ..lazy import hashlib
+from ..whole import interrupts
 from .byvalue import ByValuePickler, dumps_by_value, on_restored
 
 __all__ = ["Prepared", "collect_globals", "prepared_by", "use"]
@@ -79,7 +80,7 @@ def _content(value: object) -> object:
     digest = hashlib.blake2b(digest_size=16)
     try:
         pickled = dumps_by_value(value, lambda part: digest.update(part.raw()), _ContentPickler)
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except BaseException:  # it came as bytes and cannot go as such: it is not what it was
         return object()

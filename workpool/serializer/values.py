@@ -24,6 +24,7 @@ from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
+from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
 from .byvalue import PROTOCOL, dumps_by_value, registered_modules
 
@@ -148,7 +149,7 @@ def pack(obj: object) -> Encoded:
     """
     try:
         return encode(obj)
-    except KeyboardInterrupt:
+    except interrupts():
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise SerializationError(
@@ -177,7 +178,7 @@ def unpack(buffer: Buffer) -> Any:
     """
     try:
         return decode(buffer)
-    except (KeyboardInterrupt, SerializationError):
+    except (interrupts(), SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         raise SerializationError(f"cannot unpickle a value: {error!r}") from error
@@ -233,6 +234,8 @@ def encode(obj: object, *, by_value: bool = True) -> Encoded:
         nameless = pickled.find(_SCRIPT) >= 0 or (
             bool(registered_modules()) and _names_registered(pickled)
         )
+    except interrupts():
+        raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         nameless = True
     if nameless:

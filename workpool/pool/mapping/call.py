@@ -19,7 +19,7 @@ from ...reduction import Reduction
 from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
-from ...whole import whole
+from ...whole import interrupts, whole
 from .cutter import SEGMENT_ITEMS, Cutter
 from .stretch import Stretch
 
@@ -136,6 +136,8 @@ class Mapping:
             return False
         try:
             self.add(items, last=True, large=True)
+        except interrupts():
+            raise
         except FAILURES as error:
             good, self._refusal = self._cutter.blame(items, error)
             if good:

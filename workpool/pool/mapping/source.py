@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ...errors import FAILURES
+from ...whole import interrupts
 from .call import Mapping
 from .cutter import SEGMENT_ITEMS
 
@@ -75,6 +76,8 @@ class Source:
         window: Sequence[Any] = self._all or list(islice(self._items, self._window))
         try:
             taken = mapping.add(window, last=True)
+        except interrupts():
+            raise
         except FAILURES:  # sent one by one, the one that cannot be gets the blame
             taken = False
         if not taken:
