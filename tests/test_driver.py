@@ -19,8 +19,8 @@ from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED
 from workpool.driver.driver import Driver
 from workpool.driver.waits import GLANCES, Waits
-from workpool.layout import Extent, Geometry, Piece, Terms
-from workpool.protocol import Step
+from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
+from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.serializer import Encoded, Kind, Packed, pack
 from workpool.tasks import Batch, Context, Finished, PoolContext, Segment, Tally, Task, TaskKind
@@ -56,11 +56,12 @@ class Scene:
         return task
 
     def claim(self) -> Claim:
-        found = self.worker.take(1)
-        assert not isinstance(found, Miss)
-        claim = self.worker.claim(found[0])
-        assert isinstance(claim, Claim)
-        return claim
+        while True:
+            found = self.worker.take(1)
+            assert not isinstance(found, Miss)
+            claim = self.worker.claim(found[0])
+            if isinstance(claim, Claim):  # else the row was withdrawn
+                return claim
 
     def end_one(self, record: bytes = bytes(layout.OUTCOME_NBYTES)) -> None:
         self.worker.complete(self.claim(), record)
@@ -179,9 +180,9 @@ def test_a_turn_that_finds_no_memory_is_no_task_of_its_worker() -> None:
         assert scene.context.tally.tasks[1] == counted
 
 
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("state", [State.RESERVED, State.READY, State.WANTED, State.DONE])
 def test_rows_of_steps_that_were_cut_off_are_used_again(
-    published: bool, monkeypatch: pytest.MonkeyPatch
+    state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what a handler raises, before the driver has noted what it did."""
 
@@ -195,15 +196,24 @@ def test_rows_of_steps_that_were_cut_off_are_used_again(
     driver.progress()
     scene.end_one()
     driver.progress()
+    published = state is not State.RESERVED
     holder = driver._published if published else driver._dispatcher._publisher.window
+    claims: list[Claim] = []
     with monkeypatch.context() as patch:
         patch.setattr(holder, "add" if published else "put", cut_off)
         for number in range(8):  # as many as there are rows
             with pytest.raises(KeyboardInterrupt):
                 scene.submit(number)
             driver._backlog.tasks.clear()  # whoever submits it finds it there, and cancels it
-            if published:
+            if state is State.DONE:
                 scene.end_one()
+            elif state is State.WANTED:  # by a worker that waits for what nobody knows of
+                claims.append(scene.claim())
+                scene.worker.request(claims[-1], Step.WANT, Piece(Stream.PAYLOAD, 0, 9, NOTHING))
+    driver._dispatcher._recover_s = 0.0  # it is time
+    driver.progress()
+    for claim in claims:
+        assert isinstance(scene.worker.answered(claim, Step.SUPPLY), Miss)
     scene.submit(99)
     driver.progress()
     driver.progress()

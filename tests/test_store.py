@@ -42,5 +42,7 @@ def test_the_code_of_long_ago_makes_room(
     monkeypatch.setattr("workpool.driver.store.CODES", 2)
     for number in range(1, 6):
         task.code = store.code(Code(number, bytes(STRETCH.nbytes // 10)))
-        assert store.descriptor(Batch([task], b"")) is not None
+        batch = Batch([task], b"")
+        assert store.descriptor(batch) is not None
         assert task.code.placed is not None
+        store.remove(batch)

@@ -93,7 +93,7 @@ class Dispatcher:
         self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._unheard = False  # something was published, and nobody woken for it
         self._wake_s = 0.0  # until then nobody is
-        self._recover_s = 0.0  # when lost rows are looked for again, where rows are short
+        self._recover_s = 0.0  # when lost rows are looked for again
 
     @property
     def ahead(self) -> bool:
@@ -135,6 +135,8 @@ class Dispatcher:
             Whether rows were looked after, so that there may be room by now where there was none.
         """
         self._full &= not asked
+        if not asked:
+            self._recover()
         if self._backlog.tasks:
             self._collector.retire()  # which takes in how long tasks take: so many share a row
             if time.monotonic() > self._calm_s:
@@ -226,14 +228,14 @@ class Dispatcher:
             self._recover()
 
     def _recover(self) -> None:
-        """See, now and then, that there are not fewer rows than there could be."""
+        """See, now and then, that no row is lost, and nobody waits for what we know nothing of."""
         now = time.monotonic()
         if now < self._recover_s:
             return
         self._recover_s = now + RECOVER_S
-        known = {*self._published.rows, *(row.number for row in self._collector.retired)}
-        if len(known) < self._rows:
-            self._publisher.recover(known)
+        rows = self._published.rows
+        self._publisher.recover({*rows, *(row.number for row in self._collector.retired)})
+        self._store.recount(rows)
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into so many rows at the most."""

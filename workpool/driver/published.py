@@ -75,7 +75,6 @@ class Published:
             self.batches[row.number] = batch
         for task in batch.tasks:
             task.batch = batch
-        self._store.hold(batch)
 
     def pop(self, number: int) -> Batch:
         """Forget a row, and return its batch."""

@@ -11,6 +11,7 @@ does not fit is STREAMED, piece by piece through the buffer, which nothing else 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from .. import layout, verbs
 from ..arena import Region, write
@@ -49,7 +50,10 @@ class Store:
         self._reader: int | None = None  # the row whose piece lies in the buffer
 
     def descriptor(self, batch: Batch) -> bytes | None:
-        """Return a batch's descriptor; None while the arena has no room for what it needs."""
+        """Return a batch's descriptor; None while the arena has no room for what it needs.
+
+        What it names stays where it is until the batch is removed.
+        """
         task, payload = batch.tasks[0], batch.payload
         code, context, segment = task.code, task.context, task.segment
         nbytes, inline, items = len(payload), b"", NO_ITEMS
@@ -66,6 +70,7 @@ class Store:
         kind = task.kind | ISOLATED if context.isolated else task.kind
         of_code = NO_BLOB if code is None else code.placed or self._blob(code)
         of_context = context.placed or self._blob(context)
+        self._hold(batch)  # before anybody can take it
         tasks = len(batch.tasks)
         return layout.write_descriptor(
             (task.task_id, kind, *of_code, *of_context, offset, nbytes, tasks, *items), inline
@@ -94,8 +99,7 @@ class Store:
             return Extent(layout.STREAMED, nbytes)
         return place
 
-    def hold(self, batch: Batch) -> None:
-        """Keep what a batch shares with others, from when it is published until it is removed."""
+    def _hold(self, batch: Batch) -> None:
         task = batch.tasks[0]
         batch.holds = True
         task.context.users += 1
@@ -119,6 +123,13 @@ class Store:
             self.payloads_nbytes -= batch.extent.nbytes
             batch.extent = None
         if batch.row is not None and self._reader == batch.row.number:
+            self._reader = None
+
+    def recount(self, rows: Mapping[int, Batch]) -> None:
+        """Forget what rows have here that were lost."""
+        extents = (batch.extent for batch in rows.values())
+        self.payloads_nbytes = sum(extent.nbytes for extent in extents if extent is not None)
+        if self._reader not in rows:
             self._reader = None
 
     # --- code and contexts --------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ..protocol import State, Step
 from .reserver import Reserver
 from .table import Row, runs
 
-_LEFT = layout.States([State.RESERVED, State.DONE])
+_LEFT = layout.States([State.RESERVED, State.READY, State.WANTED, State.OFFERED, State.DONE])
 _RETIRE = Step.RETIRE
 
 
@@ -209,12 +209,19 @@ class Publisher(Reserver):
         """
         for number in _LEFT.rows(self.look()):
             row = Row(number, self.words[number])
-            if layout.state_of(row.word) == State.RESERVED:
+            state = layout.state_of(row.word)
+            if state == State.RESERVED:
                 if layout.owner_of(row.word) == self.member and not self._hold_again(row):
                     self.abandon(row)
                     self._lost(Row(number, self.words[number]))
-            elif number not in known:
+            elif number in known:
+                continue
+            elif state == State.DONE:
                 self.retire([row])
+            elif state == State.READY:
+                self.cancel(row)
+            else:  # whoever runs it would wait for our answer for ever
+                self.reclaim(row)
 
     def retire(self, rows: Sequence[Row]) -> None:
         """Free rows whose outcome has been collected.
