@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,18 @@ from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED
 from workpool.driver.driver import Driver
 from workpool.driver.waits import GLANCES, Waits
+from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
-from workpool.serializer import Encoded, Kind, Packed, pack
+from workpool.serializer import Code, Encoded, Kind, Packed, pack, unpack
 from workpool.tasks import Batch, Context, Finished, PoolContext, Segment, Tally, Task, TaskKind
 from workpool.testing import MemoryWindow
+
+#: An outcome that stands in the record itself, so that its worker waits for no room.
+NOTHING_TO_FETCH = layout.write_outcome(Kind.VALUE, 5, layout.INLINE, 0).ljust(
+    layout.OUTCOME_NBYTES, b"\0"
+)
 
 
 def nothing(*_: object) -> None:
@@ -45,8 +53,8 @@ class Scene:
         self, context: PoolContext | None = None, rows: int = 8, tracer: Any = None
     ) -> None:
         self.context = context or pool()
-        geometry = Geometry(rows, 2, 1 << 20)
-        window = MemoryWindow(geometry.nbytes)
+        self.geometry = geometry = Geometry(rows, 2, 1 << 20)
+        self.window = window = MemoryWindow(geometry.nbytes)
         self.driver = Driver(window, geometry, tracer=tracer)
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
 
@@ -62,7 +70,7 @@ class Scene:
         assert isinstance(claim, Claim)
         return claim
 
-    def end_one(self, record: bytes = bytes(layout.OUTCOME_NBYTES)) -> None:
+    def end_one(self, record: bytes = NOTHING_TO_FETCH) -> None:
         self.worker.complete(self.claim(), record)
 
 
@@ -223,6 +231,62 @@ def test_rows_of_steps_that_were_cut_off_are_used_again(
     assert ended == [0, 99]
 
 
+@pytest.mark.parametrize("pieces", [False, True])
+def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
+    pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content: list[bytes] = []
+    scene = Scene(pool(lambda done: content.extend(bytes(o) for _, _, o in done.outcomes)))
+    driver = scene.driver
+    scene.submit(1)
+    driver.progress()
+    claim, other = scene.claim(), MemoryWindow(scene.window.nbytes)
+    other.memory = scene.window.memory
+    extent = Extent(scene.geometry.region(1).offset, 300)
+
+    def write(outcome: bytes) -> None:
+        other.put(extent.offset, outcome)
+        other.flush()
+
+    publisher = driver._collector._publisher
+    last_step = publisher.answer if pieces else publisher.retire
+
+    def take_last_step(*arguments: Any) -> Any:
+        write(bytes(300))  # the worker has waited for just that
+        return last_step(*arguments)
+
+    monkeypatch.setattr(publisher, last_step.__name__, take_last_step)
+    write(bytes(range(100)) * 3)
+    if pieces:
+        assert scene.worker.request(claim, Step.OFFER, Piece(Stream.OUTCOME, 0, 300, extent))
+        driver.progress()
+        assert scene.worker.answered(claim, Step.TAKE) is not None
+    record = layout.write_outcome(
+        Kind.VALUE, 5, layout.STREAMED if pieces else extent.offset, extent.nbytes
+    )
+    scene.worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+    driver.progress()
+    assert content == [bytes(range(100)) * 3]
+
+
+def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(rows=512)
+    driver = scene.driver
+    scene.submit(0)
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    assert driver._collector.retired
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    while driver._store.region.reserve(1 << 16):
+        pass
+    driver._store.payloads_nbytes = 1  # there will be room
+    driver._dispatcher._recover_s = 0.0  # it is time
+    scene.submit(1, pack(np.ones(10_000)))
+    assert driver._dispatcher._full
+    driver._collector.retire()
+
+
 # --- what is done when ----------------------------------------------------------------------------
 
 
@@ -279,6 +343,90 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
 
 
+def test_tasks_go_in_the_order_in_which_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one has waited for others that did not come."""
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene()
+    driver = scene.driver
+    driver.progress()
+    driver._dispatcher._again_s = math.inf
+    scene.submit(1)
+    driver._dispatcher._again_s = 0.0
+    scene.submit(2)
+    assert [scene.claim().descriptor[0].task_id for _ in range(2)] == [1, 2]
+
+
+def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene()
+    scene.driver.progress()
+    scene.driver.drain()
+    scene.submit(1)
+    scene.driver.progress()
+    assert isinstance(scene.worker.take(1), Miss)
+
+
+def test_what_finds_no_row_keeps_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene(rows=2)
+    driver = scene.driver
+    driver.progress()
+    scene.submit(1)
+    driver.progress()
+    scene.submit(2)
+    driver.progress()
+    assert len(driver._rows) == 2
+    free_nbytes = driver._store.region.free_nbytes
+    scene.submit(3, pack(np.ones(10_000)))
+    assert driver._store.region.free_nbytes == free_nbytes
+
+
+def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
+    scene = Scene(rows=64)
+    driver = scene.driver
+    for number in range(3 * RETIRED):
+        task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+        driver.submit(task, Code(1, b"code"))
+        while not driver._rows:
+            driver.progress()
+        scene.end_one()
+        driver.progress()
+        assert len(driver._collector._times_ns) < RETIRED + 2
+    assert task.code is not None
+    assert task.code.mean_s is not None
+
+
+def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> None:
+    scene = Scene(rows=64)
+    driver = scene.driver
+    extent = Extent(scene.geometry.region(1).offset, 8)
+    record = layout.write_outcome(Kind.VALUE, 5, *extent).ljust(layout.OUTCOME_NBYTES, b"\0")
+    for end in (record, NOTHING_TO_FETCH):
+        scene.submit(1)
+        driver.progress()
+        scene.end_one(end)
+        driver.progress()
+        assert len(driver._collector.retired) == (end is not record)
+
+
+def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
+    scene = Scene()
+    driver, numbers = scene.driver, np.ones(100_000)
+    scene.submit(1, pack(numbers))
+    numbers[:] = 2
+    claim = scene.claim()
+    nbytes = claim.descriptor[0].nbytes
+    content = b""
+    while len(content) < nbytes:
+        wanted = Piece(Stream.PAYLOAD, len(content), nbytes, Extent(0, 0))
+        assert scene.worker.request(claim, Step.WANT, wanted)
+        driver.progress()
+        piece = scene.worker.answered(claim, Step.SUPPLY)
+        assert isinstance(piece, Piece)
+        content += scene.window.read(*piece.extent)
+    assert (unpack(bytearray(content)) == 1).all()
+
+
 # --- waiting --------------------------------------------------------------------------------------
 
 
@@ -315,8 +463,7 @@ def test_glances_end_with_the_time_to_wait() -> None:
 
 def test_who_may_rest_does_not_glance() -> None:
     waits, steps = waits_of(1e-3)
-    assert not waits.wait(lambda: False, 1e-2)
-    assert steps.count("progress") > 1
+    assert waits.wait(lambda: steps.count("progress") > 2, 30)
     assert "glance" not in steps
 
 
@@ -333,3 +480,12 @@ def test_looks_that_take_longer_are_fewer(
     waits, _ = waits_of(None, rows=rows)
     assert not waits.wait(lambda: False, 1e-3)
     assert made == [looks]
+
+
+@pytest.mark.parametrize("outstanding", [True, False])
+def test_what_waits_on_the_driver_is_not_lost(outstanding: bool) -> None:
+    """As a task does that is tried again later: nothing is in the table meanwhile."""
+    waits = Waits(lambda: 0, lambda: 1e-3, (), lambda: outstanding, lambda: False)
+    waits._patience_s = 1e-2
+    with nullcontext() if outstanding else pytest.raises(TaskLost):
+        assert not waits.wait(lambda: False, 0.1)

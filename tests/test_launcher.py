@@ -377,6 +377,16 @@ def test_driver_that_leaves_the_hard_way_is_no_success() -> None:
 
 
 @pytest.mark.mpi
+def test_who_reads_what_tasks_print_may_leave() -> None:
+    text = "list(__import__('workpool').WorkPool().map(print, range(200_000)))"
+    launcher = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "2", "-c", text]
+    with job(["sh", "-c", '"$@" | head -n 1', "sh", *launcher]) as started:
+        ended = started.wait()
+    assert "whoever read its output is gone" in ended.err
+    assert "--survive" not in ended.err
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_with_mpi(tmp_path: Path, signum: int, group: bool) -> None:

@@ -46,6 +46,8 @@ SMALL = {
     "words that are read one by one": Small({"tasks": 2, "torn": True}, set(), 93, 0),
     "sweeping while there is work": Small({"tasks": 2, "sweeps": 1}, set(), 22, 0),
     "what was seen of the queue is old": Small({"tasks": 2, "remembers": True}, set(), 255, 0),
+    # Of two rows a worker takes both, and does not claim by the same flush.
+    "what was seen of the only row is old": Small({"tasks": 1, "remembers": True}, set(), 89, 123),
     "rows reserved ahead": Small({"tasks": 3, "rows": 3, "ahead": 1}, set(), 262, 0),
     "a worker leaves with tickets": Small({"tasks": 2, "stays": {1: 1}}, set(), 7, 26),
     "cancel": Small({"tasks": 2, "cancels": 2}, {Step.CANCEL}, 46, 0),

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
-from workpool.serializer import Code, load_callable
+from workpool.serializer import CallableCache, Code, load_callable
+from workpool.serializer.byvalue import dumps_by_value
 
 LIMIT = 10
 
@@ -287,6 +288,23 @@ get, put = make()
     assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
 
 
+def test_one_changed_cell_of_several_ends_the_code(codes):
+    made = define("""
+def make():
+    m, n = 1, 1
+    def get(): return m, n
+    def put(value):
+        nonlocal n
+        n = value
+    return get, put
+get, put = make()
+""")
+    looked_up_again(codes, made.get)
+    made.put(2)
+    assert codes.lookup(made.get) is None
+    assert load_callable(codes.lookup(made.get).data)() == (1, 2)
+
+
 def test_a_function_that_changes_for_every_task_leaves_no_codes(codes):
     made = define(CHANGING)
     looked_up_again(codes, made.fn)
@@ -307,3 +325,10 @@ def test_a_submodule_imported_later_crosses(codes, monkeypatch):
     after = looked_up_again(codes, made.fn)
     assert b"pkg_for_test.sub" in after.data
     assert b"pkg_for_test.sub" not in before.data
+
+
+def test_what_has_no_snapshot_is_restored_for_each_task():
+    made = define("SEEN = []\ndef fn():\n    SEEN.append(1)\n    return len(SEEN)")
+    cache = CallableCache()
+    assert cache.add(1, dumps_by_value(made.fn))() == 1
+    assert [cache.get(1)() for _ in range(3)] == [1, 1, 1]

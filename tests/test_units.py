@@ -59,6 +59,19 @@ def test_word_round_trip(state: int, owner: int, attempt: int, generation: int) 
     assert changed == layout.pack_word(3, 7, attempt, generation)
 
 
+def test_outcomes_of_a_batch_round_trip() -> None:
+    outcomes = [(1, 5, b"x"), (2, 0, b""), (3, 10**18, b"12345678"), (4, 7, b"")]
+    content = b"".join(layout.write_task_outcome(*outcome) for outcome in outcomes)
+    for count in (None, *range(len(outcomes) + 1)):
+        found = layout.read_task_outcomes(memoryview(content), count)
+        assert [(kind, ns, bytes(encoded)) for kind, ns, encoded in found] == outcomes[:count]
+    for cut in range(1, len(content)):
+        with pytest.raises(LayoutError):
+            layout.read_task_outcomes(memoryview(content)[:-cut], len(outcomes))
+    with pytest.raises(LayoutError):
+        layout.read_task_outcomes(memoryview(content), len(outcomes) + 1)
+
+
 def test_records_round_trip() -> None:
     blob, items = Blob(2**63, layout.STREAMED, 2**63), Items(3, 2**40, 7)
     descriptor = Descriptor(2**63, 1, *blob, *NO_BLOB, *Extent(2**62, 5), 99, *items)

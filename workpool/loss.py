@@ -87,7 +87,8 @@ class Loss(NamedTuple):
         name = task_name(task)
         error = self._error(name)
         process = f"process {self.process} of " if self.process else ""
-        where = f"### task {name}, {process}worker rank {self.rank} on {self.host}"
+        whose = f"{process}worker rank {self.rank} on {self.host}" if self.host else "run by nobody"
+        where = f"### task {name}, {whose}"
         text = f"{self.text}\n{where}" if self.text else where
         error.__cause__ = RemoteTraceback(text, name, self.rank, self.host)
         return error

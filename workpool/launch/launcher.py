@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -63,6 +64,8 @@ _SELDOM = 20
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
 _DRAIN_S = 0.5
+
+_STDOUT = 1
 
 #: What to do about a rank that has died.
 _ADVICE = (
@@ -310,6 +313,8 @@ class _Job:
         advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
         died = status >= 0 or not self.local
         died = died and self.watch.driver is not None and not (self.survive and self.local)
+        if _is_unread(_STDOUT):
+            advice = "; whoever read its output is gone"
         bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
         say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
         return 128 - status if status < 0 else status or 1
@@ -363,6 +368,13 @@ class _Job:
                 if mark in variables:
                     found[int(entry.name)] = variables
         return found
+
+
+def _is_unread(fd: int) -> bool:
+    """Return whether a descriptor leads into a pipe whose other end is closed."""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _rank_of(variables: Iterable[bytes]) -> str | None:

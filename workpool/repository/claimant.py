@@ -281,10 +281,13 @@ class Claimant(Table):
 
         Notes
         -----
-        RMA cost: 1 load; with an answer, 1 get and 1 flush more.
+        RMA cost: 1 get, 1 flush; with an answer, 1 load, 1 get and 1 flush more.
         """
+        # Who waits looks often: not by atomics, which keep those of others waiting.
+        if self.window.peek(self.geometry.word(claim.number)) == [claim.word]:
+            return None
         word = self.load(claim.number)
-        if word == claim.word:
+        if word == claim.word:  # else it was a look in the midst of a change
             return None
         claim.word = protocol.advance(claim.word, step)
         if word != claim.word and not self._keeps(claim, word):
