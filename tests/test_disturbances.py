@@ -329,34 +329,33 @@ def test_a_submit_that_fails_takes_no_others_with_it() -> None:
 
 #: `lost(pool)` returns the future of a task that a signal's handler has cut off.
 CUT_OFF = """
-        import signal, time
+        import signal, sys, time
         from concurrent.futures import as_completed, wait
-        from threading import current_thread, main_thread
         from workpool import TaskLost, WorkPool
-        from workpool.pool.resolver import Resolver
 
         class Alarm(Exception): ...
 
         def alarm(*args):
             raise Alarm
 
-        def cut_off(self, *args):  # where the handler runs; the attendant resolves tasks as well
-            if current_thread() is not main_thread():
-                return whole(self, *args)
-            Resolver._resolve_one = whole
-            signal.raise_signal(signal.SIGALRM)
+        def cut_off(frame, event, function):  # where the handler runs
+            if event == "c_return" and frame.f_code.co_filename.endswith("unresolved.py"):
+                if function.__name__ == "popleft":
+                    sys.setprofile(None)
+                    signal.raise_signal(signal.SIGALRM)
 
         def lost(pool):
-            Resolver._resolve_one = cut_off
             while True:
                 future = pool.submit(abs, -2)
+                sys.setprofile(cut_off)  # this thread alone: the attendant resolves tasks as well
                 try:
                     future.result()
                 except Alarm:
                     return future
+                finally:
+                    sys.setprofile(None)
 
         signal.signal(signal.SIGALRM, alarm)
-        whole = Resolver._resolve_one
 """
 
 
@@ -422,6 +421,32 @@ def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
     """
     said = "['NoneType', 'TaskLost']\n['TaskLost', 'TaskLost']\n"
     assert run_ranks(3, CUT_OFF + script).stdout == said
+
+
+def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again() -> None:
+    script = """
+        from workpool.pool import resolver
+        from workpool.pool.future import PoolFuture
+
+        def once_cut_off(owner, name):
+            def cut_off(*arguments):
+                setattr(owner, name, whole)
+                signal.raise_signal(signal.SIGALRM)
+
+            whole = getattr(owner, name)
+            setattr(owner, name, cut_off)
+
+        with WorkPool(max_workers=1) as pool:
+            for owner, name in ((resolver, "unpack_outcome"), (PoolFuture, "resolve")):
+                once_cut_off(owner, name)
+                future = pool.submit(abs, -5)
+                try:
+                    future.result()
+                except Alarm:
+                    print(future.result(), pool)
+    """
+    said = "5 <WorkPool: 1 workers, 0 tasks pending>\n" * 2
+    assert run_ranks(2, CUT_OFF + script).stdout == said
 
 
 def test_what_a_signals_handler_raises_is_not_the_fault_of_what_is_pickled(tmp_path: Path) -> None:

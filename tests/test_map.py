@@ -341,6 +341,37 @@ def test_a_range_whose_function_could_not_be_sent_at_first_is_mapped_once() -> N
     run_ranks(2, script)
 
 
+def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) -> None:
+    script = """
+        import sys, time
+        from workpool import WorkPool
+        from workpool.pool.core import Core
+
+        def note(n):
+            with open(sys.argv[1], "a") as file:
+                print(n, file=file)
+            return n
+
+        def take_turn(self, *arguments):
+            if turns:
+                Core.take_turn = whole
+                raise MemoryError
+            turns.append(whole(self, *arguments))
+            return turns[-1]
+
+        turns, whole, Core.take_turn = [], Core.take_turn, take_turn
+        with WorkPool() as pool:
+            busy = [pool.submit(time.sleep, 1) for _ in range(pool.num_workers)]
+            while not all(each.running() for each in busy):
+                time.sleep(0.01)
+            assert list(pool.map(note, range(1000))) == list(range(1000))
+        assert turns
+        with open(sys.argv[1]) as file:
+            assert sorted(map(int, file)) == list(range(1000))
+    """
+    run_ranks(3, script, str(tmp_path / "noted"))
+
+
 def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
         import threading

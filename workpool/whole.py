@@ -13,7 +13,8 @@ themselves nothing::
     held(frame)                 one that may hold a lock is
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until none of them is under way
-    except interrupts():        it, and what any signal's handler has raised: not the user's objects
+    by_handler(error)           any signal's handler has raised it, and not the user's objects
+    except interrupts():        such a one, or Ctrl-C
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TypeVar
 
 __all__ = [
     "Deferring",
+    "by_handler",
     "collective",
     "defer_interrupts",
     "held",
@@ -169,16 +171,20 @@ def _interrupted_within(frame: FrameType | None, late: bool) -> bool:
 def interrupts() -> type[BaseException]:
     """Return what an ``except`` lets pass where all else is the failure of the user's objects.
 
-    That is ``KeyboardInterrupt``, and what is being handled if a signal's handler has raised it:
-    its frame is in the traceback.
+    That is ``KeyboardInterrupt``, and whatever a signal's handler has raised.
     """
-    traceback = sys.exc_info()[2]
+    error = sys.exc_info()[1]
+    return KeyboardInterrupt if error is None or not by_handler(error) else BaseException
+
+
+def by_handler(error: BaseException) -> bool:
+    """Return whether a signal's handler has raised it: its frame is in the traceback."""
+    traceback = error.__traceback__
     if traceback is None or traceback.tb_next is None:  # nothing of Python's was called
-        return KeyboardInterrupt
+        return False
     handlers = map(signal.getsignal, signal.valid_signals())
     codes = {_code(handler) for handler in handlers if callable(handler)}
-    raised = any(frame.f_code in codes for frame, _ in walk_tb(traceback))
-    return BaseException if raised else KeyboardInterrupt
+    return any(frame.f_code in codes for frame, _ in walk_tb(traceback))
 
 
 def _code(handler: Callable[..., object]) -> CodeType | None:

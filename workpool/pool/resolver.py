@@ -21,7 +21,7 @@ from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..serializer import Kind, pack_exception, unpack_outcome
 from ..tasks import Finished, Tally, Task
 from ..turns import Turn
-from ..whole import whole
+from ..whole import by_handler, whole
 from .mapping import Seat
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
@@ -115,9 +115,11 @@ class Resolver:
                 return
             try:
                 self._resolve_one(finished, *outcome)
-            except RecursionError:  # there is less of the stack left than that takes
+            except BaseException as error:
+                # There is less of the stack left than that takes, or a signal's handler has raised.
+                again = isinstance(error, RecursionError) or by_handler(error)
                 task = outcome[0]
-                if task.segment is None and not task.future.done():
+                if again and task.segment is None and not task.future.done():
                     finished.outcomes.appendleft(outcome)
                 raise
 
@@ -142,8 +144,10 @@ class Resolver:
                 error = loss.error(task.function)
             else:
                 value, error = unpack_outcome(kind, content, task.function)
-        except BaseException as caught:  # Ctrl-C while a result is restored
-            value, error = None, caught
+        except BaseException as caught:
+            if by_handler(caught):
+                raise  # it is restored once more
+            value, error = None, caught  # KeyboardInterrupt, which may be the object's own
             interrupt = caught
         if error is not None and kind != _VALUE:
             error = self._failed(task, kind, error, loss)
@@ -155,11 +159,15 @@ class Resolver:
 
     def _settle(self, task: Task, value: Any, error: BaseException | None) -> None:
         """Give a future its outcome, and count it."""
-        task.future._task = task.batch = None  # which refer to each other
+        future = task.future
         try:
-            task.future.resolve(value, error)
-        finally:
-            self._ended()
+            future.resolve(value, error)
+        except BaseException:
+            if task.segment is not None or future.done():  # else it comes once more
+                self._ended()
+            raise
+        future._task = task.batch = None  # which refer to each other
+        self._ended()
 
     def _failed(
         self, task: Task, kind: int, error: BaseException, loss: Loss | None

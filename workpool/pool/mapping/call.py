@@ -121,7 +121,12 @@ class Mapping:
             return False
         self._stretches += found
         self._waiting += found
-        self._share_next()
+        try:
+            self._share_next()
+        except BaseException as error:  # no memory; or what a signal's handler has raised
+            self.fail(error)
+            self.stop()  # what is shared out by now would be run for nobody
+            raise
         return True
 
     def add_next(self, items: Sequence[Any]) -> bool:
