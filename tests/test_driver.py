@@ -287,6 +287,28 @@ def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.Monk
     driver._collector.retire()
 
 
+def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(rows=2)
+    segments = scene.driver._segments
+    first, second, third = (Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(3))
+    assert segments.lend(first)
+    assert segments.lend(second)
+    assert not segments.lend(third)
+    lent, first = first.items, third  # nobody has the first any more
+    assert lent is not None
+    assert segments.lend(third)
+    assert third.items is not None
+    assert (third.items.counter, third.items.base) == (lent.counter, lent.base + lent.total)
+    segments.take_back(second)
+    assert segments.lend(second)
+    with monkeypatch.context() as patch:  # before it is noted who has it
+        patch.setattr(segments._living, "add", lambda segment: 1 / 0)
+        segments.take_back(second)
+        with pytest.raises(ZeroDivisionError):
+            segments.lend(second)
+    assert segments.lend(second)
+
+
 # --- what is done when ----------------------------------------------------------------------------
 
 

@@ -99,17 +99,17 @@ def test_every_item_is_handed_out_once() -> None:
 
 
 def test_a_counter_that_is_not_exhausted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Counters, "take_back", lambda self, items: self._free.append(items.counter))
+    monkeypatch.setattr(Counters, "take_back", lambda self, items: self._lent.pop(items.counter))
     with pytest.raises(Found, match="after its counter was taken back"):
         explore()
 
 
 def test_a_counter_that_starts_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def lend(self: Counters, total: int) -> Items:
-        index = self._free.pop()
-        place = SHAPE.counter(index)
+        place = SHAPE.counter(0)
         self._window.fetch_add(place, -self._window.fetch_add(place, 0))
-        return Items(index, 0, total)
+        items = self._lent[0] = Items(0, 0, total)
+        return items
 
     monkeypatch.setattr(Counters, "lend", lend)
     with pytest.raises(Found, match="after its counter was taken back"):

@@ -4,6 +4,7 @@
     backlog       what waits, and how it is cut into rows
     dispatcher    when what waits is published, and who is woken for it
     store         payloads, code and contexts in the driver's part of the arena
+    segments      which ranges have a counter for their items
     published     the batches that have a row
     collector     what rows that have ended hold
     unresolved    rows that have ended, on their way to futures

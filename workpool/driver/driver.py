@@ -24,7 +24,7 @@ from .. import verbs
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
-from ..repository import Counters, Publisher
+from ..repository import Publisher
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
@@ -34,6 +34,7 @@ from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
 from .forked import Forked
 from .recovery import Recovery
+from .segments import Segments
 from .store import Store
 from .trace import Trace
 from .waits import Waits
@@ -90,11 +91,11 @@ class Driver:
         self.trace = trace = Trace(geometry, tracer)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        self._counters = Counters(window, geometry)
+        self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
         self._workers = workers = geometry.members - 1
-        self._backlog = backlog = Backlog(self._lend)
+        self._backlog = backlog = Backlog(self._segments.lend)
         self._bells = bells = bells or Doorbells()
         self._collector = collector = Collector(
             window, publisher, store, backlog, bells.heard_s, trace
@@ -188,12 +189,6 @@ class Driver:
                 os.sched_yield()
                 self._advance()
 
-    def _lend(self, segment: Segment) -> bool:
-        """Return whether a range has its counter; lend it one if there is any."""
-        if segment.items is None:
-            segment.items = self._counters.lend(segment.tickets)
-        return segment.items is not None
-
     # --- take back -----------------------------------------------------------------------------
 
     @whole
@@ -273,8 +268,8 @@ class Driver:
             self._dispatcher.draining = True
             for batch in tuple(self._rows.values()):
                 segment = batch.tasks[0].segment
-                if segment is not None and segment.items is not None:
-                    self._counters.exhaust(segment.items)
+                if segment is not None:
+                    self._segments.exhaust(segment)
                 self._published.withdraw(batch)
 
     @property
@@ -380,16 +375,15 @@ class Driver:
     def withdraw(self, segment: Segment) -> None:
         """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
         with self._lock:
-            if segment.items is not None and not self._closed:
-                self._counters.exhaust(segment.items)
+            if not self._closed:
+                self._segments.exhaust(segment)
 
     @whole
     def end(self, segment: Segment) -> None:
         """Say that nobody will take a turn in a range any more.  RMA cost: 1 fetch_add."""
         with self._lock:
-            if segment.items is not None and not self._closed:
-                self._counters.take_back(segment.items)
-            segment.items = None
+            if not self._closed:
+                self._segments.take_back(segment)
             self._store.drop(segment)
 
     @whole

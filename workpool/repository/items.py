@@ -8,6 +8,8 @@ other items only when nothing is left of the last ones.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from .. import verbs
 from ..layout import Geometry, Items
 
@@ -36,7 +38,7 @@ class Counters:
     def __init__(self, window: verbs.Window, geometry: Geometry) -> None:
         self._window = window
         self._geometry = geometry
-        self._free = list(range(geometry.rows))
+        self._lent: dict[int, Items] = {}
 
     def lend(self, total: int) -> Items | None:
         """Return `total` items that nobody has taken; None while every counter is lent.
@@ -45,11 +47,31 @@ class Counters:
         -----
         RMA cost: 1 fetch_add.
         """
-        if not self._free:
+        for index in range(self._geometry.rows):
+            if index not in self._lent:
+                break
+        else:
             return None
-        index = self._free.pop()
         # Never set back: a late taker of earlier items adds to it, and must find them all gone.
-        return Items(index, self._window.fetch_add(self._geometry.counter(index), 0), total)
+        base = self._window.fetch_add(self._geometry.counter(index), 0)
+        items = self._lent[index] = Items(index, base, total)
+        return items
+
+    def recover(self, known: Container[int]) -> None:
+        """Have back what is lost: what a signal's handler raised has cut off a step about it.
+
+        Parameters
+        ----------
+        known : container of int
+            Counters that somebody will take back.
+
+        Notes
+        -----
+        RMA cost: 1 fetch_add for each.
+        """
+        for items in tuple(self._lent.values()):
+            if items.counter not in known:
+                self.take_back(items)
 
     def exhaust(self, items: Items) -> None:
         """Take all items that are left.  RMA cost: 1 fetch_add."""
@@ -58,4 +80,4 @@ class Counters:
     def take_back(self, items: Items) -> None:
         """Have a counter back, and with it all items that are left.  RMA cost: 1 fetch_add."""
         self.exhaust(items)
-        self._free.append(items.counter)
+        del self._lent[items.counter]

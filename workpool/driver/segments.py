@@ -1,0 +1,54 @@
+"""The counters behind the items of ranges: which of them have one."""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+from .. import verbs
+from ..layout import Geometry
+from ..repository import Counters
+from ..tasks import Segment
+
+
+class Segments:
+    """The ranges of one driver.  Not thread-safe: its driver holds the lock.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    """
+
+    def __init__(self, window: verbs.Window, geometry: Geometry) -> None:
+        self._counters = Counters(window, geometry)
+        #: Those that may have a counter.  One that a signal's handler has cut off is not there any
+        #: more, once nobody has its map.
+        self._living: WeakSet[Segment] = WeakSet()
+
+    def lend(self, segment: Segment) -> bool:
+        """Return whether a range has its counter; lend it one if there is any.
+
+        Notes
+        -----
+        RMA cost: as ``Counters.lend``, and as ``Counters.recover`` where none is left.
+        """
+        if segment.items is None:
+            items = self._counters.lend(segment.tickets)
+            if items is None:
+                others = (other.items for other in self._living)
+                self._counters.recover({items.counter for items in others if items is not None})
+                items = self._counters.lend(segment.tickets)
+            self._living.add(segment)
+            segment.items = items
+        return segment.items is not None
+
+    def exhaust(self, segment: Segment) -> None:
+        """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
+        if segment.items is not None:
+            self._counters.exhaust(segment.items)
+
+    def take_back(self, segment: Segment) -> None:
+        """Have the counter of a range back.  RMA cost: 1 fetch_add."""
+        items, segment.items = segment.items, None  # first: never twice, for it is lent again
+        if items is not None:
+            self._counters.take_back(items)
