@@ -372,6 +372,8 @@ def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
             assert slow.result() is None
         with WorkPool(max_pending=2) as pool:
             unwaited = [lost(pool) for _ in range(2)]
+            pool.submit(abs, -1).result()  # after a second
+            pool._core._wait_for_room = None
             assert [pool.submit(abs, n).result() for n in range(100)] == list(range(100))
             assert [type(each.exception()) for each in unwaited] == [TaskLost, TaskLost]
             print(pool)

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         WorkerUnreachable,
         WorkPoolError,
     )
-    from .pool.core import WorkerStats
     from .pool.executor import WorkPool, run
     from .pool.future import PoolFuture
+    from .pool.stats import WorkerStats
     from .pool.view import View
 
 __all__ = [
@@ -72,7 +72,7 @@ _HOMES = {
     "WorkPool": "pool.executor",
     "WorkPoolError": "errors",
     "WorkerCrashed": "errors",
-    "WorkerStats": "pool.core",
+    "WorkerStats": "pool.stats",
     "WorkerUnreachable": "errors",
     "run": "pool.executor",
 }

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import accumulator
 from ..accumulator import Accumulator
@@ -25,6 +25,7 @@ from ..whole import held, whole, within
 from .future import PoolFuture
 from .mapping import Seat
 from .resolver import Resolver
+from .stats import WorkerStats
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -37,27 +38,6 @@ CONTEXTS = 32
 
 
 SHUT = "cannot schedule new futures after shutdown"
-
-
-class WorkerStats(NamedTuple):
-    """What one worker has done for a pool.
-
-    Parameters
-    ----------
-    rank : int
-        The worker's, as the program knows it.
-    tasks : int
-        Whose outcomes have come; each item of a map counts.
-    busy_s : float
-        Seconds that it has spent in them.
-    evicted : int
-        Attempts that were taken back from it, because it was gone.
-    """
-
-    rank: int
-    tasks: int
-    busy_s: float
-    evicted: int = 0
 
 
 class Core:
@@ -98,6 +78,7 @@ class Core:
         self._setup = setup
         self._max_pending = max_pending
         self._pending = 0
+        self._lost = 0  # of them, by what a signal's handler has raised
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
         self._accumulators: list[tuple[Spec, Extent]] = []
@@ -220,11 +201,8 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error)
             return future
-        if self._max_pending is not None and self._pending >= self._max_pending:
-            most = self._max_pending
-            with suppress(TaskLost):  # what was lost is in nobody's way
-                self.driver.wait(lambda: self._pending < most)
-            self.check_open()
+        if self._max_pending is not None and self._pending - self._lost >= self._max_pending:
+            self._wait_for_room(self._max_pending)
         number = next(self._runtime.numbers)
         task = Task(number, kind, fn, context, payload, future, None, retry, noted)
         future._task = task
@@ -233,6 +211,13 @@ class Core:
         if noted is not None and self.ledgers.due:
             self.driver.progress()  # who goes on submitting makes none otherwise
         return future
+
+    def _wait_for_room(self, most: int) -> None:
+        try:
+            self.driver.wait(lambda: self._pending - self._lost < most)
+        except TaskLost:  # there is nothing else
+            self._lost = self._pending
+        self.check_open()
 
     def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
@@ -310,6 +295,7 @@ class Core:
             with suppress(InvalidStateError):  # cancelled just now, and counted
                 future.resolve(None, error)
                 self.ended()
+                self._lost = max(0, self._lost - 1)
 
     def call_back(self, callbacks: Callable[[], object]) -> None:
         """Have callbacks called by the thread that attends to the pools."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from ..accumulator import Accumulator
 from ..errors import TaskKilled, UsageError
 from ..serializer import task_name
-from .core import Core, WorkerStats
+from .core import Core
 from .future import PoolFuture
 from .maps import Maps
 from .options import TaskOptions
+from .stats import WorkerStats
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -1,0 +1,26 @@
+"""What the workers of a pool have done."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class WorkerStats(NamedTuple):
+    """What one worker has done for a pool.
+
+    Parameters
+    ----------
+    rank : int
+        The worker's, as the program knows it.
+    tasks : int
+        Whose outcomes have come; each item of a map counts.
+    busy_s : float
+        Seconds that it has spent in them.
+    evicted : int
+        Attempts that were taken back from it, because it was gone.
+    """
+
+    rank: int
+    tasks: int
+    busy_s: float
+    evicted: int = 0
