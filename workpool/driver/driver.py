@@ -130,7 +130,7 @@ class Driver:
     @whole
     def outstanding(self) -> bool:
         """Whether some tasks are not over; False, too, while the last are being fetched."""
-        if self.busy:
+        if self._rows or self._finished:
             return True
         with self._lock:
             return self._backlog.outstanding or self.busy
@@ -273,9 +273,11 @@ class Driver:
                 self._published.withdraw(batch)
 
     @property
+    @whole
     def busy(self) -> bool:
         """Whether there is something in the table, or on its way to its future."""
-        return bool(self._rows or self._finished)
+        with self._lock:  # a row that is about to be withdrawn is not there for a moment
+            return bool(self._rows or self._finished)
 
     @whole
     def tasks(self, pool_id: int) -> list[Task]:
