@@ -430,6 +430,10 @@ def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again(
         from workpool.pool import resolver
         from workpool.pool.future import PoolFuture
 
+        class Hangs:
+            def __reduce__(self):
+                return signal.raise_signal, (signal.SIGALRM,)
+
         def once_cut_off(owner, name):
             def cut_off(*arguments):
                 setattr(owner, name, whole)
@@ -446,8 +450,16 @@ def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again(
                     future.result()
                 except Alarm:
                     print(future.result(), pool)
+            future = pool.submit(Hangs)
+            for _ in range(2):
+                try:
+                    future.result()
+                except Alarm:
+                    print(future.done())
+            print(type(future.exception()).__name__, pool)
     """
-    said = "5 <WorkPool: 1 workers, 0 tasks pending>\n" * 2
+    counts = "<WorkPool: 1 workers, 0 tasks pending>\n"
+    said = f"5 {counts}5 {counts}False\nTrue\nAlarm {counts}"
     assert run_ranks(2, CUT_OFF + script).stdout == said
 
 

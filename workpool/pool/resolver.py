@@ -73,6 +73,7 @@ class Resolver:
         self._pool_id = pool_id
         self._ended = ended
         self._attend = attend
+        self._interrupted: Task | None = None  # whose result was being restored
 
     def write_down(self, several: Iterable[Finished]) -> None:
         """Add and write down what outcomes bring, before anybody can see them."""
@@ -144,10 +145,12 @@ class Resolver:
                 error = loss.error(task.function)
             else:
                 value, error = unpack_outcome(kind, content, task.function)
-        except BaseException as caught:
-            if by_handler(caught):
+        except BaseException as caught:  # KeyboardInterrupt, or by a signal's handler
+            again = by_handler(caught) and not isinstance(caught, KeyboardInterrupt)
+            if again and task is not self._interrupted:
+                self._interrupted = task
                 raise  # it is restored once more
-            value, error = None, caught  # KeyboardInterrupt, which may be the object's own
+            value, error = None, caught  # it takes too long, and would do so again
             interrupt = caught
         if error is not None and kind != _VALUE:
             error = self._failed(task, kind, error, loss)
