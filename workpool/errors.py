@@ -24,10 +24,8 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import BrokenExecutor
-from typing import Final
 
 __all__ = [
-    "FAILURES",
     "BrokenPool",
     "LayoutError",
     "ProtocolError",
@@ -44,11 +42,6 @@ __all__ = [
     "WorkerCrashed",
     "WorkerUnreachable",
 ]
-
-
-#: What objects of the user's may raise while they are pickled or copied: all but Ctrl-C.  But see
-#: ``whole.interrupts``.
-FAILURES: Final = (Exception, SystemExit)
 
 
 class WorkPoolError(Exception):

@@ -15,6 +15,7 @@ themselves nothing::
     defer_interrupts()          Ctrl-C waits until none of them is under way
     by_handler(error)           any signal's handler has raised it, and not the user's objects
     except interrupts():        such a one, or Ctrl-C
+    except failures():          what the user's objects raise, and neither of these
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from collections.abc import Callable, Container
 from functools import partial
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 __all__ = [
+    "FAILURES",
     "Deferring",
     "by_handler",
     "collective",
     "defer_interrupts",
+    "failures",
     "held",
     "interrupts",
     "uncut",
@@ -47,6 +50,9 @@ AGAIN_S = 5e-3
 
 #: How long it waits: an object of the user's that hangs while it is restored can be interrupted.
 MOST_S = 1.0
+
+#: What objects of the user's may raise while they are pickled or copied: all but Ctrl-C.
+FAILURES: Final = (Exception, SystemExit)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -173,13 +179,20 @@ def interrupts() -> type[BaseException]:
 
     That is ``KeyboardInterrupt``, and whatever a signal's handler has raised.
     """
-    error = sys.exc_info()[1]
-    return KeyboardInterrupt if error is None or not by_handler(error) else BaseException
+    return BaseException if by_handler(sys.exc_info()[1]) else KeyboardInterrupt
 
 
-def by_handler(error: BaseException) -> bool:
+def failures() -> tuple[type[BaseException], ...]:
+    """Return what an ``except`` takes for the failure of the user's objects.
+
+    That is `FAILURES`, and nothing if a signal's handler has raised.
+    """
+    return () if by_handler(sys.exc_info()[1]) else FAILURES
+
+
+def by_handler(error: BaseException | None) -> bool:
     """Return whether a signal's handler has raised it: its frame is in the traceback."""
-    traceback = error.__traceback__
+    traceback = None if error is None else error.__traceback__
     if traceback is None or traceback.tb_next is None:  # nothing of Python's was called
         return False
     handlers = map(signal.getsignal, signal.valid_signals())

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..accumulator import Accumulator
-from ..errors import FAILURES, SerializationError, WorkPoolError
+from ..errors import SerializationError, WorkPoolError
 from ..lazy import np
 from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
-from ..whole import interrupts
+from ..whole import failures
 from .journal import Keys, read_keys
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             digest = call_fingerprint(function, args, kwargs, kind, Accumulator)
-        except interrupts():
-            raise
-        except FAILURES as error:
+        except failures() as error:
             raise _unknown(fn, error) from error
         first = int.from_bytes(digest[:8], "little")
         with self._lock:
@@ -82,9 +80,7 @@ class CallKeys:
         function = self._function(fn, code)
         try:
             keys = read_keys(item_fingerprints(function, items, several, Accumulator))
-        except interrupts():
-            raise
-        except FAILURES as error:
+        except failures() as error:
             raise _unknown(fn, error) from error
         with self._lock:
             keys[:, 0] += self._before.count(keys[:, 0])
@@ -159,9 +155,7 @@ class Occurrences:
 def _fingerprint(obj: object, what: object) -> bytes:
     try:
         return fingerprint(obj, Accumulator)
-    except interrupts():
-        raise
-    except FAILURES as error:
+    except failures() as error:
         raise _unknown(what, error) from error
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ..errors import FAILURES, SerializationError, UsageError
+from ..errors import SerializationError, UsageError
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
 from ..tasks import CALL, CHUNK, PoolContext, Retry
-from ..whole import interrupts
+from ..whole import failures
 from .core import Core
 from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
 
@@ -116,9 +116,7 @@ class Maps:
         items = source.all()
         try:
             mapping.add(items, last=True, large=True)
-        except interrupts():
-            raise
-        except FAILURES as error:
+        except failures() as error:
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)
         if not values:

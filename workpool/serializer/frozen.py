@@ -17,8 +17,8 @@ from pickle import PickleBuffer
 from types import FunctionType
 from typing import Any, Final
 
-from ..errors import FAILURES
 from ..lazy import np
+from ..whole import FAILURES
 from .classes import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 

@@ -13,13 +13,12 @@ from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
 from ...driver.driver import Driver
-from ...errors import FAILURES
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
 from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
-from ...whole import interrupts, whole
+from ...whole import failures, whole
 from .cutter import SEGMENT_ITEMS, Cutter
 from .stretch import Stretch
 
@@ -141,9 +140,7 @@ class Mapping:
             return False
         try:
             self.add(items, last=True, large=True)
-        except interrupts():
-            raise
-        except FAILURES as error:
+        except failures() as error:
             good, self._refusal = self._cutter.blame(items, error)
             if good:
                 self.add(items[:good], last=True, large=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from ...errors import FAILURES
-from ...whole import interrupts
+from ...whole import failures
 from .call import Mapping
 from .cutter import SEGMENT_ITEMS
 
@@ -76,9 +75,7 @@ class Source:
         window: Sequence[Any] = self._all or list(islice(self._items, self._window))
         try:
             taken = mapping.add(window, last=True)
-        except interrupts():
-            raise
-        except FAILURES:  # sent one by one, the one that cannot be gets the blame
+        except failures():  # sent one by one, the one that cannot be gets the blame
             taken = False
         if not taken:
             rest = chain(window, self._items)
