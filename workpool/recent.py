@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TypeVar
 
 __all__ = ["Recent"]
@@ -56,6 +57,12 @@ class Recent(OrderedDict[int, _V]):
         """Forget an entry if it is there."""
         if self.pop(key, None) is not None:
             self.nbytes -= self._each_nbytes.pop(key)
+
+    def drop_if(self, over: Callable[[_V], bool]) -> None:
+        """Forget the entries of which `over` says so."""
+        for key, entry in tuple(self.items()):
+            if over(entry):
+                self.drop(key)
 
     def drop_all(self) -> None:
         """Forget every entry."""

@@ -123,7 +123,7 @@ class Driver:
         if self._lock._is_owned():  # type: ignore[attr-defined]
             return True
         # Threads of ours hold other locks as well; to look through the main thread's frames would
-        # cost each task a microsecond.  The other one that it holds is reentrant for that.
+        # cost each task a microsecond, and it holds only one more: ``Attendant.wake`` sees to that.
         return threading.get_ident() != _MAIN and held(sys._getframe(1))
 
     @property

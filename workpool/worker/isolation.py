@@ -119,9 +119,7 @@ class IsolatedRunner:
         """Take in what there is to know of a pool."""
         context = Context.decode(content)
         assert context.limits is not None
-        for number, known in tuple(self._entered.items()):
-            if context.closed(known.pool_id):
-                self._entered.drop(number)
+        self._entered.drop_if(lambda pool: context.closed(pool.pool_id))
         pool = IsolatedPool(None, self._codes, context.pool_id, context.limits, content)
         self._entered.keep(context_id, pool, 0)
         self.contributions.pool = context.pool_id

@@ -168,9 +168,8 @@ class Runner:
     def enter(self, number: int, content: bytes | bytearray) -> Pool:
         """Prepare for the tasks of a context, once: see ``Context``."""
         context = Context.decode(content)
-        for known, pool in tuple(self._pools.items()):
-            if context.closed(pool.pool_id):
-                self._pools.drop(known)  # and with it what its initializer has made
+        # And with them what their initializers have made.
+        self._pools.drop_if(lambda pool: context.closed(pool.pool_id))
         return self._prepare(number, context)
 
     def _be_in(self, pool: Pool) -> None:
