@@ -22,11 +22,19 @@ from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
 from workpool.contributions import Contributions, current
-from workpool.errors import LayoutError, ProtocolError, RemoteTraceback, UsageError, WindowError
+from workpool.errors import (
+    LayoutError,
+    ProtocolError,
+    RemoteTraceback,
+    TaskLost,
+    UsageError,
+    WindowError,
+)
 from workpool.job.drain import Drain
 from workpool.job.threads import Attendant, Flag
 from workpool.journal.ledger import Ledgers
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
+from workpool.pool.future import PoolFuture
 from workpool.pool.resolver import Resolver
 from workpool.protocol import TRANSITIONS, State, Step
 from workpool.recent import Recent
@@ -413,6 +421,17 @@ def test_a_finalizer_may_submit_wherever_the_attendant_starts() -> None:
         if step < at:
             break
     assert at > 20
+
+
+def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:
+    """Also the one that comes while the other is about to end the future."""
+
+    def wait(*_: object) -> bool:
+        raise TaskLost
+
+    pool: Any = SimpleNamespace(driver=SimpleNamespace(wait=wait), lose=lambda *_: None)
+    with pytest.raises(TaskLost):
+        PoolFuture[int](pool).result()
 
 
 def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> None:

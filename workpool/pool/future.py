@@ -237,6 +237,8 @@ class PoolFuture(Future[T]):
                 self._pool.driver.wait(self.done, timeout)
             except TaskLost as error:
                 self._pool.lose(self, error)
+                if self._state not in _ENDED:  # another thread has found out, and is about to end it
+                    raise
         if self._state in _CANCELLED:
             raise CancelledError
         if self._state not in _ENDED:
