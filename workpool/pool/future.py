@@ -237,7 +237,7 @@ class PoolFuture(Future[T]):
                 self._pool.driver.wait(self.done, timeout)
             except TaskLost as error:
                 self._pool.lose(self, error)
-                if self._state not in _ENDED:  # another thread has found out, and is about to end it
+                if self._state not in _ENDED:  # another thread is about to end it
                     raise
         if self._state in _CANCELLED:
             raise CancelledError
