@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, Backlog
-from workpool.tasks import Context, PoolContext, SharedCode, Task, TaskKind
+from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
+from workpool.layout import Extent
+from workpool.serializer import split
+from workpool.tasks import (
+    LARGE_NBYTES,
+    Batch,
+    Context,
+    PoolContext,
+    SharedCode,
+    Task,
+    TaskKind,
+)
 
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
 
 
 def rows(code: SharedCode, tasks: int, share: int, payload: bytes = b"payload") -> list[int]:
     """Return how many tasks are in each row."""
-    backlog = Backlog(lambda segment: True)
+    backlog = Backlog(lambda segment: True, lambda task: None)
     for number in range(tasks):
         task = Task(number, TaskKind.CALL, rows, CONTEXT, payload, None)
         task.code = code
@@ -51,6 +61,72 @@ def test_a_row_is_not_for_any_number_of_bytes() -> None:
     assert rows(code(5), 3, 3, bytes(BATCH_NBYTES + 1)) == [1, 1, 1]
 
 
+class Arena:
+    """Room for so many payloads."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.backlog = Backlog(lambda segment: True, self.place)
+
+    def place(self, task: Task) -> None:
+        if self.room:
+            self.room -= 1
+            task.extent, task.payload = Extent(1000 * task.task_id, len(task.payload)), b""
+
+    def rows(self, *sizes: int, placed: bool = False, functions: int = 1) -> list[Batch]:
+        """Return the rows of tasks whose payloads are so large; `placed`: when they came."""
+        shared = [code(5) for _ in range(functions)]
+        for number, nbytes in enumerate(sizes):
+            task = Task(number, TaskKind.CALL, rows, CONTEXT, bytes(nbytes), None)
+            task.code = shared[number % functions]
+            self.backlog.tasks.append(task)
+            if placed and nbytes > LARGE_NBYTES:
+                self.place(task)
+        return list(iter(lambda: self.backlog.next_batch(len(sizes)), None))
+
+
+def numbers(batches: list[Batch]) -> list[list[int]]:
+    return [[task.task_id for task in batch.tasks] for batch in batches]
+
+
+LARGE = LARGE_NBYTES + 1
+
+
+def test_large_payloads_share_a_row_by_where_they_lie() -> None:
+    batches = Arena(room=9).rows(LARGE, LARGE + 1, LARGE)
+    assert numbers(batches) == [[0, 1, 2]]
+    assert split(batches[0].payload) == [(0, LARGE), (1000, LARGE + 1), (2000, LARGE)]
+    assert batches[0].placed
+
+
+def test_large_and_small_payloads_share_no_row() -> None:
+    batches = Arena(room=9).rows(1, 1, LARGE, LARGE, 1, LARGE, placed=True)
+    assert numbers(batches) == [[0, 1], [2, 3], [4], [5]]
+
+
+def test_large_tasks_of_two_functions_share_no_row() -> None:
+    assert numbers(Arena(room=9).rows(LARGE, LARGE, LARGE, functions=2)) == [[0], [1], [2]]
+
+
+def test_a_large_payload_without_room_waits_for_it_by_itself() -> None:
+    batches = Arena(room=2).rows(LARGE, LARGE, LARGE, LARGE, 1)
+    assert numbers(batches) == [[0, 1], [2], [3, 4]]
+    assert not batches[1].placed
+    assert len(batches[1].payload) == LARGE
+
+
+def test_a_row_is_not_for_any_number_of_large_bytes() -> None:
+    nbytes = LARGE_BATCH_NBYTES // 3
+    assert numbers(Arena(room=9).rows(*[nbytes] * 7)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert numbers(Arena(room=9).rows(*[LARGE_BATCH_NBYTES + 1] * 3)) == [[0], [1], [2]]
+
+
+def test_a_large_payload_that_is_alone_is_not_placed_for_nothing() -> None:
+    arena = Arena(room=1)
+    (batch,) = arena.rows(LARGE)
+    assert (arena.room, len(batch.payload)) == (1, LARGE)
+
+
 def test_nobody_waits_for_a_slow_one() -> None:
     """One slow task in very many says little: somebody else may have had the core."""
     assert rows(code(*[5] * 1000), 100, 100)[0] == 100
@@ -60,7 +136,7 @@ def test_nobody_waits_for_a_slow_one() -> None:
 
 
 def test_what_is_cancelled_before_its_time_is_gone() -> None:
-    backlog = Backlog(lambda segment: True)
+    backlog = Backlog(lambda segment: True, lambda task: None)
     tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
     for task, delay_s in zip(tasks, (60, 0, 0), strict=True):
         backlog.put_off(task, delay_s)
@@ -80,7 +156,7 @@ def test_what_is_cancelled_before_its_time_is_gone() -> None:
 
 
 def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
-    backlog = Backlog(lambda segment: True)
+    backlog = Backlog(lambda segment: True, lambda task: None)
     lost, late, now = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3))
     lost.over = True
     backlog.withdraw(lost)
@@ -99,7 +175,7 @@ def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
 
 
 def test_what_is_put_back_comes_first_and_in_its_order() -> None:
-    backlog = Backlog(lambda segment: True)
+    backlog = Backlog(lambda segment: True, lambda task: None)
     tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
     backlog.tasks.append(tasks[2])
     backlog.put_back(tasks[:2])

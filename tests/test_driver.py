@@ -280,7 +280,7 @@ def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.Monk
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
     while driver._store.region.reserve(1 << 16):
         pass
-    driver._store.payloads_nbytes = 1  # there will be room
+    monkeypatch.setattr(driver._dispatcher, "_descriptor", driver._store.descriptor)
     driver._dispatcher._recover_s = 0.0  # it is time
     scene.submit(1, pack(np.ones(10_000)))
     assert driver._dispatcher._full
@@ -347,7 +347,22 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     monkeypatch.setattr(driver_module, "COPY_S", 1e-6)  # 0.2 s
     arguments = [pack(np.full(25_000, n)) for n in range(4)]  # room for two
     tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
-    assert [isinstance(task.payload, Packed) for task in tasks] == [True, True, served, served]
+    # What has been placed is no longer here, and what was copied is here alone.
+    assert [len(task.payload) > 0 for task in tasks] == [False, False, not served, not served]
+    assert not any(isinstance(task.payload, Packed) for task in tasks)
+
+
+def test_arguments_without_room_wait_for_a_row_that_will_give_it() -> None:
+    scene = Scene()
+    driver = scene.driver
+    for number in range(3):
+        scene.submit(number, pack(np.full(25_000, number)))  # room for two
+        driver.progress()
+    places = [scene.claim() for _ in range(2)]
+    assert isinstance(scene.worker.take(1), Miss)
+    scene.worker.complete(places[0], NOTHING_TO_FETCH)
+    driver.progress()
+    assert scene.claim().descriptor[0].payload == places[0].descriptor[0].payload
 
 
 def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +403,9 @@ def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(scene.worker.take(1), Miss)
 
 
-def test_what_finds_no_row_keeps_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
     scene = Scene(rows=2)
     driver = scene.driver
@@ -399,7 +416,11 @@ def test_what_finds_no_row_keeps_no_room(monkeypatch: pytest.MonkeyPatch) -> Non
     driver.progress()
     assert len(driver._rows) == 2
     free_nbytes = driver._store.region.free_nbytes
-    scene.submit(3, pack(np.ones(10_000)))
+    task = scene.submit(3, pack(np.ones(10_000)))
+    assert task.extent is not None
+    driver.progress()
+    assert driver._store.region.free_nbytes <= free_nbytes - 80_000
+    assert driver.cancel(task)
     assert driver._store.region.free_nbytes == free_nbytes
 
 

@@ -63,3 +63,13 @@ def test_what_a_worker_has_fetched_after_it_was_evicted_is_not_used() -> None:
     assert scene.publisher.reclaim(Row(claim.number, claim.word))
     with pytest.raises(Evicted):
         fetched()
+
+
+def test_payloads_that_lie_apart_are_fetched_with_those_that_do_not() -> None:
+    scene = Scene()
+    fetched = scene.exchange.fetch_all(scene.claim, [b"here", tuple(scene.payload), b""])
+    assert [bytes(payload) for payload in fetched] == [b"here", b"p" * NBYTES, b""]
+    assert scene.publisher.reclaim(Row(scene.claim.number, scene.claim.word))
+    assert scene.exchange.fetch_all(scene.claim, [b"here"]) == [b"here"]
+    with pytest.raises(Evicted):
+        scene.exchange.fetch_all(scene.claim, [b"here", tuple(scene.payload)])

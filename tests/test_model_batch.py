@@ -16,7 +16,7 @@ from struct import unpack_from
 from typing import Any
 
 import pytest
-from model import GREEDY, Port, find_one, geometry, obituary
+from model import GREEDY, Port, find_one, geometry, obituary, payload_of
 
 from workpool import layout, protocol
 from workpool.arena import Region
@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 ENTRY_NBYTES = len(layout.write_task_outcome(0, 0, bytes(3)))
 BATCH = 7  # the kind of an outcome
+OTHERS = b"others' "  # what comes to where a payload was
 
 
 @dataclass
@@ -42,11 +43,14 @@ class Submitter:
     suspicions: int = 0
     watches: tuple[int, ...] = ()
     blind: bool = False  # takes back without having read what is there
+    apart: bool = False  # payloads lie in the arena, each by itself
 
     held: dict[int, list[int]] = field(default_factory=dict)  # tasks by row number
     pieces: dict[int, bytes] = field(default_factory=dict)  # outcomes that were offered, likewise
     got: list[int] = field(default_factory=list)
     again: list[int] = field(default_factory=list)  # may run twice
+    slots: dict[int, int] = field(default_factory=dict)  # where payloads lie, by task
+    free: list[int] = field(default_factory=lambda: list(range(8)))
     open: bool = True
 
     def __post_init__(self) -> None:
@@ -68,9 +72,14 @@ class Submitter:
         return True
 
     def _publish(self, tasks: list[int]) -> bool:
-        inline = Extent(layout.INLINE, len(tasks))
+        for task in tasks if self.apart else ():
+            if task not in self.slots:
+                self.slots[task] = self.free.pop(0)
+                self.port.put(slot(self.shape, self.slots[task]), payload_of(task))
+        payload = bytes(tasks) + bytes(self.slots[task] for task in tasks if self.apart)
+        inline = Extent(layout.INLINE, len(payload))
         descriptor = Descriptor(0, 0, *NO_BLOB, *NO_BLOB, *inline, len(tasks))
-        (row,) = self.publisher.publish([layout.write_descriptor(descriptor, bytes(tasks))])
+        (row,) = self.publisher.publish([layout.write_descriptor(descriptor, payload)])
         if row is not None:
             self.held[row.number] = tasks
         return row is not None
@@ -157,9 +166,19 @@ class Submitter:
     def _end(self, number: int, ended: int, started: range) -> None:
         tasks = self.held.pop(number)
         self.again += tasks[started.start : started.stop]
+        self._use_again(tasks[:ended])
         self._publish_again(tasks[ended:])
 
+    def _use_again(self, tasks: list[int]) -> None:
+        """Put something else where the payloads of tasks were that no row of ours names."""
+        for task in tasks if self.apart else ():
+            free = self.slots.pop(task)
+            self.port.put(slot(self.shape, free), OTHERS)
+            self.port.flush()
+            self.free.append(free)
+
     def _publish_again(self, tasks: list[int]) -> None:
+        self._use_again(tasks)
         if tasks:
             self.todo.append(tasks)
 
@@ -177,6 +196,7 @@ class Worker:
     ran: list[int] = field(default_factory=list)
     claim: Claim | None = None
     done: int = 0  # tasks of the claim
+    payloads: list[bytes] = field(default_factory=list)  # of its tasks, if they lie apart
     pending: int = 0  # started, as far as the word says
     unsaid: list[bytes] = field(default_factory=list)  # outcomes that are not in the window
     named: list[tuple[int, int, Extent]] = field(default_factory=list)
@@ -217,11 +237,16 @@ class Worker:
             self._await(window, claim)
             return
         descriptor, payload = layout.read_descriptor(memoryview(claim.record))
-        if not self.done and not self.claimant.holds(claim):  # as after fetching the payload
-            self._drop()
-            return
         tasks = list(payload[: descriptor.tasks])
+        if not self.done:
+            self._fetch(window, payload[descriptor.tasks : descriptor.nbytes])
+            if not self.claimant.holds(claim):
+                self._drop()
+                return
         task = tasks[self.done]
+        if self.payloads:
+            read = self.payloads[self.done]
+            assert read == payload_of(task), f"task {task} reads the payload {read!r}"
         self.ran = sorted([*self.ran, task])
         if layout.is_stride(claim.word) and choose(2):
             self._give_back(claim)  # the heart, while this one runs
@@ -253,6 +278,14 @@ class Worker:
             self._offer(window, claim, used)
         else:
             self._complete(claim, used)
+
+    def _fetch(self, window: MemoryWindow, slots: memoryview) -> None:
+        """Read the payloads of all tasks, those that are not started included."""
+        found = [bytearray(layout.WORD_NBYTES) for _ in slots]
+        for number, content in zip(slots, found, strict=True):
+            window.get(slot(self.shape, number), content)
+        window.flush()
+        self.payloads = [bytes(content) for content in found]
 
     def _offer(self, window: MemoryWindow, claim: Claim, used: Extent) -> None:
         window.flush()
@@ -299,6 +332,11 @@ class Worker:
         for extent in filter(None, (self.place, self.piece)):
             self.region.release(extent)
         self.claim, self.place, self.piece = None, None, None
+
+
+def slot(shape: layout.Geometry, number: int) -> int:
+    """Return where a payload lies."""
+    return shape.region(0).offset + number * layout.WORD_NBYTES
 
 
 def check(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
@@ -369,6 +407,10 @@ def explore(
         {"offers": True, "recalls": 1, "workers": 1},
         {"offers": True, "recalls": 1, "strides": True, "stops": 2, "workers": 1},
         {"offers": True, "suspicions": 1, "recalls": 1, "workers": 1},
+        {"apart": True, "recalls": 1},
+        {"apart": True, "batches": (2,), "suspicions": 1},
+        {"apart": True, "suspicions": 1, "recalls": 1, "strides": True, "workers": 1},
+        {"apart": True, "batches": (2,), "rows": 3, "crashes": 1, "recalls": 1},
     ],
     ids=str,
 )
@@ -455,6 +497,30 @@ def test_a_recall_that_forgets_what_was_started_is_found(monkeypatch: pytest.Mon
 def test_reading_after_the_row_was_taken_back_is_found() -> None:
     with pytest.raises(Found, match="instead of"):
         explore((2, 1), suspicions=1, workers=1, blind=True)
+
+
+def test_payloads_that_were_read_after_the_row_was_taken_back_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Claimant, "holds", lambda self, claim: True)
+    with pytest.raises(Found, match='reads the payload b"others\' "'):
+        explore((2,), apart=True, suspicions=1, workers=1)
+
+
+def test_a_payload_that_is_gone_though_its_task_is_started_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    genuine = Submitter._take_in
+
+    def greedy(self: Submitter, window: MemoryWindow, row: Row) -> None:
+        for task in self.held[row.number]:
+            window.put(slot(self.shape, self.slots[task]), OTHERS)
+        window.flush()
+        genuine(self, window, row)
+
+    monkeypatch.setattr(Submitter, "_take_in", greedy)
+    with pytest.raises(Found, match='reads the payload b"others\' "'):
+        explore(apart=True, recalls=1, workers=1)
 
 
 def test_a_piece_where_the_place_of_outcomes_is_named_is_found(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from workpool import layout
 from workpool.driver.store import Store
 from workpool.layout import NOTHING, Extent, Piece
 from workpool.repository import Row
-from workpool.serializer import Code
-from workpool.tasks import Batch, Context, PoolContext, Task, TaskKind
+from workpool.serializer import Code, pack
+from workpool.tasks import Batch, Context, PoolContext, Retry, Task, TaskKind
 from workpool.testing import MemoryWindow
 
 STRETCH = Extent(4096, 1 << 16)
@@ -46,3 +48,49 @@ def test_the_code_of_long_ago_makes_room(
         assert store.descriptor(batch) is not None
         assert task.code.placed is not None
         store.remove(batch)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_payload_lies_in_the_arena_until_its_task_is_over(
+    store: Store, task: Task, again: bool, retried: bool
+) -> None:
+    used = store.region.used_nbytes
+    numbers = np.arange(10_000) % 256
+    task.payload = pack(numbers.astype("uint8"))
+    encoded = task.payload.tobytes()
+    if retried:
+        task.payload = encoded
+        task.retry = Retry(1, 0, (Exception,))
+    assert store.place(task)
+    assert task.payload == (encoded if retried else b"")
+    assert store.region.used_nbytes > used + 10_000
+    store.leave(task, again)
+    assert task.payload == (encoded if retried or again else b"")
+    assert task.extent is None
+    assert store.region.used_nbytes == used
+    store.leave(task)
+
+
+def test_what_finds_no_room_is_streamed_only_if_nobody_gives_any(store: Store, task: Task) -> None:
+    task.payload = bytes(STRETCH.nbytes // 4)
+    batch = Batch([task], task.payload)
+    while (extent := store.region.reserve(len(task.payload))) is not None:
+        last = extent
+    assert not store.place(task)
+    assert store.descriptor(batch) is None
+    record = store.descriptor(batch, streamed=True)
+    assert record is not None
+    descriptor, _ = layout.read_descriptor(memoryview(record))
+    assert descriptor.payload == (layout.STREAMED, len(task.payload))
+    store.remove(batch)
+    store.region.release(last)
+    assert store.descriptor(batch) is not None
+    assert batch.placed
+
+
+def test_what_is_larger_than_half_of_the_arena_is_streamed(store: Store, task: Task) -> None:
+    task.payload = bytes(STRETCH.nbytes // 2 + 1)
+    record = store.descriptor(Batch([task], task.payload))
+    assert record is not None
+    assert layout.read_descriptor(memoryview(record))[0].offset == layout.STREAMED

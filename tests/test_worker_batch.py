@@ -18,15 +18,17 @@ import numpy as np
 import pytest
 
 from workpool import accumulator, layout, protocol
+from workpool.arena import Region, in_lines
 from workpool.contributions import Contributions
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
 from workpool.members.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
-from workpool.serializer import CONTRIBUTES, Kind, Packed
+from workpool.serializer import APART, CONTRIBUTES, Kind, Packed
+from workpool.tasks import LARGE_NBYTES
 from workpool.testing import MemoryWindow
 from workpool.worker.attempts import Attempts, Runners
-from workpool.worker.batch import BatchRun
+from workpool.worker.batch import BatchRun, Outcomes
 from workpool.worker.exchange import Exchange
 from workpool.worker.runner import Evicted
 
@@ -80,11 +82,13 @@ class Scene:
         claim = self.claimant.claim(offer)
         assert isinstance(claim, Claim)
         self.claim = claim
-        place = Extent(self.geometry.region(1).offset, room) if room else NOTHING
+        extent = Extent(self.geometry.region(1).offset, room) if room else NOTHING
         payloads = [bytes([n]) for n in range(tasks)]
         self.calls = Calls()
         self.ran = self.calls.ran
-        self.batch = BatchRun(self.window, self.claimant, claim, payloads, place, self.calls)
+        self.batch = BatchRun(
+            self.window, self.claimant, claim, payloads, Outcomes(extent), self.calls
+        )
 
     @property
     def word(self) -> int:
@@ -93,7 +97,8 @@ class Scene:
     def run(self, during: Callable[[int], object] = lambda n: None) -> list[int]:
         """Run the tasks; return those whose outcomes are to be committed."""
         self.calls.during = during
-        outcomes = self.batch.run(Contributions())
+        self.batch.run(Contributions())
+        outcomes = self.batch.outcomes
         assert not self.calls.ahead, "sent, and neither asked for nor taken back"
         content = memoryview(b"".join(outcomes.entries))
         assert len(content) == outcomes.nbytes
@@ -204,22 +209,31 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
     assert scene.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
 
 
-def test_an_attempt_that_was_taken_back_keeps_no_room() -> None:
-    scene = Scene()
+def attempts_of(scene: Scene) -> tuple[Attempts, Region]:
+    """Return what runs the tasks of a scene, and its part of the arena."""
     exchange = Exchange(scene.window, scene.claimant, scene.geometry.region(1))
     runners, heart = Runners(1, "here"), Heart(lambda: None)
     attempts = Attempts(runners, heart, scene.window, scene.geometry, scene.claimant, exchange)
+    return attempts, exchange.region
+
+
+@pytest.mark.parametrize("large_nbytes", [0, 1000])
+def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None:
+    scene = Scene()
+    attempts, region = attempts_of(scene)
+    attempts._large_nbytes = large_nbytes
     free_nbytes: list[int] = []
 
     def during(n: int) -> None:
-        free_nbytes.append(exchange.region.free_nbytes)
+        free_nbytes.append(region.free_nbytes)
         if n == 3:
             assert scene.publisher.reclaim(Row(0, scene.word))
 
     scene.calls.during = during
     with pytest.raises(Evicted):
         attempts._run_batch(scene.claim, scene.calls, [bytes([n]) for n in range(TASKS)])
-    assert free_nbytes[0] < exchange.region.free_nbytes == exchange.region.stretch.nbytes
+    assert region.stretch.nbytes - free_nbytes[0] > TASKS * large_nbytes
+    assert free_nbytes[0] < region.free_nbytes == region.stretch.nbytes
 
 
 @pytest.mark.parametrize("retracts", [True, False])
@@ -270,12 +284,84 @@ def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
         return (Kind.VALUE, Large(b"", [])) if payload[0] == 1 else called
 
     scene.calls.call = call_one  # type: ignore[method-assign]
-    content = memoryview(b"".join(scene.batch.run(Contributions()).entries))
+    scene.batch.run(Contributions())
+    content = memoryview(b"".join(scene.batch.outcomes.entries))
     assert [(kind, bytes(value)) for kind, _, value in layout.read_task_outcomes(content)] == [
         (Kind.VALUE, b"\0"),
         (Kind.EXCEPTION, b"no room for a copy"),
         (Kind.VALUE, b"\2"),
     ]
+
+
+def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
+    """Run tasks whose results are so large; return kind and result of each that has ended."""
+
+    def call(payload: bytes) -> tuple[Kind, Any]:
+        n = payload[0]
+        scene.ran.append(n)
+        content = bytes([n]) * sizes[n]
+        return Kind.VALUE, content if n % 2 else Packed(b"", [memoryview(content)])
+
+    scene.calls.call = call  # type: ignore[method-assign]
+    scene.batch.run(Contributions())
+    found = []
+    entries = memoryview(b"".join(scene.batch.outcomes.entries))
+    for kind, _, content in layout.read_task_outcomes(entries):
+        if kind & APART:
+            extent = layout.read_extent(content)
+            whole, place = scene.batch.outcomes.extent, scene.batch.outcomes.place
+            assert sum(place) <= extent.offset <= sum(extent) <= sum(whole)
+            content = memoryview(bytearray(extent.nbytes))
+            scene.window.get(extent.offset, content)
+            scene.window.flush()
+        found.append((kind, bytes(content)))
+    return found
+
+
+def test_large_outcomes_lie_apart() -> None:
+    sizes = [LARGE_NBYTES + 10, LARGE_NBYTES + 1, 10, LARGE_NBYTES, LARGE_NBYTES + 100]
+    scene = Scene(tasks=len(sizes))
+    large_nbytes = 4 * in_lines(LARGE_NBYTES + 200)
+    extent = Extent(scene.geometry.region(1).offset, 2 * LARGE_NBYTES + large_nbytes)
+    outcomes = scene.batch.outcomes = Outcomes(extent, large_nbytes)
+    found = run_large(scene, sizes)
+    assert [bool(kind & APART) for kind, _ in found] == [True, True, False, False, True]
+    assert [content[-1] for _, content in found] == list(range(5))
+    assert outcomes.nbytes <= outcomes.room
+    assert outcomes.small_nbytes == outcomes.nbytes
+    assert outcomes.large_nbytes >= sizes[0] + sizes[1] + sizes[4]
+    assert found[4][1].endswith(bytes([4]) * sizes[4])
+
+
+def test_a_large_outcome_without_room_goes_where_all_the_others_go() -> None:
+    """And those that lie apart stay there."""
+    scene = Scene(tasks=5)
+    large_nbytes = in_lines(LARGE_NBYTES + 200)
+    extent = Extent(scene.geometry.region(1).offset, LARGE_NBYTES + large_nbytes)
+    outcomes = scene.batch.outcomes = Outcomes(extent, large_nbytes)
+    found = run_large(scene, [LARGE_NBYTES + 1] * 5)
+    assert [bool(kind & APART) for kind, _ in found] == [True, False]
+    assert [content[-1] for _, content in found] == [0, 1]
+    assert outcomes.nbytes > outcomes.room
+    assert outcomes.small_nbytes < 200
+
+
+def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
+    scene = Scene()
+    attempts, region = attempts_of(scene)
+    attempts._large_nbytes = LARGE_NBYTES + 1
+    outcomes = attempts._room(3)
+    assert [outcomes.reserve(LARGE_NBYTES + 1) is not None for _ in range(4)] == [True] * 3 + [
+        False
+    ]
+    assert outcomes.place.nbytes + 3 * in_lines(LARGE_NBYTES + 1) == region.used_nbytes
+    region.release(outcomes.extent)
+    share = attempts._exchange.share
+    outcomes = attempts._room(100)
+    assert region.used_nbytes <= share < region.used_nbytes + layout.LINE_NBYTES
+    assert outcomes.room > 0
+    attempts._outcome_nbytes = share
+    assert attempts._room(1).extent is NOTHING
 
 
 def test_what_a_task_adds_does_not_count_without_its_result() -> None:
@@ -291,7 +377,8 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
         return Kind.VALUE, Large(b"", []) if payload[0] == 1 else payload
 
     scene.calls.call = call  # type: ignore[method-assign]
-    entries = memoryview(b"".join(scene.batch.run(contributions).entries))
+    scene.batch.run(contributions)
+    entries = memoryview(b"".join(scene.batch.outcomes.entries))
     kinds = [kind for kind, _, _ in layout.read_task_outcomes(entries)]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
     contributions.make(scene.window)

@@ -208,6 +208,11 @@ class Segment(Shared):
         self.items: Items | None = None  # no counter lent yet
 
 
+#: A payload of more bytes lies apart in the arena, by itself, and so does an outcome: to join it
+#: with those of the other tasks of its row would take longer than what a row costs.
+LARGE_NBYTES = 32 << 10
+
+
 class Retry(NamedTuple):
     """When a task that has failed is tried again."""
 
@@ -227,7 +232,7 @@ class Task:
         For messages.
     context : PoolContext
     payload : bytes or Packed
-        The encoded call.
+        The encoded call; nothing if it lies in the arena, unless it may be needed once more.
     future : object
         Whose task it is.
     segment : Segment, optional
@@ -244,6 +249,7 @@ class Task:
         "code",
         "context",
         "crashes",
+        "extent",
         "failures",
         "function",
         "future",
@@ -274,6 +280,7 @@ class Task:
         self.code: SharedCode | None = None
         self.context = context
         self.payload = payload
+        self.extent: Extent | None = None  # of its payload alone, until it is over
         self.future = future
         self.segment = segment
         self.noted = noted
@@ -288,11 +295,10 @@ class Task:
 
     def keep(self) -> None:
         """Keep the arguments as they are now, if they are still the caller's own."""
-        batch = self.batch
-        if isinstance(self.payload, Packed) and (batch is None or batch.extent is None):
+        if isinstance(self.payload, Packed):
             self.payload = self.payload.tobytes()
-            if batch is not None:
-                batch.payload = self.payload
+            if self.batch is not None:
+                self.batch.payload = self.payload
 
     def goes_with(self, other: Task) -> bool:
         """Return whether the two may share a row: they differ in nothing but their arguments."""
@@ -302,6 +308,7 @@ class Task:
             and self.kind == CALL
             and not self.attempt
             and isinstance(self.payload, bytes)  # else the arguments are still the caller's
+            and (self.extent is None) is (other.extent is None)
         )
 
 
@@ -313,7 +320,7 @@ class Batch:
     tasks : list of Task
         Of one pool, one function and one attempt.
     payload : bytes or Packed
-        The task's own, or all of them joined.
+        The task's own, or all of them joined, with the extents of those that lie apart.
     """
 
     __slots__ = ("claimed_s", "extent", "holds", "incoming", "payload", "row", "tasks")
@@ -321,11 +328,16 @@ class Batch:
     def __init__(self, tasks: list[Task], payload: Encoded) -> None:
         self.tasks = tasks
         self.payload = payload
-        self.extent: Extent | None = None  # of the payload, once there is room
+        self.extent: Extent | None = None  # of the payload, while its row is there
         self.holds = False  # what its descriptor names, as well as others'
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
+
+    @property
+    def placed(self) -> bool:
+        """Whether something of its payload lies in the arena."""
+        return self.extent is not None or any(task.extent is not None for task in self.tasks)
 
 
 class Finished:

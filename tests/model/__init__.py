@@ -13,7 +13,7 @@ reads one can tell whether it is the right one.
 from __future__ import annotations
 
 from .cases import METHODS, SECOND, case
-from .places import GREEDY, Port, geometry, obituary
+from .places import GREEDY, Port, geometry, obituary, payload_of
 from .rules import Rules
 from .submitter import Submitter
 from .tickets import explore_tickets
@@ -33,4 +33,5 @@ __all__ = [
     "forget",
     "geometry",
     "obituary",
+    "payload_of",
 ]

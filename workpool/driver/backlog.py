@@ -14,13 +14,16 @@ from itertools import count
 
 from .. import layout
 from ..serializer import join
-from ..tasks import Batch, Segment, Task
+from ..tasks import LARGE_NBYTES, Batch, Segment, Task
 
 #: A batch: so much work by the measure of its function, so many tasks, and payloads of so many
 #: bytes at the most.
 BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 64 << 10
+
+#: The same of payloads that lie apart.
+LARGE_BATCH_NBYTES = 1 << 20
 
 #: Less work is not worth a row of its own, even if a worker is left without.
 ROW_S = 50e-6
@@ -36,6 +39,8 @@ class Backlog:
     ----------
     lend : callable
         ``lend(segment)``: whether a range has a counter, lent now if there is one.
+    place : callable
+        ``place(task)``: puts a payload into the arena, if there is room.
 
     Attributes
     ----------
@@ -43,8 +48,9 @@ class Backlog:
         That wait now, the last one at the end; among them some that were withdrawn.
     """
 
-    def __init__(self, lend: Callable[[Segment], bool]) -> None:
+    def __init__(self, lend: Callable[[Segment], bool], place: Callable[[Task], object]) -> None:
         self._lend = lend
+        self._place = place
         self.tasks: deque[Task] = deque()
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
         self._late: set[Task] = set()  # of those, not cancelled
@@ -101,28 +107,60 @@ class Backlog:
         first = tasks.popleft()
         found = [first]
         try:
+            apart = bool(tasks) and self._lies_apart(first)
             most = self._most(first, share) if tasks else 1
-            nbytes = len(first.payload)
-            while len(found) < most and tasks:
-                task = tasks[0]
-                nbytes += len(task.payload)
-                if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
-                    break
-                found.append(tasks.popleft())
+            if apart:
+                self._add_large(found, most)
+            else:
+                self._add_small(found, most)
             if len(found) == 1:
                 return Batch(found, first.payload)
+            if apart:
+                return Batch(found, join([tuple(task.extent or ()) for task in found]))
             return Batch(found, join([task.payload for task in found]))
         except BaseException:
             self.put_back(found)
             raise
 
+    def _add_small(self, found: list[Task], most: int) -> None:
+        """Add to the first task of a row others whose payloads are joined with its own."""
+        tasks, first = self.tasks, found[0]
+        nbytes = len(first.payload)
+        while len(found) < most and tasks:
+            task = tasks[0]
+            nbytes += len(task.payload)
+            if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
+                break
+            found.append(tasks.popleft())
+
+    def _add_large(self, found: list[Task], most: int) -> None:
+        """Add to the first task of a row others whose payloads lie apart, as its own does."""
+        tasks, first = self.tasks, found[0]
+        nbytes = _nbytes(first)
+        while len(found) < most and tasks:
+            task = tasks[0]
+            nbytes += _nbytes(task)
+            if nbytes > LARGE_BATCH_NBYTES or not self._lies_apart(task):
+                break  # as one that is cancelled does not, either
+            if not task.goes_with(first):
+                break
+            found.append(tasks.popleft())
+
+    def _lies_apart(self, task: Task) -> bool:
+        """Return whether a payload lies apart in the arena; a large one does if there is room."""
+        if task.extent is None and len(task.payload) > LARGE_NBYTES:
+            self._place(task)
+        return task.extent is not None
+
     def _most(self, task: Task, share: int) -> int:
         """Return how many tasks may share a row with this one, itself included."""
         code = task.code
-        if code is None or code.mean_s is None:
-            return 1
-        if len(task.payload) > BATCH_NBYTES or not task.goes_with(task):
+        if code is None or code.mean_s is None or not task.goes_with(task):
             return 1
         mean_s = max(code.mean_s, 1e-6)
         most = min(BATCH_TASKS, 1 + int(BATCH_S / mean_s), int(RISK / max(code.slow, 1e-6)))
         return max(1, min(most, max(share, int(ROW_S / mean_s))))
+
+
+def _nbytes(task: Task) -> int:
+    return len(task.payload) if task.extent is None else task.extent.nbytes

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from .. import layout, verbs
 from ..arena import empty
-from ..layout import TaskOutcome
+from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
-from ..serializer import CONTRIBUTES, Encoded, Kind, pack_exception
+from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
 from ..tasks import Batch, Finished, SharedCode, Task
 from .backlog import Backlog
 from .published import Published
@@ -37,7 +37,7 @@ RETIRED = 8
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _DONE, _WANTED = int(State.DONE), int(State.WANTED)
-_BATCH, _EXCEPTION = int(Kind.BATCH), int(Kind.EXCEPTION)
+_BATCH, _EXCEPTION, _LOST = int(Kind.BATCH), int(Kind.EXCEPTION), int(Kind.LOST)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
 _NOTHING = memoryview(b"")
 
@@ -182,18 +182,22 @@ class Collector:
                 assert batch.incoming is not None
                 content = batch.incoming
             else:
-                try:
-                    content = empty(nbytes)
-                    self._window.get(offset, content)
-                except MemoryError as error:
-                    kind = _EXCEPTION
-                    content = memoryview(_refusal(batch, error))
+                kind, content = self._fetch(batch, kind, Extent(offset, nbytes))
             fetched.append((batch, row, owner, kind, elapsed_ns, content))
         if fetched:
             self._lent = True
             self._window.flush()  # before the rows are free, and with them the workers' extents
             for each in fetched:
                 self._take_in(*each)
+
+    def _fetch(self, batch: Batch, kind: int, extent: Extent) -> tuple[int, memoryview]:
+        """Get an outcome, complete at the next flush; or what is in its place."""
+        try:
+            content = empty(extent.nbytes)
+            self._window.get(extent.offset, content)
+            return kind & ~APART, content
+        except MemoryError as error:
+            return _EXCEPTION, memoryview(_refusal(batch, error))
 
     def _take_in(
         self, batch: Batch, row: Row, owner: int, kind: int, elapsed_ns: int, content: memoryview
@@ -252,7 +256,9 @@ class Collector:
                 tally.tasks[owner] += len(times_ns)
             tally.elapsed_ns[owner] += sum(times_ns)
         # Last: what is over is not collected again, and to lose it is worse than to count it twice.
-        for task, _, _ in finished.outcomes:
+        for task, kind, _ in finished.outcomes:
+            if task.extent is not None:
+                self._store.leave(task, again=kind == _LOST)
             task.over = True
         self.finished.append(finished)
 
@@ -270,11 +276,17 @@ class Collector:
         """
         outcomes: list[tuple[Task, int, memoryview]] = []
         times_ns: list[int] = []
+        apart = False
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, entries, strict=False):
             if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
                 continue  # cancelled, recalled, fetched before; or its part is not in the window
+            if kind & APART:
+                apart = True
+                kind, encoded = self._fetch(batch, kind, layout.read_extent(encoded))
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
+        if apart:
+            self._window.flush()  # as in `_collect`: the row still holds what we have fetched
         finished = Finished(batch.tasks[0].context, owner, outcomes, carried)
         if decided and len(entries) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(entries) :] if task.batch is batch]
@@ -322,6 +334,7 @@ class Collector:
         lost = self.published.take_back(batch)
         content = _refusal(batch, error)
         for task in lost:
+            self._store.leave(task)
             task.over = True
         outcomes = [(task, _EXCEPTION, content) for task in lost]
         context = batch.tasks[0].context

@@ -12,9 +12,8 @@ import time
 from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
-from ..serializer import Encoded, Packed
 from ..tasks import Batch, Task
-from .backlog import BATCH_NBYTES, Backlog
+from .backlog import Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
 from .trace import Trace
@@ -105,17 +104,16 @@ class Dispatcher:
         store = self._store
         if store.region.free_nbytes < nbytes:
             return True
-        return store.payloads_nbytes > WARM_NBYTES and self.ahead
+        return store.busy_nbytes > WARM_NBYTES and self.ahead
 
     def take(self, task: Task, now: float) -> None:
         """Take a task that was just submitted; publish it, and what waits, if that is worth it now.
 
         Where rows are short, half of the time at most goes into this: what is submitted until then
-        goes with the next one, or with whoever makes progress.  What is large does not wait: it
-        shares its row with no other, and would have to be copied.
+        goes with the next one, or with whoever makes progress.
         """
         waiting = self._backlog.tasks
-        if self._full or ((now < self._again_s or self.ahead) and not _is_large(task.payload)):
+        if self._full or now < self._again_s or self.ahead:
             waiting.append(task)
             return
         if waiting or task.segment is not None or not self._publish_alone(task):
@@ -185,7 +183,7 @@ class Dispatcher:
         if self.draining:
             return False
         batch = Batch([task], task.payload)
-        record = self._store.descriptor(batch)
+        record = self._descriptor(batch)
         if record is None:
             return False
         row = self._publisher.publish_one(record, task.attempt)
@@ -196,6 +194,13 @@ class Dispatcher:
         if self._trace.tracer is not None:
             self._trace("published", task)
         return True
+
+    def _descriptor(self, batch: Batch) -> bytes | None:
+        """Return a batch's descriptor; None if a row that ends will give the room for it."""
+        record = self._store.descriptor(batch)
+        if record is None and not any(other.placed for other in self._published.rows.values()):
+            record = self._store.descriptor(batch, streamed=True)
+        return record
 
     def publish(self) -> None:
         """Publish from the backlog what finds room."""
@@ -235,7 +240,7 @@ class Dispatcher:
         self._recover_s = now + RECOVER_S
         rows = self._published.rows
         self._publisher.recover({*rows, *(row.number for row in self._collector.retired)})
-        self._store.recount(rows)
+        self._store.forget_readers_but(rows)
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into so many rows at the most."""
@@ -247,7 +252,7 @@ class Dispatcher:
             if batch.tasks[0].attempt != batches[0].tasks[0].attempt:
                 record = None
             else:
-                record = self._store.descriptor(batch)
+                record = self._descriptor(batch)
             if record is None:
                 self._backlog.put_back(batches.pop().tasks)
                 break
@@ -270,8 +275,3 @@ class Dispatcher:
         if left:
             self._backlog.put_back(left)
         return bool(left)
-
-
-def _is_large(payload: Encoded) -> bool:
-    """Return whether a payload shares its row with no other, and would have to be copied."""
-    return isinstance(payload, Packed) and 2 * len(payload) > BATCH_NBYTES

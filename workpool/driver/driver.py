@@ -26,10 +26,10 @@ from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..repository import Publisher
 from ..serializer import Code, Packed
-from ..tasks import PoolContext, Segment, Task
+from ..tasks import LARGE_NBYTES, PoolContext, Segment, Task
 from ..tracing import Tracer
 from ..whole import held, whole
-from .backlog import Backlog
+from .backlog import BATCH_S, Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
 from .forked import Forked
@@ -95,7 +95,7 @@ class Driver:
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
         self._workers = workers = geometry.members - 1
-        self._backlog = backlog = Backlog(self._segments.lend)
+        self._backlog = backlog = Backlog(self._segments.lend, store.place)
         self._bells = bells = bells or Doorbells()
         self._collector = collector = Collector(
             window, publisher, store, backlog, bells.heard_s, trace
@@ -154,40 +154,52 @@ class Driver:
         """
         if not self._finished:  # what is collected is resolved by who makes progress, not by us
             self.beats += 1
-        large = type(task.payload) is Packed
+        apart = type(task.payload) is Packed
         with self._lock:
             waiting = self._backlog.tasks
             try:
                 if code is not None:
                     task.code = self._store.code(code)
-                if large:
-                    self._make_room(len(task.payload))
+                if apart:
+                    self._make_room(task)
                 now = time.monotonic()
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
                 else:
                     waiting.append(task)
                     self._advance()
-                if large:
-                    task.keep()
+                if apart and task.extent is None:
+                    self._keep(task)
             except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
                 if task.batch is None and task not in waiting:
                     waiting.append(task)
                 raise
 
-    def _make_room(self, nbytes: int) -> None:
+    def _make_room(self, task: Task) -> None:
         """Have large arguments wait for room in the window, as long as a copy of them would take.
 
-        What finds no room is copied into fresh memory, and into the window later.  Where rows are
+        What finds no room is copied into fresh memory, and into the window later.  Where tasks are
         short, one that ends meanwhile gives room, and its part of the arena is warm.
         """
+        nbytes = len(task.payload)
         copy_s = nbytes * COPY_S
+        mean_s = self._collector.row_s
+        if task.code is not None and task.code.mean_s is not None:
+            mean_s = task.code.mean_s
         apart = self.runs_tasks is None  # else we would keep the interpreter from the worker
-        if apart and self._collector.row_s < self._workers * copy_s:
-            end = time.monotonic() + copy_s
+        if apart and mean_s < self._workers * copy_s:
+            end = time.monotonic() + max(copy_s, BATCH_S)
             while self._dispatcher.crowded(nbytes) and time.monotonic() < end:
                 os.sched_yield()
                 self._advance()
+
+    def _keep(self, task: Task) -> None:
+        """Keep arguments as they are now, which are still the caller's own."""
+        nbytes = len(task.payload)
+        waits = task.batch is None and nbytes > LARGE_NBYTES
+        if waits and not self._dispatcher.crowded(nbytes) and self._store.place(task):
+            return
+        task.keep()
 
     # --- take back -----------------------------------------------------------------------------
 
@@ -208,6 +220,7 @@ class Driver:
                 return False
             task.over = True
             self._backlog.withdraw(task)
+            self._store.leave(task)
             task.payload = b""
             self.trace("cancelled", task)
             return True
@@ -240,6 +253,7 @@ class Driver:
             if task.batch is None or task.over or not self._published.take_back(task.batch, task):
                 return False
             task.over = True
+            self._store.leave(task)
             self.trace("killed", task)
             return True
 

@@ -16,7 +16,6 @@ from ..arena import empty
 from ..layout import TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row
-from ..serializer import Packed
 from ..tasks import Batch, Task
 from .backlog import Backlog
 from .store import Store
@@ -214,23 +213,12 @@ class Published:
             return []  # it has ended, or its contributions are on their way
         self._evicted[number] = protocol.advance(word, Step.RECLAIM)
         self.batches.pop(number, None)
-        self._keep_payload(batch)
         self.dissolve(batch)
         lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
         # The others have lost nothing: they were not started, or it is not they who shall end (what
         # they contribute would have been made with the last of the batch: once more).
         self._backlog.put_back([task for task in left if task not in lost])
         return [task for task in left if task in lost]
-
-    def _keep_payload(self, batch: Batch) -> None:
-        """Have the arguments that are in the window only, for another attempt."""
-        task = batch.tasks[0]
-        if isinstance(task.payload, Packed) and batch.extent is not None:
-            # What it refers to is the caller's, who may have changed it since.
-            content = empty(batch.extent.nbytes)
-            self._window.get(batch.extent.offset, content)
-            self._window.flush()  # as above
-            task.payload = bytes(content)
 
     def owners(self) -> dict[int, list[Batch]]:
         """Return the rows that somebody runs, by member.  RMA cost: 1 look."""

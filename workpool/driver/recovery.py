@@ -91,6 +91,7 @@ class Recovery:
                 continue  # it is DONE now
             lost = self._published.take_back(batch)
             for task in lost:
+                self._store.leave(task, again=True)
                 task.over = True
                 self._trace("reclaimed", task)
             self.evicted[member] += bool(lost)
@@ -109,4 +110,5 @@ class Recovery:
         for task in waiting:
             task.over = True
             self._backlog.withdraw(task)
+            self._store.leave(task)
             self._finished.append(Finished(task.context, 0, [(task, int(Kind.LOST), loss)]))

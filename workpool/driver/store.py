@@ -1,6 +1,6 @@
 """What the driver keeps in its part of the arena: payloads, code, contexts, and one buffer.
 
-    payloads   of the tasks in the table, each as long as its row
+    payloads   of rows, each as long as its row; large ones of tasks, until the task is over
     shared     code and contexts, as long as tasks may need them, at most a quarter of the room
     buffer     the piece that is on its way to a worker, for all that finds no room
 
@@ -11,13 +11,13 @@ does not fit is STREAMED, piece by piece through the buffer, which nothing else 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Container
 
 from .. import layout, verbs
-from ..arena import Region, write
+from ..arena import Region, empty, write
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
-from ..serializer import Code, Encoded
-from ..tasks import ISOLATED, Batch, Shared, SharedCode
+from ..serializer import Code, Encoded, Packed
+from ..tasks import ISOLATED, Batch, Shared, SharedCode, Task
 
 #: Functions whose code stays in the arena.
 CODES = 256
@@ -31,17 +31,12 @@ class Store:
     window : verbs.Window
     stretch : Extent
         The part.
-
-    Attributes
-    ----------
-    payloads_nbytes : int
-        Of payloads that are there.
     """
 
     def __init__(self, window: verbs.Window, stretch: Extent) -> None:
         self.region = Region(stretch)
         self._window = window
-        self.payloads_nbytes = 0
+        self._most_nbytes = stretch.nbytes // 2  # of one payload; larger ones are streamed
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
         buffer = self.region.reserve(stretch.nbytes // 8)
@@ -49,55 +44,106 @@ class Store:
         self._buffer = buffer
         self._reader: int | None = None  # the row whose piece lies in the buffer
 
-    def descriptor(self, batch: Batch) -> bytes | None:
+    @property
+    def busy_nbytes(self) -> int:
+        """Bytes in use, beside the buffer."""
+        return self.region.used_nbytes - self._buffer.nbytes
+
+    def descriptor(self, batch: Batch, streamed: bool = False) -> bytes | None:
         """Return a batch's descriptor; None while the arena has no room for what it needs.
 
-        What it names stays where it is until the batch is removed.
+        What it names stays where it is until the batch is removed, or its tasks are over.
+
+        Parameters
+        ----------
+        batch : Batch
+        streamed : bool
+            What has no room goes in pieces: nobody is about to give any back.
         """
         task, payload = batch.tasks[0], batch.payload
         code, context, segment = task.code, task.context, task.segment
-        nbytes, inline, items = len(payload), b"", NO_ITEMS
+        tasks, nbytes, inline, items = len(batch.tasks), len(payload), b"", NO_ITEMS
         if segment is not None:
             assert segment.items is not None
             items, inline = segment.items, layout.write_terms(segment.terms)
             _, offset, nbytes = self._blob(segment)
-        elif nbytes <= layout.INLINE_PAYLOAD_NBYTES and isinstance(payload, bytes):
+        elif tasks == 1 and task.extent is not None:
+            offset, nbytes = task.extent
+        elif type(payload) is bytes and nbytes <= layout.INLINE_PAYLOAD_NBYTES:
             offset, inline = layout.INLINE, payload
         elif (place := self._place(batch)) is not None:
             offset, nbytes = place
+        elif streamed or nbytes > self._most_nbytes:
+            offset = layout.STREAMED
         else:
             return None
         kind = task.kind | ISOLATED if context.isolated else task.kind
         of_code = NO_BLOB if code is None else code.placed or self._blob(code)
         of_context = context.placed or self._blob(context)
         self._hold(batch)  # before anybody can take it
-        tasks = len(batch.tasks)
         return layout.write_descriptor(
             (task.task_id, kind, *of_code, *of_context, offset, nbytes, tasks, *items), inline
         )
 
     # --- payloads -----------------------------------------------------------------------------
 
-    def _place(self, batch: Batch) -> Extent | None:
-        """Put a payload where a worker can get it, once; None while there is no room for it.
+    def place(self, task: Task) -> bool:
+        """Put the payload of a task where workers can get it until it is over, if there is room.
 
         Notes
         -----
         RMA cost: 1 put for each segment, 1 flush.
         """
-        nbytes = len(batch.payload)
-        if batch.extent is not None:
-            return batch.extent
-        if nbytes > self.region.stretch.nbytes // 2:
-            return Extent(layout.STREAMED, nbytes)
-        place = self.region.reserve(nbytes)
-        if place is not None:
-            write(self._window, place.offset, batch.payload)
-            self.payloads_nbytes += nbytes
-            batch.extent = place
-        elif not self.payloads_nbytes:  # else room appears when one of them is done
-            return Extent(layout.STREAMED, nbytes)
-        return place
+        task.extent = self._put(task.payload)
+        if task.extent is not None and task.retry is None:
+            task.payload = b""
+        return task.extent is not None
+
+    def leave(self, task: Task, again: bool = False) -> None:
+        """Give back the room of a task that is over.
+
+        Parameters
+        ----------
+        task : Task
+        again : bool
+            There may be another attempt: its payload is kept here.
+
+        Notes
+        -----
+        RMA cost: none; 1 get, 1 flush for another attempt.
+        """
+        extent = task.extent
+        if extent is None:
+            return
+        if again and task.retry is None:
+            content = empty(extent.nbytes)
+            self._window.get(extent.offset, content)
+            self._window.flush()  # the bytes are here only after it
+            task.payload = bytes(content)
+        task.extent = None
+        self.region.release(extent)
+
+    def _put(self, payload: Encoded) -> Extent | None:
+        nbytes = len(payload)
+        extent = self.region.reserve(nbytes) if nbytes <= self._most_nbytes else None
+        if extent is not None:
+            write(self._window, extent.offset, payload)
+        return extent
+
+    def _place(self, batch: Batch) -> Extent | None:
+        """Return where the payload of a row is, and put it there if it is not yet.
+
+        The caller's own arrays may change, and an attempt may be lost: they stay until their task
+        is over.
+        """
+        if type(batch.payload) is Packed:
+            task = batch.tasks[0]
+            if self.place(task):
+                batch.payload = task.payload
+            return task.extent
+        if batch.extent is None:
+            batch.extent = self._put(batch.payload)
+        return batch.extent
 
     def _hold(self, batch: Batch) -> None:
         task = batch.tasks[0]
@@ -120,15 +166,12 @@ class Store:
                 self._leave(task.segment)
         if batch.extent is not None:
             self.region.release(batch.extent)
-            self.payloads_nbytes -= batch.extent.nbytes
             batch.extent = None
         if batch.row is not None and self._reader == batch.row.number:
             self._reader = None
 
-    def recount(self, rows: Mapping[int, Batch]) -> None:
-        """Forget what rows have here that were lost."""
-        extents = (batch.extent for batch in rows.values())
-        self.payloads_nbytes = sum(extent.nbytes for extent in extents if extent is not None)
+    def forget_readers_but(self, rows: Container[int]) -> None:
+        """Let others have the buffer if the row that reads in it was lost."""
         if self._reader not in rows:
             self._reader = None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
+from ..arena import keep_freed
 from ..backoff import wake_on_time
 from ..errors import UsageError
 from ..layout import Geometry
@@ -94,6 +95,7 @@ class Runtime:
         self._attached: set[int] = set()  # tables that it serves
         defer_interrupts()
         wake_on_time()
+        keep_freed()
         self.liveness: Liveness | None = None
         if group.size == 1:  # nobody else is there to die
             from .. import rma

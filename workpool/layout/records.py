@@ -179,6 +179,16 @@ def read_place(record: memoryview) -> Extent:
     return Extent(*_PLACE.unpack_from(record, PLACE_AT))
 
 
+def write_extent(extent: Extent) -> bytes:
+    """Return an extent as it stands in the place of the bytes that lie in it."""
+    return _PLACE.pack(*extent)
+
+
+def read_extent(content: memoryview) -> Extent:
+    """Return the extent that stands in the place of the bytes that lie in it."""
+    return Extent(*_PLACE.unpack(content))
+
+
 def write_task_outcome(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:
     """Return the outcome of one task of a batch, as it stands among those of the others."""
     nbytes = len(encoded)

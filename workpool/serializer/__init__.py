@@ -32,12 +32,13 @@ from .calls import pack_call, task_name, unpack_call
 from .classes import from_earlier_run
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frozen import ATOMS, Frozen, frozen
-from .outcomes import CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
+from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use
 from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, pack, split, unpack
 
 __all__ = [
     "ALIGNMENT",
+    "APART",
     "ATOMS",
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",

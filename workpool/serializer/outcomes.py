@@ -38,6 +38,7 @@ from .classes import update_class
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [
+    "APART",
     "CONTRIBUTES",
     "Kind",
     "pack_exception",
@@ -63,6 +64,9 @@ class Kind(IntEnum):
 CONTRIBUTES: Final = 1 << 4
 """Added to a kind.  Of a row: the outcome carries what its tasks add to accumulators.  Of one task
 of a batch: the outcome counts when the row is DONE and not before, because what was added does."""
+
+APART: Final = 1 << 5
+"""Added to a kind of one task of a batch: what follows says where in the window the outcome is."""
 
 _VALUE: Final = int(Kind.VALUE)
 _EXCEPTION: Final = int(Kind.EXCEPTION)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import layout, verbs
+from ..arena import in_lines
 from ..errors import ProtocolError, WindowError
-from ..layout import NO_ITEMS, NOTHING, Descriptor, Geometry, Items
+from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
@@ -100,6 +101,7 @@ class Attempts:
         self._exchange = exchange
         self._pace = Pace()
         self._outcome_nbytes = TASK_ROOM_NBYTES  # of a task of a batch, in the last one
+        self._large_nbytes = 0  # the same of outcomes that lie apart
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
         #: A turn of it has found no more items; there may be others on their way.
         self._spent = False
@@ -148,14 +150,15 @@ class Attempts:
             if kind == RANGE:
                 return Kind.TURN, self._run_range(claim, pool, descriptor, inline)
             payload = exchange.fetch(claim, _PAYLOAD, offset, nbytes, inline)
+            payloads = exchange.fetch_all(claim, split(payload)) if tasks > 1 else ()
         except (Evicted, ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:  # restoring what tasks need may run anything
             runner.contributions.clear()  # of a turn's items
             return Kind.EXCEPTION, runner.failure(error)
-        if tasks > 1:
+        if payloads:
             calls = Calls(runner, pool, kind, code_id)
-            return Kind.BATCH, self._run_batch(claim, calls, split(payload))
+            return Kind.BATCH, self._run_batch(claim, calls, payloads)
         called = runner.call(pool, kind, code_id, payload)
         own.contributions.keep()
         return called
@@ -197,19 +200,33 @@ class Attempts:
         """Return whether an attempt is still ours, for who runs it in a child process."""
         return self._claimant.holds(claim) if self._batch is None else self._batch.holds()
 
-    def _run_batch(self, claim: Claim, calls: Calls[Any], payloads: list[bytes]) -> Outcomes:
+    def _run_batch(
+        self, claim: Claim, calls: Calls[Any], payloads: Sequence[bytes | memoryview]
+    ) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
-        nbytes = ROOM_NBYTES + len(payloads) * self._outcome_nbytes
-        place = (nbytes <= self._exchange.share and self._exchange.try_reserve(nbytes)) or NOTHING
-        self._batch = BatchRun(self._window, self._claimant, claim, payloads, place, calls)
+        outcomes = self._room(len(payloads))
+        self._batch = BatchRun(self._window, self._claimant, claim, payloads, outcomes, calls)
         self._heart.hurry()
         try:
-            outcomes = self._batch.run(self._runners.own.contributions)
-            self._outcome_nbytes = max(TASK_ROOM_NBYTES, outcomes.nbytes // len(outcomes.entries))
-            return outcomes
+            self._batch.run(self._runners.own.contributions)
         except Evicted:
-            if place is not NOTHING:
-                self._exchange.region.release(place)
+            if outcomes.extent is not NOTHING:
+                self._exchange.region.release(outcomes.extent)
             raise
         finally:
             self._batch = None
+        ended = len(outcomes.entries)
+        self._outcome_nbytes = max(TASK_ROOM_NBYTES, outcomes.small_nbytes // ended)
+        self._large_nbytes = outcomes.large_nbytes // ended
+        return outcomes
+
+    def _room(self, tasks: int) -> Outcomes:
+        """Return room for the outcomes of so many tasks, as far as there is some now."""
+        nbytes = in_lines(ROOM_NBYTES + tasks * self._outcome_nbytes)
+        left_nbytes = self._exchange.share - nbytes
+        large_nbytes = min(tasks * in_lines(self._large_nbytes), left_nbytes & -LINE_NBYTES)
+        if left_nbytes >= 0:
+            extent = self._exchange.try_reserve(nbytes + large_nbytes)
+            if extent is not None:
+                return Outcomes(extent, large_nbytes)
+        return Outcomes(NOTHING)

@@ -17,10 +17,12 @@ from threading import Lock
 from typing import Any, Generic
 
 from .. import layout, verbs
+from ..arena import Region, write
 from ..contributions import Contributions
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
-from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
+from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
+from ..tasks import LARGE_NBYTES
 from .runner import AnyRunner, E, Evicted
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
@@ -30,26 +32,50 @@ _LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
 class Outcomes:
     """What became of the first tasks of a row.
 
+    They are entries, one after another.  A large outcome lies apart, and its entry says where.
+
     Parameters
     ----------
-    place : Extent
-        Where they are in the window, as far as they fit.
+    extent : Extent
+        Where all of that is in the window, as far as it fits; begins on a cache line.
+    large_nbytes : int
+        For large outcomes, at the end of it; a multiple of a cache line.
 
     Attributes
     ----------
+    place : Extent
+        Where entries are.
     entries : list of bytes
     nbytes : int
         Of all entries.
     room : int
         Bytes of `place` for outcomes; the rest of it is kept for the marks that stand in the places
         of a stride's outcomes which do not fit.
+    large_nbytes : int
+        Of the large outcomes, wherever they are.
     """
 
-    def __init__(self, place: Extent) -> None:
-        self.place = place
-        self.room = max(0, place.nbytes - STRIDE * len(_LATER))
+    def __init__(self, extent: Extent, large_nbytes: int = 0) -> None:
+        self.extent = extent
+        self.place = Extent(extent.offset, extent.nbytes - large_nbytes)
+        self.room = max(0, self.place.nbytes - STRIDE * len(_LATER))
         self.entries: list[bytes] = []
-        self.nbytes = 0
+        self.nbytes = self.large_nbytes = 0
+        self._among_nbytes = 0  # of the large ones, those that are among the entries
+        self._apart = Region(Extent(sum(self.place), large_nbytes))
+
+    @property
+    def small_nbytes(self) -> int:
+        """Bytes of all entries, without the large outcomes that are among them."""
+        return self.nbytes - self._among_nbytes
+
+    def reserve(self, nbytes: int) -> Extent | None:
+        """Return where a large outcome may lie; None: it has to go among the entries."""
+        extent = self._apart.reserve(nbytes)
+        self.large_nbytes += nbytes
+        if extent is None:
+            self._among_nbytes += nbytes
+        return extent
 
 
 class Calls(Generic[E]):
@@ -64,7 +90,7 @@ class Calls(Generic[E]):
         self._kind = kind
         self._code_id = code_id
 
-    def call(self, payload: bytes) -> tuple[Kind, Encoded]:
+    def call(self, payload: bytes | memoryview) -> tuple[int, Encoded]:
         """Run one task."""
         return self._runner.call(self._pool, self._kind, self._code_id, payload)
 
@@ -72,7 +98,7 @@ class Calls(Generic[E]):
         """Encode why the outcome of a task is lost."""
         return self._runner.failure(error)
 
-    def send_ahead(self, payloads: Collection[bytes]) -> None:
+    def send_ahead(self, payloads: Collection[bytes | memoryview]) -> None:
         """Say which tasks come next, in order, unless they are retracted."""
         self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
 
@@ -89,10 +115,10 @@ class BatchRun:
     window : verbs.Window
     claimant : Claimant
     claim : Claim
-    payloads : sequence of bytes
+    payloads : sequence of bytes or memoryview
         Of the tasks.
-    place : Extent
-        For the outcomes; if it is empty, the first task will be the only one.
+    outcomes : Outcomes
+        What becomes of them; if there is no room, the first task will be the only one.
     calls : Calls
         How they are run.
     """
@@ -102,25 +128,25 @@ class BatchRun:
         window: verbs.Window,
         claimant: Claimant,
         claim: Claim,
-        payloads: Sequence[bytes],
-        place: Extent,
+        payloads: Sequence[bytes | memoryview],
+        outcomes: Outcomes,
         calls: Calls[Any],
     ) -> None:
-        self.outcomes = Outcomes(place)
+        self.outcomes = outcomes
         self._calls = calls
         self._payloads = payloads
         self._window = window
         self._claimant = claimant
         self._claim = claim
         self._lock = Lock()  # on what is in the window: one of worker and heart changes it at once
-        self._pending: deque[bytes] = deque()  # started, as far as the word says
+        self._pending: deque[bytes | memoryview] = deque()  # started, as far as the word says
         self._said = 0  # outcomes that are in the window, in so many bytes
         self._said_nbytes = 0
         self._over = False
         self._seen = -1  # outcomes, when the heart looked last
 
-    def run(self, contributions: Contributions) -> Outcomes:
-        """Run the tasks; return what became of those that were not given back.
+    def run(self, contributions: Contributions) -> None:
+        """Run the tasks; `outcomes` has then what became of those that were not given back.
 
         Parameters
         ----------
@@ -150,6 +176,8 @@ class BatchRun:
                     kind, encoded = calls.call(payload)
                     start, end = end, time.perf_counter_ns()
                     try:
+                        if len(encoded) > LARGE_NBYTES:
+                            kind, encoded = self._set_apart(kind, encoded)
                         entry = layout.write_task_outcome(
                             kind | CONTRIBUTES if contributions or contributions.parts else kind,
                             end - start,
@@ -166,11 +194,20 @@ class BatchRun:
                     entries.append(entry)
                 short = end - begun < calls.short_ns * (len(entries) - done)
                 if not self._next(short):
-                    return outcomes
+                    return
                 end = time.perf_counter_ns()
         finally:
             with self._lock:
                 self._over = True
+
+    def _set_apart(self, kind: int, encoded: Encoded) -> tuple[int, Encoded]:
+        """Put a large outcome where it has room apart; return what says so, or the outcome."""
+        extent = self.outcomes.reserve(len(encoded))
+        if extent is None:
+            return kind, encoded
+        # Complete before the word says that it has ended, or the row is.
+        write(self._window, extent.offset, encoded)
+        return kind | APART, layout.write_extent(extent)
 
     def _next(self, stride: bool) -> bool:
         """Start the next tasks; return whether there are any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .. import layout, verbs
 from ..arena import Region, empty, write
@@ -121,6 +121,40 @@ class Exchange:
         if not self._claimant.holds(claim):
             raise Evicted
         return content
+
+    def fetch_all(
+        self, claim: Claim, payloads: Iterable[bytes | tuple[int, int]]
+    ) -> list[bytes | memoryview]:
+        """Return the payloads of a row's tasks, each of which stands here, or where it lies.
+
+        Also of those that are not started.  Should they be taken back, their extents may be used
+        again while we read in them; but then we do not run them.
+
+        Raises
+        ------
+        Evicted
+            If the attempt was taken back meanwhile.
+
+        Notes
+        -----
+        RMA cost: none if all stand here; else 1 get for each other, 1 flush and 1 load.
+        """
+        found: list[bytes | memoryview] = []
+        apart = False
+        for payload in payloads:
+            if isinstance(payload, bytes):
+                found.append(payload)
+                continue
+            offset, nbytes = payload
+            content = empty(nbytes)
+            self._window.get(offset, content)
+            found.append(content)
+            apart = True
+        if apart:
+            self._window.flush()  # as above
+            if not self._claimant.holds(claim):  # as above
+                raise Evicted
+        return found
 
     def _want_all(self, claim: Claim, stream: Stream, content: memoryview) -> None:
         """Ask the driver for the pieces of a stream, one after another, and fill `content`."""

@@ -104,7 +104,9 @@ class IsolatedRunner:
         self._child: ChildProcess | None = None
         self._tasks = 0  # that the child has been given
         self._lock = Lock()  # on the child, and on what it was sent ahead
-        self._ahead: deque[bytes] = deque()  # payloads of requests that it has and that wait
+        self._ahead: deque[bytes | memoryview] = (
+            deque()
+        )  # payloads of requests that it has and that wait
         # Pool and code of its last value, unless it has asked for another since.
         self._knows: tuple[int, int] | None = None
 
@@ -158,7 +160,7 @@ class IsolatedRunner:
         return Kind(answer.kind), answer.encoded
 
     def send_ahead(
-        self, pool: IsolatedPool, kind: int, code_id: int, payloads: Collection[bytes]
+        self, pool: IsolatedPool, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
     ) -> None:
         """Send what ``call`` will be asked for next, in this order, if the child can take it.
 

@@ -115,7 +115,9 @@ class AnyRunner(Protocol[E]):
             The encoded call.
         """
 
-    def send_ahead(self, pool: E, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+    def send_ahead(
+        self, pool: E, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
+    ) -> None:
         """Say what `call` will be asked for next, in this order."""
 
     def retract(self) -> bool:
@@ -231,7 +233,9 @@ class Runner:
             self._leave()
         return _VALUE, encoded
 
-    def send_ahead(self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+    def send_ahead(
+        self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
+    ) -> None:
         """Do nothing: here a task that is next has not begun."""
 
     def retract(self) -> bool:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 
 from .. import layout, verbs
-from ..arena import write
+from ..arena import keep_freed, write
 from ..backoff import IDLE_S, WAIT_S, Backoff, wake_on_time
 from ..layout import NOTHING, Descriptor, Extent, Geometry
 from ..members.leases import Heart
@@ -124,6 +124,7 @@ class Worker:
             ``sleep(seconds)``, while there is nothing to do: returns True if somebody has ended it.
         """
         wake_on_time()
+        keep_freed()
         self.runners.own.begin()
         self.heart.start()
         try:
@@ -314,12 +315,12 @@ class _Service:
         """
         held: list[Extent] = []
         if isinstance(content, Outcomes):
-            place, nbytes, entries = content.place, content.nbytes, content.entries
-            if place is not NOTHING:
-                held.append(place)  # the driver may be reading in it
+            if content.extent is not NOTHING:
+                held.append(content.extent)  # the driver may be reading in it
+            offset, nbytes = content.place.offset, content.nbytes
             if nbytes <= content.room and not carried:
-                return layout.write_outcome(kind, elapsed_ns, place.offset, nbytes), held
-            content = b"".join(entries)
+                return layout.write_outcome(kind, elapsed_ns, offset, nbytes), held
+            content = b"".join(content.entries)
         if carried:
             encoded = as_bytes(content)
             content = layout.write_carried(encoded, carried)

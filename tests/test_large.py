@@ -1,0 +1,335 @@
+"""Large payloads and outcomes lie apart in the arena: each where it is said, as long as needed.
+
+A driver and a worker take turns in one thread, so that whatever else happens while a task runs can
+be done by the task itself: others are cancelled, killed, taken back, or have their row recalled.
+The window in memory delays what is put until its flush.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workpool import layout
+from workpool.driver import dispatcher as dispatcher_module
+from workpool.driver import driver as driver_module
+from workpool.driver.driver import Driver
+from workpool.layout import Geometry
+from workpool.loss import Loss
+from workpool.members.leases import Gone
+from workpool.repository import Row
+from workpool.serializer import CodeCache, Encoded, Kind, pack_call
+from workpool.serializer.outcomes import unpack_outcome
+from workpool.tasks import (
+    LARGE_NBYTES,
+    Context,
+    Finished,
+    PoolContext,
+    Retry,
+    Task,
+    TaskKind,
+    encode_setup,
+)
+from workpool.testing import MemoryWindow
+from workpool.worker import exchange as exchange_module
+from workpool.worker.worker import Worker, _Service
+
+LARGE = LARGE_NBYTES // 8 + 1  # numbers
+FIRST = 1 << 20  # the task with which each scene begins
+
+_during: Callable[[int], object] = int
+_failures: list[BaseException] = []  # of what was done meanwhile
+
+
+def double(number: int, values: Any) -> Any:
+    """Return twice the values, after what the test wants done while this runs."""
+    try:
+        _during(number)
+    except BaseException as error:
+        _failures.append(error)
+    if values[0] < 0:
+        raise ValueError(number)
+    return 2 * values
+
+
+@pytest.fixture
+def during() -> Iterator[Callable[[Callable[[int], object]], None]]:
+    """Return what says what is done while tasks run."""
+
+    def set_during(action: Callable[[int], object]) -> None:
+        global _during
+        _during = action
+
+    yield set_during
+    set_during(int)
+    if _failures:
+        raise _failures.pop(0)
+
+
+class Scene:
+    """A driver and a worker on one window."""
+
+    def __init__(self, rows: int = 64, arena_nbytes: int = 16 << 20) -> None:
+        geometry = Geometry(rows, 2, arena_nbytes)
+        window = MemoryWindow(geometry.nbytes)
+        self.driver = Pause.driver = Driver(window, geometry)
+        worker = Worker(1, 1, "here")
+        worker.runners.own.begin()
+        self.service = _Service(worker, window, geometry, "pointer")
+        setup = encode_setup(sys.path, None, ())
+        self.context = PoolContext(1, Context(1, None, setup), self.resolve, lambda several: None)
+        self.codes = CodeCache()
+        self.found: dict[int, Any] = {}
+        self.collected: dict[int, bytes] = {}  # as it was when it was collected
+        self.shared: list[int] = []  # how many tasks were in each row
+        add, append = self.driver._published.add, self.driver._finished.append
+
+        def counted(batch: Any, row: Row) -> None:
+            self.shared.append(len(batch.tasks))
+            add(batch, row)
+
+        def noted(finished: Finished) -> None:
+            self.collected.update((task.task_id, bytes(c)) for task, _, c in finished.outcomes)
+            append(finished)
+
+        self.driver._published.add = counted  # type: ignore[method-assign]
+        self.driver._finished.append = noted  # type: ignore[method-assign]
+        self.submit(FIRST, np.zeros(1))  # after which one knows how long tasks take
+        self.finish()
+        self.driver._collector.retire()
+        self.free_nbytes = self.regions()  # beside code and context
+        task_code = self.driver._store.code(self.codes.lookup(double))  # type: ignore[arg-type]
+        task_code.mean_s, task_code.slow = 1e-5, 0.0
+        self.shared.clear()
+
+    def regions(self) -> tuple[int, int]:
+        """Return what is free in both parts of the arena."""
+        exchange = self.service._exchange
+        exchange.reap()
+        return self.driver._store.region.free_nbytes, exchange.region.free_nbytes
+
+    def submit(self, number: int, values: Any, retry: Retry | None = None) -> Task:
+        code = self.codes.lookup(double)
+        payload: Encoded = pack_call(double, (number, values), {}, code)
+        if retry is not None and not isinstance(payload, bytes):
+            payload = payload.tobytes()
+        task = Task(number, TaskKind.CALL, double, self.context, payload, None, None, retry)
+        self.driver.submit(task, code)
+        return task
+
+    def resolve(self, finished: Finished) -> None:
+        while finished.outcomes:
+            task, kind, content = finished.outcomes.popleft()
+            assert self.collected.pop(task.task_id) == content, "it was not there yet"
+            if kind == Kind.LOST:
+                self.driver.retry(task, 0)
+                continue
+            value, error = unpack_outcome(kind, content)
+            if error is not None and task.retry is not None and task.failures < task.retry.retries:
+                task.failures += 1
+                self.driver.retry(task, 0)
+                continue
+            assert task.task_id not in self.found
+            self.found[task.task_id] = error or value
+            task.batch = None
+
+    def finish(self) -> None:
+        """Go on until nothing is left."""
+        end = time.monotonic() + 60
+        while self.driver.outstanding:
+            self.driver.progress()
+            self.service.work()
+            assert time.monotonic() < end
+        self.driver.progress()
+
+    def waiting(self, *arrays: Any) -> list[Task]:
+        """Submit tasks which wait for each other, and publish them together."""
+        dispatcher = self.driver._dispatcher
+        dispatcher._again_s = time.monotonic() + 60
+        self.driver.progress()
+        tasks = [self.submit(number, values) for number, values in enumerate(arrays)]
+        dispatcher._again_s = 0.0
+        self.driver.progress()
+        return tasks
+
+    def take_back(self, task: Task) -> None:
+        """Take it for lost."""
+        if task.batch is not None:
+            loss = Loss(Gone.SILENT.value, None, 0, "", 0, 1, "here")
+            with self.driver._lock:
+                recovery = self.driver.recovery
+                recovery._take_back_from(1, [task.batch], Gone.SILENT, loss)
+
+    def recall(self, task: Task) -> None:
+        batch = task.batch
+        if batch is not None and batch.row is not None:
+            with self.driver._lock:
+                self.driver._published.withdraw(batch)
+
+
+class Pause:
+    """What a worker does while it waits for its driver."""
+
+    driver: Driver
+
+    def __init__(self, *_: object) -> None:
+        self.left = 1000
+
+    def pause(self) -> None:
+        self.left -= 1
+        assert self.left, "nobody answers"
+        self.driver.progress()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what is submitted wait for others, however busy this machine is."""
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 60.0)
+    monkeypatch.setattr(exchange_module, "Backoff", Pause)
+
+
+def arrays(count: int, length: int = LARGE) -> list[Any]:
+    return [np.full(length, float(n)) for n in range(count)]
+
+
+def check(scene: Scene, given: dict[int, Any]) -> None:
+    """See that all have come, none twice, each with its own numbers, and that no room is lost."""
+    assert scene.found.keys() == given.keys()
+    for number, values in given.items():
+        assert np.array_equal(scene.found[number], 2 * values), number
+    scene.driver._collector.retire()
+    assert scene.regions() == scene.free_nbytes
+
+
+def test_large_tasks_share_rows_both_ways() -> None:
+    scene = Scene()
+    given = arrays(60)
+    scene.waiting(*given)
+    scene.finish()
+    check(scene, {FIRST: np.zeros(1), **dict(enumerate(given))})
+    assert len(scene.shared) <= 20, scene.shared
+
+
+def test_arguments_are_as_they_were_at_submit() -> None:
+    scene = Scene()
+    given = arrays(10)
+    expected = {FIRST: np.zeros(1), **{n: values.copy() for n, values in enumerate(given)}}
+    dispatcher = scene.driver._dispatcher
+    dispatcher._again_s = time.monotonic() + 60
+    scene.driver.progress()
+    for number, values in enumerate(given):
+        scene.submit(number, values)
+        values[:] = -1
+    dispatcher._again_s = 0.0
+    scene.finish()
+    check(scene, expected)
+
+
+def test_one_that_is_taken_for_lost_has_its_arguments_again(during: Any) -> None:
+    scene = Scene()
+    given = arrays(12)
+    tasks = scene.waiting(*given)
+    runs = []
+
+    def action(number: int) -> None:
+        runs.append(number)
+        if number == 5 and runs.count(5) == 1:
+            scene.take_back(tasks[5])
+            scene.submit(100, np.full(LARGE, 100.0))  # which comes to where the lost one was
+
+    during(action)
+    scene.finish()
+    during(int)
+    check(scene, {FIRST: np.zeros(1), 100: np.full(LARGE, 100.0), **dict(enumerate(given))})
+    assert runs.count(5) == 2
+
+
+def test_what_waits_is_given_back_when_nobody_is_left_to_run_it() -> None:
+    scene = Scene()
+    scene.driver._dispatcher._again_s = time.monotonic() + 60
+    scene.driver.progress()
+    for number, values in enumerate(arrays(4)):
+        scene.submit(number, values)
+    assert scene.regions() != scene.free_nbytes
+    scene.driver.recovery._fail_all()
+    assert scene.regions() == scene.free_nbytes
+
+
+def test_what_is_refused_is_given_back() -> None:
+    """Because its outcome is too large for this process."""
+    scene = Scene()
+    task = scene.submit(0, np.zeros(LARGE))
+    scene.driver.progress()
+    collector, batch = scene.driver._collector, task.batch
+    assert task.extent is not None
+    assert batch is not None
+    collector.published.take_back = lambda batch, only=None: batch.tasks  # type: ignore[method-assign]
+    collector._refuse(batch, 1, MemoryError())
+    assert scene.regions() == scene.free_nbytes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_to_them(seed: int, during: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random sizes, and random steps of the driver while tasks run."""
+    choice = random.Random(seed)
+    monkeypatch.setattr(dispatcher_module, "WARM_NBYTES", 1 << choice.choice([19, 21, 25]))
+    scene = Scene(choice.choice([2, 8, 64]), 1 << choice.choice([21, 22, 24]))
+    given: dict[int, Any] = {FIRST: np.zeros(1)}
+    tasks: list[Task] = []
+    gone: set[int] = set()
+
+    def submit() -> None:
+        number = len(tasks)
+        length = choice.choice([1, 100, 1000, LARGE, LARGE, LARGE, 2 * LARGE, 40_000])
+        given[number] = np.full(length, float(number))
+        if choice.random() < 0.1:
+            given[number][0] = -1.0
+        tried = Retry(1, 0, (ValueError,)) if choice.random() < 0.2 else None
+        values = given[number].copy()
+        tasks.append(scene.submit(number, values, tried))
+        values[:] = 7.0
+
+    def action(number: int) -> None:
+        what = choice.random()
+        if not tasks or what > 0.4:
+            return
+        task = choice.choice(tasks)
+        running = tasks[number] if number < FIRST else task
+        if what < 0.1:
+            if scene.driver.cancel(task):
+                gone.add(task.task_id)
+        elif what < 0.15:
+            if scene.driver.kill(running):
+                gone.add(running.task_id)
+        elif what < 0.2:
+            scene.take_back(running)
+        elif what < 0.25:
+            scene.recall(running)
+        elif what < 0.3:
+            scene.driver.progress()
+        elif len(tasks) < 300:
+            submit()
+
+    during(action)
+    for _ in range(6):
+        for _ in range(choice.randrange(30)):
+            submit()
+        for _ in range(choice.randrange(8)):
+            scene.driver.progress()
+            scene.service.work()
+    scene.finish()
+    during(int)
+    for number in gone:
+        given.pop(number)
+        scene.found.pop(number, None)
+    for number, values in list(given.items()):
+        if values[0] < 0:
+            assert isinstance(scene.found.pop(number), ValueError)
+            del given[number]
+    check(scene, given)
