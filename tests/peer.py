@@ -61,6 +61,7 @@ class Worker:
 
 
 def serve():
+    serializer.leave_script()
     callables = serializer.CallableCache()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr

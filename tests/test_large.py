@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workpool import layout
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver

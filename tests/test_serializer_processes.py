@@ -738,3 +738,205 @@ def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
         assert "'lock', which the function reads" in str(failure(enclosing()))
         assert "'ended', which the function reads" in str(failure(task))
     """)
+
+
+def test_a_class_in_a_task_reads_globals_of_the_script(run_script):
+    run_script("""
+        from collections.abc import Sequence
+        from dataclasses import dataclass
+        UNIT = 7
+        def hash(x): return UNIT + x
+        def task(x):
+            class Row:
+                unit = UNIT
+                code = hash(x)
+                class Inner:
+                    scale = UNIT * 2
+            @dataclass
+            class Prices:
+                prices: Sequence
+            return Row.unit, Row.code, Row.Inner.scale, sum(Prices([x, 1]).prices)
+        for _ in range(3):
+            assert run(task, 3) == (7, 10, 14, 4)
+        assert run(lambda: task(1)) == (7, 8, 14, 2)
+    """)
+
+
+def test_submodules_that_nested_code_looks_up_are_there(run_script):
+    run_script("""
+        import xml.dom.minidom
+        def listed(text): return [xml.dom.minidom.parseString(t).toxml() for t in [text]]
+        def nested(text): return (lambda t: xml.dom.minidom.parseString(t).toxml())(text)
+        def split_up(text):
+            dom = xml.dom
+            return (lambda t: dom.minidom.parseString(t).toxml())(text)
+        for task in (listed, nested, split_up):
+            worker = type(worker)()  # one that has not imported it
+            assert "<a/>" in str(worker.run(task, "<a/>"))
+            worker.close()
+    """)
+
+
+def test_hooks_of_classes_are_called_once(run_script):
+    run_script("""
+        class Base:
+            count, names = 0, []
+            def __init_subclass__(cls, tag=None):
+                Base.count += 1
+                Base.names.append(cls.__name__)
+        class A(Base, tag=1): pass
+        class B(A): pass
+        class Plugin(type):
+            made = []
+            def __new__(meta, name, bases, namespace):
+                if bases and "command" not in namespace:
+                    raise TypeError("no command")
+                return super().__new__(meta, name, bases, namespace)
+            def __init__(cls, name, bases, namespace):
+                super().__init__(name, bases, namespace)
+                Plugin.made.append(name)
+        class M(metaclass=Plugin): pass
+        class N(M): command = "n"
+        def classes(): return A.__name__, B.__name__, Base.count, Base.names
+        def metaclass(): return M.__name__, N.command, Plugin.made
+        def subclass():
+            class C(B, tag=2): pass
+            return Base.count, Base.names[-1]
+        for _ in range(3):
+            assert run(classes) == ("A", "B", 2, ["A", "B"])
+            assert run(metaclass) == ("M", "n", ["M", "N"])
+        assert run(subclass) == (3, "C")
+        assert run(lambda: isinstance(N(), M)) and type(run(N)) is N
+    """)
+
+
+def test_what_a_metaclass_does_not_let_be_set_is_there(run_script):
+    run_script("""
+        import abc
+        class Counted(abc.ABCMeta):
+            @property
+            def arity(cls): return cls.__dict__["arity"] + 1
+        class Function(metaclass=Counted):
+            arity = 1
+            def call(self): return type(self).arity
+        class Other(Function): arity = 4
+        def task(): return Function.arity, Other().call(), isinstance(Other(), Function)
+        for _ in range(3):
+            assert run(task) == (2, 5, True)
+    """)
+
+
+def test_classes_that_their_metaclass_takes_for_equal_stay_apart(run_script):
+    run_script("""
+        class ByName(type):
+            def __eq__(cls, other): return cls.__name__ == getattr(other, "__name__", None)
+            def __hash__(cls): return hash(cls.__name__)
+        class Old:
+            class Config(metaclass=ByName):
+                def version(self): return "old"
+        class New:
+            class Config(metaclass=ByName):
+                def version(self): return "new"
+        def versions(*objects): return [thing.version() for thing in objects]
+        assert run(versions, Old.Config(), New.Config()) == ["old", "new"]
+        assert run(versions, New.Config()) == ["new"]
+        assert type(run(New.Config)) is New.Config
+    """)
+
+
+def test_what_says_by_which_name_the_script_has_it_is_that(run_script):
+    run_script("""
+        class Missing:
+            def __init__(self): self.text = "nothing"
+            def __reduce__(self): return "MISSING"
+        class Slotted:
+            __slots__ = ()
+            def __reduce__(self): return "SLOTTED"
+        class Plain:
+            def __init__(self, x): self.x = x
+            def __reduce__(self): return Plain, (self.x,)
+        MISSING, SLOTTED = Missing(), Slotted()
+        def task(x=MISSING): return x is MISSING, x is SLOTTED, getattr(x, "text", None)
+        for _ in range(3):
+            assert run(task) == run(task, MISSING) == (True, False, "nothing")
+            assert run(task, SLOTTED) == (False, True, None)
+            assert run(task, None) == (False, False, None)
+        assert run(lambda: [MISSING, SLOTTED]) == [MISSING, SLOTTED]
+        assert run(lambda x: x.x, Plain(3)) == 3
+        del SLOTTED
+        assert "SLOTTED" in str(failure(task, Slotted()))
+    """)
+
+
+def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
+    run_script("""
+        import dataclasses, pickle
+        @dataclasses.dataclass
+        class Row:
+            x: int
+        class Outer:
+            class Inner(Row): pass
+        class Worker: pass  # by that name the other program has another class
+        def task(x): return pickle.dumps([Row(x), Outer.Inner(x), Row])
+        assert pickle.loads(run(task, 3)) == [Row(3), Outer.Inner(3), Row]
+        class Row:
+            pass
+        assert pickle.loads(run(lambda: pickle.dumps(Row))) is Row
+        assert "Worker" in str(failure(lambda: pickle.dumps(Worker)))
+        assert type(run(Worker)) is Worker
+    """)
+
+
+def test_what_a_task_changes_its_arguments_see(run_script):
+    run_script("""
+        import random
+        LEVEL, RANDOM, LIMIT = 0, random.Random(1), 5
+        class Reader:
+            def read(self): return LEVEL
+            def draw(self): return RANDOM.random()
+            def limit(self): return LIMIT
+        def callback(): return LEVEL
+        def set_level(reader, call):
+            global LEVEL
+            LEVEL = 5
+            return reader.read(), call()
+        def draws(reader, seed):
+            RANDOM.seed(seed)
+            return reader.draw()
+        def limited(reader): return reader.limit() == LIMIT
+        def set_by_argument(change):
+            change()
+            return LEVEL
+        def change():
+            global LEVEL
+            LEVEL = 6
+        for n in range(4):
+            assert run(set_level, Reader(), callback) == (5, 5)
+            assert run(draws, Reader(), n) == random.Random(n).random()
+            assert run(set_by_argument, change) == 6
+            assert LEVEL == 0
+        before = len(worker.code_ids_sent)
+        for _ in range(4):
+            assert run(limited, Reader())
+        assert worker.code_ids_used[-1], "nothing is changed: the function goes once"
+    """)
+
+
+def test_a_function_that_is_passed_is_the_one_that_the_task_knows(run_script):
+    run_script("""
+        def gaussian(x): return -x * x
+        def linear(x): return x
+        def helper(x): return x
+        def branch(kernel): return "gaussian" if kernel is gaussian else helper(kernel(2))
+        class Model:
+            def apply(self, x): return helper(x)
+        def uses(model): return helper(model.apply(3))
+        for _ in range(4):
+            assert run(branch, gaussian) == "gaussian"
+            assert run(branch, linear) == 2
+        for _ in range(4):
+            assert run(uses, Model()) == 3
+        code = worker.codes.lookup(uses)
+        payload = __import__("workpool").serializer.pack_call(uses, (Model(),), {}, code)
+        assert b"uses" not in payload, "both call it, which makes no difference"
+    """)

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -43,6 +44,21 @@ def same(value: Any) -> Any:
 def echo(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return every argument as it came."""
     return args, kwargs
+
+
+level = 0
+
+
+def read_level() -> int:
+    """Return a global that a task may have changed."""
+    return level
+
+
+def change_level(read: Callable[[], int], value: int) -> int:
+    """Change a global, and return what an argument reads."""
+    global level
+    level = value
+    return read()
 
 
 def hold(place: str, name: object = "one", value: Any = None) -> Any:

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 
 from runner import PATIENCE_S, STDLIB_MAP, Skip, drain, needs, only, raises, until
 
-from __main__ import Refused, alive, fail_at, hold, same, touch
+from __main__ import Refused, alive, change_level, fail_at, hold, read_level, same, touch
 
 
 def case_map_keeps_the_order(pool):
@@ -221,3 +221,10 @@ def case_map_refuses_a_wrong_buffersize_at_the_call(pool):
     for buffersize in (1.5, "2"):
         with raises(TypeError):
             pool.map(same, [1], buffersize=buffersize)
+
+
+@only("workpool", "threads share their objects")
+def case_map_items_see_what_the_function_changes(pool):
+    pairs = [(read_level, n) for n in range(100)]
+    assert list(pool.starmap(change_level, pairs)) == list(range(100))
+    assert list(pool.map(lambda n: change_level(read_level, n), range(100))) == list(range(100))

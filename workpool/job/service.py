@@ -15,6 +15,7 @@ from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell
 from ..members.liveness import Liveness, this_process
+from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
 from .control import Called, Choice, Order
@@ -54,6 +55,7 @@ def launch(group: rma.Group) -> int:
         if hasattr(stream, "reconfigure"):
             # A task's print is seen at once, and whole lines of it.
             stream.reconfigure(line_buffering=True, write_through=False)
+    leave_script()
     signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
     serve(group, survives())
     flush_last()

@@ -34,6 +34,7 @@ from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item
 from .frozen import ATOMS, Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use
+from .script import leave_script
 from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, pack, split, unpack
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "frozen",
     "item_fingerprints",
     "join",
+    "leave_script",
     "load_callable",
     "pack",
     "pack_call",

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..errors import SerializationError
-from .values import Buffer, Packed, as_bytes, encode, unpack
+from .reach import Reach
+from .values import Buffer, Packed, Torn, as_bytes, encode, unpack
 
 __all__ = ["BLOCK", "Blocks", "encode_blocks"]
 
@@ -33,6 +34,7 @@ def encode_blocks(
     several: bool,
     function: object = None,
     large: bool = False,
+    beside: Reach | None = None,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
 
@@ -43,13 +45,15 @@ def encode_blocks(
         Whether each item is a tuple of arguments, not the only argument.
     function : object, optional
     large : bool
-        Encode them however large they are.
+        Encode them however large they are, and whatever they have in common with the function.
+    beside : Reach, optional
+        Of a function that travels as code.
 
     Returns
     -------
     bytes or None
-        None for items that are better sent one by one: large ones, and those that hold large
-        buffers.
+        None for items that are better sent one by one: large ones, those that hold large buffers,
+        and those that must be one pickle with the function, see `reach`.
 
     Raises
     ------
@@ -61,9 +65,14 @@ def encode_blocks(
     Cost: 0.02 us for a number.
     """
     size = max(1, len(items)) if isinstance(items, range) else BLOCK
-    parts = [b"" if function is None else as_bytes(encode(function))]
+    if beside is None:
+        beside = Reach()
+    parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
     for at in range(0, len(items), size):
-        encoded = encode(items[at : at + size])
+        try:
+            encoded = encode(items[at : at + size], beside=None if large else beside)
+        except Torn:
+            return None
         if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
             return None
         parts.append(as_bytes(encoded))

@@ -4,7 +4,11 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 
 * **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
   which no worker can look up.
-* **A NewType, ParamSpec or type alias** of the script likewise, and annotations refer to them.
+* **A NewType, ParamSpec, TypeVarTuple or type alias** of the script likewise, and annotations refer
+  to them.
+* **What the body of a class reads** that a function defines, and **a submodule** that only a lambda
+  or a comprehension looks up, do not come with the function.
+* **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
@@ -32,10 +36,14 @@ from typing import Any, Final, cast
 
 import cloudpickle
 
-from .classes import SCRIPT_MODULES, reduce_class
+from .classes import reduce_class
+from .names import global_names, reads, submodules
+from .reach import Reach
+from .script import SCRIPT_MODULES, reduce_to_name, reduces
 
 __all__ = [
     "MADE_ANEW",
+    "PROTOCOL",
     "ByValuePickler",
     "dumps_by_value",
     "generic_parts",
@@ -49,6 +57,7 @@ __all__ = [
 PROTOCOL: Final = 5
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
+_TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
 
 
 registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
@@ -191,6 +200,22 @@ def _reduce_type_alias(obj: Any) -> tuple[Any, ...]:
     return _make_type_alias, (obj.__name__, obj.__value__, obj.__type_params__)
 
 
+def _reduce_type_var_tuple(obj: Any) -> tuple[Any, ...]:
+    return _TypeVarTuple, (obj.__name__,)
+
+
+def _complete(function: FunctionType, state: dict[str, Any]) -> None:
+    """Add to cloudpickle's state of a function what it does not see.
+
+    Those are names in the bodies of classes, and submodules that only nested code finds.
+    """
+    for name in global_names(function.__code__):
+        if name in function.__globals__:
+            state["__globals__"].setdefault(name, function.__globals__[name])
+    values = (value for _, value in reads(function))
+    state["_cloudpickle_submodules"] += submodules(function.__code__, values)
+
+
 _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
     type(dataclasses.MISSING): lambda mark: "MISSING",
     type(dataclasses.KW_ONLY): lambda mark: "KW_ONLY",
@@ -200,6 +225,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     typing.NewType: _reduce_new_type,
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,
+    _TypeVarTuple: _reduce_type_var_tuple,
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""
 
@@ -215,8 +241,9 @@ MADE_ANEW: Final[dict[type, Callable[[], Any]]] = {
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without these gaps."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._reach = reach
         self._anew: set[int] = set()  # ids of what definitions have
 
     def _note(self, values: Iterable[object]) -> None:
@@ -236,6 +263,9 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented:
                 return reduced
             make, made, state, _, _, setter = reduced
+            _complete(obj, state[1])
+            if self._reach is not None:
+                self._reach.add(obj)
             self._note(state[1]["__globals__"].values())
             return make, made, (setter, state), None, None, fill_function
         if issubclass(kind, type):
@@ -245,20 +275,23 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self._note(reduced[2][0].values())
             return reduce_class(obj, reduced)
         reduce = _REDUCED_TO_NAMES.get(kind)
-        return reduce(obj) if reduce and not named(obj) else NotImplemented
+        if reduce is None:
+            return reduce_to_name(obj) if reduces(kind) else NotImplemented
+        return reduce(obj) if not named(obj) else NotImplemented
 
 
 def dumps_by_value(
     obj: object,
     keep: Callable[[PickleBuffer], object] | None = None,
     pickler: type[ByValuePickler] = ByValuePickler,
+    reach: Reach | None = None,
 ) -> bytes:
-    """Pickle `obj`, sending whole what a worker cannot import.
+    """Pickle `obj`, sending whole what a worker cannot import; `reach` gets what that is.
 
     Notes
     -----
     Cost: 15 us for a small function, 100 us for a small class.
     """
     with BytesIO() as file:
-        pickler(file, protocol=PROTOCOL, buffer_callback=keep).dump(obj)
+        pickler(file, protocol=PROTOCOL, buffer_callback=keep, reach=reach).dump(obj)
         return file.getvalue()

@@ -32,6 +32,7 @@ from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
 from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
+from .reach import Reach
 from .snapshot import Snapshot
 
 __all__ = ["LOOKED", "CallableCache", "Code", "CodeCache", "load_callable"]
@@ -58,13 +59,16 @@ class Code:
         From 1 upwards, never used again by the same `CodeCache`.
     data : bytes
         What `load_callable` restores.
+    reach : Reach, optional
+        Of a function by value: what its arguments must not have anew.
     """
 
-    __slots__ = ("__weakref__", "code_id", "data")
+    __slots__ = ("__weakref__", "code_id", "data", "reach")
 
-    def __init__(self, code_id: int, data: bytes) -> None:
+    def __init__(self, code_id: int, data: bytes, reach: Reach | None = None) -> None:
         self.code_id = code_id
         self.data = data
+        self.reach = reach
 
     def __repr__(self) -> str:
         return f"<Code {self.code_id} nbytes={len(self.data)}>"
@@ -158,8 +162,9 @@ class CodeCache:
     def _encode(self, known: _Known) -> Code | None:
         """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
         fn, snapshot = known.fn, known.snapshot
+        reach = None if snapshot is None else Reach()
         try:
-            data = dumps(fn, PROTOCOL) if snapshot is None else dumps_by_value(fn)
+            data = dumps(fn, PROTOCOL) if reach is None else dumps_by_value(fn, reach=reach)
         except interrupts():
             raise
         except BaseException:  # pack_call meets it again and says whose fault it is
@@ -168,7 +173,7 @@ class CodeCache:
             return None
         with self._lock:
             if known.code is None:  # else another thread was here first
-                known.code = Code(next(self._ids), data)
+                known.code = Code(next(self._ids), data, reach)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)
             return known.code

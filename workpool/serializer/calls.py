@@ -17,8 +17,8 @@ from ..errors import SerializationError, UsageError
 from ..whole import interrupts
 from .byvalue import MADE_ANEW
 from .callables import LOOKED, Code
-from .snapshot import reads
-from .values import Buffer, Encoded, decode, encode
+from .names import reads
+from .values import Buffer, Encoded, Torn, decode, encode
 
 __all__ = ["pack_call", "said", "task_name", "type_name", "unpack_call"]
 
@@ -42,7 +42,8 @@ def pack_call(
     kwargs : dict
         Keyword arguments.
     code : Code, optional
-        What `CodeCache.lookup` gave for `fn`, when that travels on its own.
+        What `CodeCache.lookup` gave for `fn`, when that travels on its own: unless the arguments
+        have something in common with it that must be one, see `reach`.
 
     Returns
     -------
@@ -68,7 +69,9 @@ def pack_call(
     else:
         return _NO_ARGUMENTS
     try:
-        return encode(call)
+        return encode(call, beside=None if code is None else code.reach)
+    except Torn:
+        return pack_call(fn, args, kwargs)
     except interrupts():
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included

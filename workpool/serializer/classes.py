@@ -25,15 +25,33 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
 from types import MemberDescriptorType
-from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary, ref
 
+from .empty import make_empty
 from .enumerations import reduce_enumeration
+from .script import SCRIPT_MODULES, show
 
-__all__ = ["SCRIPT_MODULES", "from_earlier_run", "reduce_class", "update_class"]
+__all__ = ["from_earlier_run", "reduce_class", "update_class"]
 
-SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
-"""Modules that are another module, or none, on a worker."""
+V = TypeVar("V")
+
+
+class _ByIdentity(Generic[V]):
+    """What goes with classes, as long as they live, whatever their metaclass takes for equal."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[ref[type], V]] = {}
+
+    def get(self, cls: type) -> V | None:
+        """Return what goes with a class."""
+        found = self._found.get(id(cls))
+        return None if found is None else found[1]
+
+    def put(self, cls: type, value: V) -> None:
+        """Have something go with a class."""
+        key = id(cls)
+        self._found[key] = ref(cls, lambda _: self._found.pop(key, None)), value
 
 
 class _Sent(NamedTuple):
@@ -50,15 +68,15 @@ class _ClassRegistry:
     """
 
     def __init__(self) -> None:
-        self._sent: WeakKeyDictionary[type, _Sent] = WeakKeyDictionary()
+        self._sent: _ByIdentity[_Sent] = _ByIdentity()
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
-        self._attributes: WeakKeyDictionary[type, Set[str]] = WeakKeyDictionary()  # as restored
+        self._attributes: _ByIdentity[Set[str]] = _ByIdentity()  # as restored
         self._lock = threading.Lock()
 
     def renew(self, cls: type, attributes: Set[str]) -> Set[str]:
         """Note the attributes that a restored class has; return which it has no more."""
-        before = self._attributes.get(cls, frozenset())
-        self._attributes[cls] = attributes
+        before = self._attributes.get(cls) or frozenset()
+        self._attributes.put(cls, attributes)
         return before - attributes
 
     def class_id(self, cls: type) -> str:
@@ -66,7 +84,8 @@ class _ClassRegistry:
         with self._lock:
             sent = self._sent.get(cls)
             if sent is None:
-                sent = self._sent[cls] = _Sent(uuid.uuid4().hex, native=True)
+                sent = _Sent(uuid.uuid4().hex, native=True)
+                self._sent.put(cls, sent)
                 self._by_id[sent.class_id] = cls
             return sent.class_id
 
@@ -78,8 +97,13 @@ class _ClassRegistry:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
             cls = self._by_id.setdefault(class_id, cls)
-            self._sent.setdefault(cls, _Sent(class_id, native=False))
+            if self._sent.get(cls) is None:
+                self._sent.put(cls, _Sent(class_id, native=False))
             return cls
+
+    def knows(self, cls: type) -> bool:
+        """Tell whether `cls` was sent by value, or restored."""
+        return self._sent.get(cls) is not None
 
     def is_native(self, cls: type) -> bool:
         """Tell whether `cls` was defined by this process."""
@@ -100,46 +124,15 @@ def _make_class(
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
-        try:
-            made = make(*args)
-        except Exception:  # of the ``__init_subclass__`` of a base, which wants its arguments
-            made = _make_unhooked(make, args)
-        cls = _CLASSES.restored(class_id, made)
+        cls = _CLASSES.restored(class_id, make(*args))
         cls.__qualname__ = qualname or cls.__qualname__
+        if cls.__module__ in SCRIPT_MODULES:
+            show(cls.__qualname__, cls)
     return cls
 
 
-_UNHOOKED: Final = threading.RLock()  # held by whoever changes the hooks of classes for a moment
-
-
-def _make_unhooked(make: Callable[..., type], args: tuple[Any, ...]) -> type:
-    """Return an empty class of which its bases are not told; what they made of it is in its state.
-
-    Raises
-    ------
-    Exception
-        As `make` does.
-    """
-    bases = args[0] if isinstance(args[0], tuple) else args[2]  # the first for an enumeration
-    hook, me = "__init_subclass__", threading.get_ident()
-
-    def but_for_us(own: Any) -> Any:
-        def tell(cls: type, /, **given: Any) -> None:
-            if threading.get_ident() != me:
-                own.__get__(None, cls)(**given)
-
-        return classmethod(tell)
-
-    with _UNHOOKED:
-        above = {cls for base in bases if isinstance(base, type) for cls in base.__mro__}
-        kept = {cls: own for cls in above if type(own := vars(cls).get(hook)) is classmethod}
-        try:
-            for cls, own in kept.items():
-                setattr(cls, hook, but_for_us(own))
-            return make(*args)
-        finally:
-            for cls, own in kept.items():
-                setattr(cls, hook, own)
+def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
+    return make_empty(metaclass, name, bases, content, _CLASSES.knows)
 
 
 _from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
@@ -156,12 +149,12 @@ def from_earlier_run() -> Iterator[None]:
 
 
 def _of_the_script(
-    qualname: str, _: object, name: str, __: object, content: Any, module: object
+    qualname: str, _: object, name: str, __: object, content: Any, module: object = None
 ) -> type | None:
-    """Return the class of that name in the script, by the arguments that cloudpickle builds it of.
+    """Return the class of that name in the script, by the arguments that it is built of.
 
-    After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...}, id)``,
-    or, for an enumeration, ``(bases, name, qualname, members, module)``.
+    After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...})``, or,
+    for an enumeration, ``(bases, name, qualname, members, module)``.
     """
     script: object = sys.modules["__main__"]
     found = script
@@ -201,6 +194,21 @@ def _with_slots(
     return (make, name, bases, {**content, "__slots__": slots}, *rest), (left, *state[1:])
 
 
+def _with_hidden(
+    cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return them with what its metaclass would not let be set among what it is built of."""
+    above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
+    hidden = {name for names in above for name, it in names.items() if hasattr(it, "__set__")}
+    hidden &= state[0].keys()
+    if not hidden:
+        return args, state
+    make, name, bases, content, *rest = args
+    content = {**content, **{name: state[0][name] for name in hidden}}
+    left = {name: it for name, it in state[0].items() if name not in hidden}
+    return (make, name, bases, content, *rest), (left, *state[1:])
+
+
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
     if issubclass(cls, Enum):
@@ -212,6 +220,9 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(reduced) == 2:  # made of another
             return reduced
     make, args, state, _, _, setter = reduced
-    args, state = _with_slots(cls, args, state)
+    if make.__name__ == "_make_skeleton_class":  # which knows classes by what is equal to them
+        make, args = _make_empty, args[:4]
+        args, state = _with_slots(cls, args, state)
+        args, state = _with_hidden(cls, args, state)
     made = (_CLASSES.class_id(cls), make, args, cls.__qualname__)
     return _make_class, made, (setter, state), None, None, update_class

@@ -27,7 +27,7 @@ from ..lazy import hashlib
 from ..whole import interrupts
 from .byvalue import PROTOCOL, ByValuePickler, generic_parts, is_generic, named, registered_modules
 from .frozen import ATOMS
-from .snapshot import reads
+from .names import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
 

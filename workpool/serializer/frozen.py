@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ..lazy import np
 from ..whole import FAILURES
-from .classes import SCRIPT_MODULES
+from .script import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
 __all__ = ["ATOMS", "Frozen", "frozen"]
@@ -74,8 +74,10 @@ def frozen(value: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     """Return a copy of what has something in it that goes by value, or cannot go at all."""
-    if not isinstance(value, FunctionType):  # which has no copies: they read the same
-        with suppress(*FAILURES):
+    with suppress(*FAILURES):
+        # A function has no copies: they read the same.  And what says itself how it is copied need
+        # not be what its pickle is.
+        if not isinstance(value, FunctionType) and not hasattr(type(value), "__deepcopy__"):
             return deepcopy(value)
     with suppress(*FAILURES):  # there are no copies of a module in it
         return Frozen(as_bytes(encode(value)))

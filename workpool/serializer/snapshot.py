@@ -24,22 +24,19 @@ Not looked at: annotations, documentation strings and names of functions.
 
 from __future__ import annotations
 
-import dis
-import functools
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
 from typing import Any, Final, cast
 
 from .byvalue import importable_module, named
 from .frozen import ATOMS
+from .names import UNBOUND, content, global_names, reads
 
-__all__ = ["Snapshot", "reads"]
+__all__ = ["Snapshot"]
 
 _ATOMS: Final = ATOMS | {range, re.Pattern, EllipsisType, NotImplementedType}
-
-_UNBOUND: Final = object()
 
 
 class Snapshot:
@@ -110,12 +107,12 @@ class Snapshot:
             ):
                 return False
         for mapping, name, value in self._bindings:
-            if mapping.get(name, _UNBOUND) is not value:
+            if mapping.get(name, UNBOUND) is not value:
                 return False
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
-        return not self._cells or all(_content(cell) is value for cell, value in self._cells)
+        return not self._cells or all(content(cell) is value for cell, value in self._cells)
 
     def _measure(self, collection: Collection[Any], length: int) -> None:
         """Record how much there is in a collection."""
@@ -135,43 +132,7 @@ class Snapshot:
         names = function.__globals__
         if own_globals:
             self._measure(names, len(names))
-        for name in _global_names(function.__code__):
-            self._bindings.append((names, name, names.get(name, _UNBOUND)))
-        self._cells += [(cell, _content(cell)) for cell in function.__closure__ or ()]
+        for name in global_names(function.__code__):
+            self._bindings.append((names, name, names.get(name, UNBOUND)))
+        self._cells += [(cell, content(cell)) for cell in function.__closure__ or ()]
         return values + [value for _, value in reads(function)]
-
-
-def reads(function: object) -> Iterator[tuple[str, object]]:
-    """Yield the name and the value of each global and closure variable of a Python function."""
-    if type(function) is FunctionType:
-        for name in _global_names(function.__code__):
-            if name in function.__globals__:
-                yield name, function.__globals__[name]
-        cells = function.__closure__ or ()
-        for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-            value = _content(cell)
-            if value is not _UNBOUND:
-                yield name, value
-
-
-@functools.lru_cache(maxsize=1024)
-def _global_names(code: CodeType) -> tuple[str, ...]:
-    """Return the global names in a code object and in those nested in it."""
-    names = {i.argval for i in dis.get_instructions(code) if _names_global(i.opname)}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names.update(_global_names(constant))
-    return tuple(sorted(names))
-
-
-def _names_global(opname: str) -> bool:
-    """Tell whether an instruction's argument may be a global name; a class body uses LOAD_NAME."""
-    return "GLOBAL" in opname or opname == "LOAD_NAME"
-
-
-def _content(cell: CellType) -> object:
-    """Return what a cell holds, or `_UNBOUND`."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _UNBOUND

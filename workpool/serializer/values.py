@@ -27,12 +27,14 @@ from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
 from .byvalue import PROTOCOL, dumps_by_value, registered_modules
+from .reach import Reach
 
 __all__ = [
     "ALIGNMENT",
     "Buffer",
     "Encoded",
     "Packed",
+    "Torn",
     "as_bytes",
     "decode",
     "encode",
@@ -208,13 +210,34 @@ def split(buffer: Buffer) -> Any:
         raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
 
 
-def encode(obj: object, *, by_value: bool = True) -> Encoded:
+class Torn(Exception):
+    """What is encoded must not come by another pickle than what it was to stand beside."""
+
+
+def encode(
+    obj: object,
+    *,
+    by_value: bool = True,
+    reach: Reach | None = None,
+    beside: Reach | None = None,
+) -> Encoded:
     """Encode like `pack`, but let whatever pickle raises pass.
+
+    Parameters
+    ----------
+    obj : object
+    by_value : bool
+    reach : Reach, optional
+        Gets what is reached if it is pickled by value.
+    beside : Reach, optional
+        Of what the same task gets by another pickle.
 
     Raises
     ------
     SerializationError
         It can only be pickled by value, and is not to be.
+    Torn
+        The two have something in common that must be one.
     """
     frames: list[memoryview] = []
 
@@ -242,7 +265,10 @@ def encode(obj: object, *, by_value: bool = True) -> Encoded:
         if not by_value:
             raise SerializationError("no worker knows this by its name")
         frames.clear()
-        pickled = dumps_by_value(obj, keep)
+        reach = Reach() if reach is None else reach
+        pickled = dumps_by_value(obj, keep, reach=reach)
+        if beside is not None and reach.touches(beside):
+            raise Torn
     return Packed(pickled, frames) if frames else pickled
 
 

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from ..contributions import Parts
-from ..serializer import Kind, as_bytes, join, split
+from ..serializer import Kind, as_bytes, join, leave_script, split
 from ..system.channel import Channel
 from ..system.process import NUMBERS, map_numbers
 from .runner import Runner
@@ -101,6 +101,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     sys.meta_path.insert(0, _NoMPI())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
+    leave_script()
     runner = Runner(rank, host)
     runner.begin()
     import_module("numpy")  # else the first task with an array pays, from its time and its memory

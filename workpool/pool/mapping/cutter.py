@@ -89,6 +89,7 @@ class Cutter:
     def _segments(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
         """Cut items into segments; None if they are better sent one by one."""
         function: object = None if self.code else self.fn
+        reach = self.code.reach if self.code else None
         if self.operation is not None:
             function = Reduction(None if self.code else self.fn, self.operation)
         size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
@@ -101,7 +102,7 @@ class Cutter:
             if self._ledger is not None:
                 plan = self._ledger.plan(self.fn, self.code, part, self._several)
                 part = plan.missing(part)
-            content = encode_blocks(part, self._several, function, large)
+            content = encode_blocks(part, self._several, function, large, reach)
             if content is None:
                 return None
             ends = last and at + size >= len(items)

@@ -1,0 +1,98 @@
+"""Classes that are made empty, before they are filled with what they are in another process.
+
+What the hooks of the script have made of a class, those of its metaclass and of its bases, is in
+its attributes.  They are not called once more: who counts classes, or keeps a register of them,
+would count one twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+__all__ = ["make_empty"]
+
+_HOOK: Final = "__init_subclass__"
+
+_UNHOOKED: Final = threading.RLock()  # held by whoever changes the hooks of classes for a moment
+
+
+def make_empty(
+    metaclass: Any,
+    name: str,
+    bases: tuple[Any, ...],
+    content: dict[str, Any],
+    is_ours: Callable[[type], bool],
+) -> type:
+    """Return a class that has nothing but `content`.
+
+    Parameters
+    ----------
+    metaclass : type
+    name : str
+    bases : tuple
+        As they were written: there may be generic aliases among them.
+    content : dict
+    is_ours : callable
+        Whether a class goes by value, so that its hooks are those of the script.
+
+    Raises
+    ------
+    Exception
+        Of what makes classes of this kind.
+    """
+    resolved = types.resolve_bases(bases)
+    above = {id(cls): cls for base in resolved for cls in base.__mro__}.values()
+    try:
+        with _unhooked(cls for cls in above if is_ours(cls)):
+            return _make(metaclass, name, bases, resolved, content, is_ours)
+    except Exception:  # of the hook of some other base, which wants its arguments
+        with _unhooked(above):
+            return _make(metaclass, name, bases, resolved, content, is_ours)
+
+
+def _make(
+    metaclass: Any,
+    name: str,
+    bases: tuple[Any, ...],
+    resolved: tuple[Any, ...],
+    content: dict[str, Any],
+    is_ours: Callable[[type], bool],
+) -> type:
+    # Past what the script has made of making classes.
+    maker = next(cls for cls in metaclass.__mro__ if not is_ours(cls))
+    if maker is metaclass:
+        return types.new_class(name, bases, {"metaclass": metaclass}, lambda ns: ns.update(content))
+    namespace = maker.__prepare__(name, resolved)
+    namespace.update(content)
+    if resolved is not bases:
+        namespace["__orig_bases__"] = bases
+    made: type = maker.__new__(metaclass, name, resolved, namespace)
+    maker.__init__(made, name, resolved, namespace)
+    return made
+
+
+@contextmanager
+def _unhooked(classes: Iterable[type]) -> Iterator[None]:
+    """Have classes not be told of the subclasses that this thread makes meanwhile."""
+    me = threading.get_ident()
+
+    def but_for_us(own: Any) -> Any:
+        def tell(cls: type, /, **given: Any) -> None:
+            if threading.get_ident() != me:
+                own.__get__(None, cls)(**given)
+
+        return classmethod(tell)
+
+    with _UNHOOKED:
+        kept = [(cls, own) for cls in classes if type(own := vars(cls).get(_HOOK)) is classmethod]
+        try:
+            for cls, own in kept:
+                type.__setattr__(cls, _HOOK, but_for_us(own))
+            yield
+        finally:
+            for cls, own in kept:
+                type.__setattr__(cls, _HOOK, own)
