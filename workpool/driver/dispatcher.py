@@ -12,7 +12,7 @@ import time
 from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
-from ..tasks import Batch, Task
+from ..tasks import LARGE_NBYTES, Batch, Task
 from .backlog import Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
@@ -123,6 +123,13 @@ class Dispatcher:
         if self._collector.row_s < SHORT_S:
             end = time.monotonic()
             self._again_s = end + (end - now)
+
+    def keep(self, task: Task) -> None:
+        """Keep the arguments of a task as they are now, where there is room for them."""
+        nbytes = len(task.payload)
+        waits = task.batch is None and nbytes > LARGE_NBYTES
+        if not (waits and not self.crowded(nbytes) and self._store.place(task)):
+            task.keep()
 
     def advance(self, asked: bool) -> None:
         """Publish what waits, or prepare for what comes next.

@@ -26,7 +26,7 @@ from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..repository import Publisher
 from ..serializer import Code, Packed
-from ..tasks import LARGE_NBYTES, PoolContext, Segment, Task
+from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
 from ..whole import held, whole
 from .backlog import BATCH_S, Backlog
@@ -169,37 +169,27 @@ class Driver:
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:
-                    self._keep(task)
+                    self._dispatcher.keep(task)
             except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
                 if task.batch is None and task not in waiting:
                     waiting.append(task)
                 raise
 
     def _make_room(self, task: Task) -> None:
-        """Have large arguments wait for room in the window, as long as a copy of them would take.
+        """Have large arguments wait for room in the window, about as long as a copy would take.
 
         What finds no room is copied into fresh memory, and into the window later.  Where tasks are
-        short, one that ends meanwhile gives room, and its part of the arena is warm.
+        short, a row that ends meanwhile gives room for several, and its part of the arena is warm.
         """
         nbytes = len(task.payload)
         copy_s = nbytes * COPY_S
-        mean_s = self._collector.row_s
-        if task.code is not None and task.code.mean_s is not None:
-            mean_s = task.code.mean_s
+        mean_s = (task.code.mean_s if task.code else None) or self._collector.row_s
         apart = self.runs_tasks is None  # else we would keep the interpreter from the worker
         if apart and mean_s < self._workers * copy_s:
             end = time.monotonic() + max(copy_s, BATCH_S)
             while self._dispatcher.crowded(nbytes) and time.monotonic() < end:
                 os.sched_yield()
                 self._advance()
-
-    def _keep(self, task: Task) -> None:
-        """Keep arguments as they are now, which are still the caller's own."""
-        nbytes = len(task.payload)
-        waits = task.batch is None and nbytes > LARGE_NBYTES
-        if waits and not self._dispatcher.crowded(nbytes) and self._store.place(task):
-            return
-        task.keep()
 
     # --- take back -----------------------------------------------------------------------------
 
