@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from array import array
+from gc import get_referents
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -432,6 +433,18 @@ def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:
     pool: Any = SimpleNamespace(driver=SimpleNamespace(wait=wait), lose=lambda *_: None)
     with pytest.raises(TaskLost):
         PoolFuture[int](pool).result()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
+def test_futures_have_no_dict_each() -> None:
+    """However many are made before one ends: the garbage collector would look at each."""
+    pool: Any = SimpleNamespace(lock=threading.RLock())
+    futures = [PoolFuture[int](pool) for _ in range(100)]
+    for future in futures:
+        future.resolve(1, None)
+    assert not [
+        future for future in futures if any(type(it) is dict for it in get_referents(future))
+    ]
 
 
 def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> None:

@@ -32,6 +32,10 @@ SHORT_S = 0.2e-3
 #: So few rows are looked at one by one.
 FEW = 8
 
+#: Outcomes of so few bytes each are cut out of bytes: the pieces are no matter of the garbage
+#: collector, and to copy one again that holds an array takes little.
+SMALL_NBYTES = 128
+
 #: So many rows are freed together where somebody waits for a result.
 RETIRED = 8
 
@@ -216,7 +220,8 @@ class Collector:
         finished: Finished | None = None
         if len(batch.tasks) > 1:
             if kind == _BATCH:
-                entries = layout.read_task_outcomes(content)
+                small = len(content) < SMALL_NBYTES * len(batch.tasks)
+                entries = layout.read_task_outcomes(bytes(content) if small else content)
             else:  # the same has become of all
                 entries = [(kind, elapsed_ns, content)] * len(batch.tasks)
             finished, times_ns = self._sorted_out(batch, owner, entries, True, carried)
@@ -274,7 +279,7 @@ class Collector:
 
         `decided`: the row is DONE, so the tasks without an outcome were not run, and wait again.
         """
-        outcomes: list[tuple[Task, int, memoryview]] = []
+        outcomes: list[tuple[Task, int, memoryview | bytes]] = []
         times_ns: list[int] = []
         apart = False
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, entries, strict=False):

@@ -114,7 +114,7 @@ class Piece(NamedTuple):
 
 
 #: What became of one task of a batch: kind, nanoseconds, encoding.
-TaskOutcome: TypeAlias = tuple[int, int, memoryview]
+TaskOutcome: TypeAlias = tuple[int, int, memoryview | bytes]
 
 DESCRIPTOR_NBYTES = 256
 OUTCOME_NBYTES = 128
@@ -184,7 +184,7 @@ def write_extent(extent: Extent) -> bytes:
     return _PLACE.pack(*extent)
 
 
-def read_extent(content: memoryview) -> Extent:
+def read_extent(content: memoryview | bytes) -> Extent:
     """Return the extent that stands in the place of the bytes that lie in it."""
     return Extent(*_PLACE.unpack(content))
 
@@ -195,8 +195,10 @@ def write_task_outcome(kind: int, elapsed_ns: int, encoded: bytes) -> bytes:
     return _TASK_OUTCOME.pack(kind, nbytes, elapsed_ns) + encoded + bytes(-nbytes % WORD_NBYTES)
 
 
-def read_task_outcomes(content: memoryview, count: int | None = None) -> list[TaskOutcome]:
+def read_task_outcomes(content: memoryview | bytes, count: int | None = None) -> list[TaskOutcome]:
     """Return the outcomes of a batch's tasks, in order: the first `count` of them, or all.
+
+    Their encodings are slices of `content`.
 
     Raises
     ------

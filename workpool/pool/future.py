@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ..driver.driver import Driver
 from ..errors import TaskLost, UsageError
@@ -243,3 +243,18 @@ class PoolFuture(Future[T]):
             raise CancelledError
         if self._state not in _ENDED:
             raise FutureTimeout
+
+
+def _name_attributes() -> None:
+    """Make a future that has had all its attributes.
+
+    CPython keeps the values of an instance without a dict of its own as long as it has met their
+    names in one of the first thirty instances; and thousands may be made before one ends.
+    """
+    future: PoolFuture[None] = PoolFuture(cast("Any", None))
+    future._task = future._result = future._exception = future._own_condition = None
+    future._waiters = future._done_callbacks = ()
+    future._resolved, future._state = False, "PENDING"
+
+
+_name_attributes()
