@@ -69,6 +69,7 @@ def serve():
         (code_id,) = struct.unpack("<Q", receive(source))
         data, payload = receive(source), receive(source)
         task = None
+        serializer.hide()
         try:
             if data:
                 callables.add(code_id, data)

@@ -141,7 +141,7 @@ def test_damaged_blocks(at: int, value: int, cut: int) -> None:
 
     def read() -> None:
         blocks = Blocks(damaged, lambda start, stop: damaged[start:stop])
-        blocks.items(range(min(10, blocks.total)))
+        list(blocks.pieces(range(min(10, blocks.total))))
 
     reads_or_refuses(read)
 

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workpool import accumulator, contributions
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
-from workpool.loss import Loss
+from workpool.loss import Loss, unstarted
 from workpool.members.leases import Gone
-from workpool.repository import Row
+from workpool.repository import Miss, Row
 from workpool.serializer import CodeCache, Encoded, Kind, pack_call
 from workpool.serializer.outcomes import unpack_outcome
 from workpool.tasks import (
@@ -76,7 +77,7 @@ class Scene:
 
     def __init__(self, rows: int = 64, arena_nbytes: int = 16 << 20) -> None:
         geometry = Geometry(rows, 2, arena_nbytes)
-        window = MemoryWindow(geometry.nbytes)
+        self.window = window = MemoryWindow(geometry.nbytes)
         self.driver = Pause.driver = Driver(window, geometry)
         worker = Worker(1, 1, "here")
         worker.runners.own.begin()
@@ -84,6 +85,7 @@ class Scene:
         setup = encode_setup(sys.path, None, ())
         self.context = PoolContext(1, Context(1, None, setup), self.resolve, lambda several: None)
         self.codes = CodeCache()
+        self.tries_again = True  # what was lost
         self.found: dict[int, Any] = {}
         self.collected: dict[int, bytes] = {}  # as it was when it was collected
         self.shared: list[int] = []  # how many tasks were in each row
@@ -113,21 +115,27 @@ class Scene:
         exchange.reap()
         return self.driver._store.region.free_nbytes, exchange.region.free_nbytes
 
-    def submit(self, number: int, values: Any, retry: Retry | None = None) -> Task:
+    def task(self, number: int, values: Any, retry: Retry | None = None) -> Task:
         code = self.codes.lookup(double)
         payload: Encoded = pack_call(double, (number, values), {}, code)
         if retry is not None and not isinstance(payload, bytes):
             payload = payload.tobytes()
-        task = Task(number, TaskKind.CALL, double, self.context, payload, None, None, retry)
-        self.driver.submit(task, code)
+        return Task(number, TaskKind.CALL, double, self.context, payload, None, None, retry)
+
+    def submit(self, number: int, values: Any, retry: Retry | None = None) -> Task:
+        task = self.task(number, values, retry)
+        self.driver.submit(task, self.codes.lookup(double))
         return task
 
     def resolve(self, finished: Finished) -> None:
         while finished.outcomes:
             task, kind, content = finished.outcomes.popleft()
             assert self.collected.pop(task.task_id) == content, "it was not there yet"
-            if kind == Kind.LOST:
+            if kind == Kind.LOST and self.tries_again:
                 self.driver.retry(task, 0)
+                continue
+            if kind == Kind.LOST:
+                self.found[task.task_id] = Loss.decode(content)
                 continue
             value, error = unpack_outcome(kind, content)
             if error is not None and task.retry is not None and task.failures < task.retry.retries:
@@ -247,6 +255,157 @@ def test_one_that_is_taken_for_lost_has_its_arguments_again(during: Any) -> None
     during(int)
     check(scene, {FIRST: np.zeros(1), 100: np.full(LARGE, 100.0), **dict(enumerate(given))})
     assert runs.count(5) == 2
+
+
+def test_what_waits_makes_way_for_what_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that holds an argument may run for long; perhaps it waits for what finds no room."""
+    scene = Scene(arena_nbytes=4 << 20)
+    driver = scene.driver
+    monkeypatch.setattr(dispatcher_module, "STUCK_S", 0.0)
+    scene.submit(0, np.zeros(LARGE))
+    driver.progress()
+    taken = scene.service._claimant.take(1)  # and it runs
+    assert not isinstance(taken, Miss)
+    head = scene.task(1, np.ones(100_000))
+    head.keep()
+    driver._backlog.tasks.append(head)
+    given = {0: np.zeros(LARGE), 1: np.ones(100_000)}
+    for number in range(2, 100):
+        given[number] = np.full(LARGE, float(number))
+        task = scene.task(number, given[number])
+        if not driver._store.place(task):
+            break
+        driver._backlog.tasks.append(task)
+    assert driver._store.region.free_nbytes < len(head.payload)
+    for _ in range(2):
+        driver.progress()
+    assert head.batch is not None, "it waits for the row that runs"
+
+
+def test_what_a_row_may_name_that_nobody_knows_is_not_used_again() -> None:
+    """What a signal's handler raises comes between the row and the note of it."""
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    scene = Scene()
+    published = scene.driver._published
+    add, published.add = published.add, cut_off  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        scene.submit(0, np.zeros(LARGE))
+    published.add = add  # type: ignore[method-assign]
+    lost = scene.driver._backlog.tasks[0]
+    extent = lost.extent
+    assert extent is not None
+    assert scene.driver.cancel(lost)
+    other = scene.submit(1, np.ones(LARGE))
+    scene.driver.progress()
+    assert other.extent is not None
+    assert other.extent.offset != extent.offset
+    scene.finish()
+    assert (scene.found[1] == 2).all()
+
+
+def test_an_attempt_that_its_worker_could_not_begin_has_its_arguments_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    runner = scene.service._attempts._runners.own
+    call, failures = runner.call, [1]
+
+    def lost(*args: Any) -> Any:
+        return (Kind.LOST, unstarted(OSError(), 1, "here")) if failures.pop(0) else call(*args)
+
+    for failures[:] in ([1, 0], [0, 1, 0, 0]):
+        monkeypatch.setattr(runner, "call", lost)
+        given = arrays(len(failures) - 1)
+        scene.waiting(*given)
+        scene.finish()
+        monkeypatch.undo()
+        check(scene, {FIRST: np.zeros(1), **dict(enumerate(given))})
+        for number in range(len(given)):
+            del scene.found[number]
+
+
+def test_one_that_is_lost_for_good_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.tries_again = False
+    runner = scene.service._attempts._runners.own
+    lost = Kind.LOST, unstarted(OSError(), 1, "here")
+    monkeypatch.setattr(runner, "call", lambda *_: lost)
+    scene.waiting(*arrays(3))
+    scene.finish()
+    assert len(scene.found) == 4
+    scene.driver._collector.retire()
+    assert scene.regions() == scene.free_nbytes
+
+
+def test_what_adds_to_an_accumulator_counts_with_its_row(during: Any) -> None:
+    scene = Scene()
+    offset = scene.driver._store._buffer.offset  # which nobody uses here
+    spec = accumulator.check((), "int64", "sum")._replace(offset=offset, pool=1)
+    scene.waiting(*arrays(8))
+    scene.finish()  # from here on there is room for outcomes as large as these
+    scene.found.clear()
+    tasks = scene.waiting(*arrays(8))
+    runs: list[int] = []
+
+    def action(number: int) -> None:
+        noted = contributions.current.get()
+        assert noted is not None
+        noted.add(spec, np.array(1))
+        runs.append(number)
+        if len(runs) == 3:
+            assert tasks[0].batch is tasks[number].batch
+            scene.recall(tasks[number])
+            scene.driver.progress()
+            assert not scene.found, "before what they add is in the window"
+
+    during(action)
+    scene.finish()
+    during(int)
+    check(scene, dict(enumerate(arrays(8))))
+    assert int.from_bytes(scene.window.read(offset, 8), "little") == len(runs) == 8
+
+
+def test_nothing_is_placed_while_those_before_find_no_room() -> None:
+    scene = Scene()
+    scene.driver.progress()
+    scene.driver._dispatcher._full = True
+    task = scene.submit(0, np.zeros(LARGE))
+    assert task.extent is None
+    assert isinstance(task.payload, bytes)
+
+
+def test_an_outcome_for_which_there_is_no_memory_fails_its_task_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def short(nbytes: int) -> memoryview:
+        if nbytes > LARGE_NBYTES:
+            failures.append(nbytes)
+            if len(failures) == 3:
+                raise MemoryError
+        return memoryview(bytearray(nbytes))
+
+    failures: list[int] = []
+    scene = Scene()
+    scene.waiting(*arrays(8))
+    scene.finish()
+    scene.found.clear()
+    monkeypatch.setattr("workpool.driver.collector.empty", short)
+    scene.waiting(*arrays(8))
+    scene.finish()
+    wrong = [n for n, found in scene.found.items() if isinstance(found, MemoryError)]
+    assert len(wrong) == 1
+    assert all(n in wrong or (found == 2 * n).all() for n, found in scene.found.items())
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_tasks_of_different_attempts_share_no_row(tries: int) -> None:
+    scene = Scene()
+    task = scene.submit(0, np.zeros(LARGE))
+    task.attempt = tries
+    assert not task.goes_with(task)
 
 
 def test_what_waits_is_given_back_when_nobody_is_left_to_run_it() -> None:

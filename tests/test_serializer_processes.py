@@ -850,7 +850,8 @@ def test_what_says_by_which_name_the_script_has_it_is_that(run_script):
             def __init__(self): self.text = "nothing"
             def __reduce__(self): return "MISSING"
         class Slotted:
-            __slots__ = ()
+            __slots__ = ("text",)
+            def __init__(self): self.text = "slot"
             def __reduce__(self): return "SLOTTED"
         class Plain:
             def __init__(self, x): self.x = x
@@ -859,18 +860,40 @@ def test_what_says_by_which_name_the_script_has_it_is_that(run_script):
         def task(x=MISSING): return x is MISSING, x is SLOTTED, getattr(x, "text", None)
         for _ in range(3):
             assert run(task) == run(task, MISSING) == (True, False, "nothing")
-            assert run(task, SLOTTED) == (False, True, None)
+            assert run(task, SLOTTED) == (False, True, "slot")
             assert run(task, None) == (False, False, None)
         assert run(lambda: [MISSING, SLOTTED]) == [MISSING, SLOTTED]
         assert run(lambda x: x.x, Plain(3)) == 3
+        def change():
+            before, MISSING.text = MISSING.text, "changed"
+            return before
+        for _ in range(3):
+            assert run(change) == "nothing", "what a task has made of it, the next does not see"
         del SLOTTED
         assert "SLOTTED" in str(failure(task, Slotted()))
     """)
 
 
+def test_a_metaclass_is_not_told_again_what_is_set(run_script):
+    run_script("""
+        class Frozen(type):
+            told = []
+            def __setattr__(cls, name, value):
+                Frozen.told.append(name)
+                if name != "y":
+                    raise AttributeError("frozen class")
+                super().__setattr__(name, value)
+        class Constants(metaclass=Frozen):
+            X = 1
+        Constants.y = 2
+        for _ in range(3):
+            assert run(lambda: (Constants.X, Constants.y, Frozen.told)) == (1, 2, ["y"])
+    """)
+
+
 def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
     run_script("""
-        import dataclasses, pickle
+        import dataclasses, pickle, sys
         @dataclasses.dataclass
         class Row:
             x: int
@@ -882,8 +905,16 @@ def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
         class Row:
             pass
         assert pickle.loads(run(lambda: pickle.dumps(Row))) is Row
-        assert "Worker" in str(failure(lambda: pickle.dumps(Worker)))
-        assert type(run(Worker)) is Worker
+        assert pickle.loads(run(lambda: pickle.dumps(Worker))) is Worker
+
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Point:  # the second class of that name: the first had no slots
+            x: int
+        assert pickle.loads(run(lambda: pickle.dumps(Point(2)))) == Point(2)
+        made = type("Made", (), {})
+        assert run(lambda: (made, "Made" in vars(sys.modules["__main__"])))[1] is False
+        sent = pickle.dumps(Row())
+        assert "Row" in str(failure(pickle.loads, sent)), "no task has brought it along"
     """)
 
 
@@ -919,6 +950,70 @@ def test_what_a_task_changes_its_arguments_see(run_script):
         for _ in range(4):
             assert run(limited, Reader())
         assert worker.code_ids_used[-1], "nothing is changed: the function goes once"
+    """)
+
+
+def test_variables_of_closures_that_are_shared_are_one(run_script):
+    run_script("""
+        def make():
+            count, seen = 0, []
+            def add():
+                nonlocal count
+                count += 1
+                seen.append(count)
+            def task(add):
+                add()
+                add()
+                return count, seen
+            return task, add
+        task, add = make()
+        def factory():
+            def double(x): return 2 * x
+            return double
+        double = factory()
+        def is_double(f): return f is double
+        def fact(n): return n * fact(n - 1) if n else 1
+        def is_fact(f): return f is fact, f(3)
+        def even(n): return n == 0 or odd(n - 1)
+        def odd(n): return n != 0 and even(n - 1)
+        def is_even(f): return f is even, f(4)
+        for _ in range(4):
+            assert run(task, add) == (2, [1, 2])
+            assert run(is_double, double)
+            assert run(is_fact, fact) == (True, 6)
+            assert run(is_even, even) == (True, True)
+    """)
+
+
+def test_what_is_only_read_does_not_send_a_function_again(run_script):
+    run_script("""
+        import logging, re
+        from functools import lru_cache, partial
+        from numpy import exp, dot
+        from workpool.serializer import encode_blocks, pack_call
+        log, pattern, limit, pair = logging.getLogger("x"), re.compile("a"), 3, (1, "a")
+        @lru_cache
+        def cached(x): return x
+        def helper(x): return x
+        class Model:
+            @property
+            def size(self): return helper(limit)
+            @staticmethod
+            def fixed(): return helper(pair)
+            def apply(self):
+                log.debug("x")
+                return bool(pattern.match("a")), exp(0), float(dot([1], [1])), helper(limit)
+        def task(model):
+            log.debug("y")
+            return model.apply(), model.size, exp(0), dot([1], [1]), helper(pair), Model.fixed()
+        def frozen(model):
+            return model.apply(), bool(pattern.match("b")), exp(0), dot([1], [1]), helper(pair)
+        for _ in range(3):
+            run(task, Model())
+            run(frozen, Model())
+        code = worker.codes.lookup(frozen)
+        assert b"frozen" not in pack_call(frozen, (Model(),), {}, code)
+        assert encode_blocks([Model()] * 3, False, task) is not None, "torn"
     """)
 
 

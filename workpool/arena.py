@@ -30,8 +30,8 @@ def in_lines(nbytes: int) -> int:
     return -(-nbytes // LINE_NBYTES) * LINE_NBYTES
 
 
-#: Nearly the largest block that glibc learns from; twice as much may stay free in the heap.
-KEPT_NBYTES = (1 << 25) - (1 << 16)
+#: Blocks up to this size come from the heap, of whose end twice as much may stay free.
+KEPT_NBYTES = (1 << 24) - (1 << 16)
 
 
 def keep_freed() -> None:

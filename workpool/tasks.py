@@ -253,6 +253,7 @@ class Task:
         "failures",
         "function",
         "future",
+        "in_doubt",
         "kind",
         "noted",
         "over",
@@ -281,6 +282,7 @@ class Task:
         self.context = context
         self.payload = payload
         self.extent: Extent | None = None  # of its payload alone, until it is over
+        self.in_doubt = False  # a row may be in the table that names it, and is not noted
         self.future = future
         self.segment = segment
         self.noted = noted
@@ -333,6 +335,12 @@ class Batch:
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
+
+    def doubt(self, in_doubt: bool) -> None:
+        """Say that the row may be in the table by now, or that it is noted, or not there."""
+        if self.tasks[0].extent is not None:  # the others have theirs as well
+            for task in self.tasks:
+                task.in_doubt = in_doubt
 
     @property
     def placed(self) -> bool:

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 
 from runner import PATIENCE_S, STDLIB_MAP, Skip, drain, needs, only, raises, until
 
-from __main__ import Refused, alive, change_level, fail_at, hold, read_level, same, touch
+from __main__ import Level, Refused, alive, change_level, fail_at, hold, read_level, same, touch
 
 
 def case_map_keeps_the_order(pool):
@@ -228,3 +228,14 @@ def case_map_items_see_what_the_function_changes(pool):
     pairs = [(read_level, n) for n in range(100)]
     assert list(pool.starmap(change_level, pairs)) == list(range(100))
     assert list(pool.map(lambda n: change_level(read_level, n), range(100))) == list(range(100))
+
+
+@needs(2)
+@only("workpool", "threads share their objects")
+def case_map_objects_see_what_the_function_changes(pool):
+    plain = [(int, 0)] * 600  # which have nothing in common with the function
+    pairs = plain + [(Level(), n) for n in range(300)]
+    expected = [0] * 600 + list(range(300))
+    assert list(pool.starmap(change_level, pairs)) == expected
+    assert list(pool.starmap(change_level, iter(pairs), buffersize=1024)) == expected
+    assert pool.reduce(change_level, *zip(*pairs, strict=True)) == sum(expected)

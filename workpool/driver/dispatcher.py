@@ -42,6 +42,9 @@ WAKE_S = 1e-3
 #: How often rows are looked for that were lost.
 RECOVER_S = 1.0
 
+#: How long what waits may have none in the arena because of payloads behind it.
+STUCK_S = 10e-3
+
 #: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
 CALM_S = 2e-3
 
@@ -88,6 +91,7 @@ class Dispatcher:
         self._bells = bells
         self._trace = trace
         self._full = False  # there was no room for what waits
+        self._stuck_s: float | None = None  # since when the first of it finds none in the arena
         self._again_s = 0.0  # when a task may be published again without others
         self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._unheard = False  # something was published, and nobody woken for it
@@ -128,7 +132,8 @@ class Dispatcher:
         """Keep the arguments of a task as they are now, where there is room for them."""
         nbytes = len(task.payload)
         waits = task.batch is None and nbytes > LARGE_NBYTES
-        if not (waits and not self.crowded(nbytes) and self._store.place(task)):
+        # While those before have found no room, it is theirs.
+        if self._full or not waits or self.crowded(nbytes) or not self._store.place(task):
             task.keep()
 
     def advance(self, asked: bool) -> None:
@@ -205,9 +210,30 @@ class Dispatcher:
     def _descriptor(self, batch: Batch) -> bytes | None:
         """Return a batch's descriptor; None if a row that ends will give the room for it."""
         record = self._store.descriptor(batch)
+        if record is not None:
+            self._stuck_s = None
+            return record
+        now = time.monotonic()
+        if self._stuck_s is None:
+            self._stuck_s = now
+        elif now > self._stuck_s + STUCK_S:
+            record = self._make_way(batch)
         if record is None and not any(other.placed for other in self._published.rows.values()):
             record = self._store.descriptor(batch, streamed=True)
         return record
+
+    def _make_way(self, batch: Batch) -> bytes | None:
+        """Take the payloads of those that wait out of the arena, as far as one before needs it.
+
+        Rows that would give room may run for long, even for what waits here.
+        """
+        for task in reversed(self._backlog.tasks):
+            if task.extent is not None:
+                self._store.leave(task, again=True)
+                record = self._store.descriptor(batch)
+                if record is not None:
+                    return record
+        return None
 
     def publish(self) -> None:
         """Publish from the backlog what finds room."""

@@ -74,6 +74,7 @@ class Published:
             self.batches[row.number] = batch
         for task in batch.tasks:
             task.batch = batch
+        batch.doubt(False)
 
     def pop(self, number: int) -> Batch:
         """Forget a row, and return its batch."""

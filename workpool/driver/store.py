@@ -121,7 +121,8 @@ class Store:
             self._window.flush()  # the bytes are here only after it
             task.payload = bytes(content)
         task.extent = None
-        self.region.release(extent)
+        if not task.in_doubt:  # else a row that nobody knows may still be run with what is there
+            self.region.release(extent)
 
     def _put(self, payload: Encoded) -> Extent | None:
         nbytes = len(payload)
@@ -148,6 +149,7 @@ class Store:
     def _hold(self, batch: Batch) -> None:
         task = batch.tasks[0]
         batch.holds = True
+        batch.doubt(True)
         task.context.users += 1
         if task.code is not None:
             task.code.users += 1
@@ -159,6 +161,7 @@ class Store:
         if batch.holds:
             task = batch.tasks[0]
             batch.holds = False
+            batch.doubt(False)
             self._leave(task.context)
             if task.code is not None:
                 self._leave(task.code)

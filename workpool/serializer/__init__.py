@@ -34,8 +34,8 @@ from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item
 from .frozen import ATOMS, Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use
-from .script import leave_script
-from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, pack, split, unpack
+from .script import hide, leave_script
+from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, pack, split, unpack
 
 __all__ = [
     "ALIGNMENT",
@@ -52,6 +52,7 @@ __all__ = [
     "Kind",
     "Packed",
     "Prepared",
+    "Torn",
     "as_bytes",
     "call_fingerprint",
     "collect_globals",
@@ -59,6 +60,7 @@ __all__ = [
     "fingerprint",
     "from_earlier_run",
     "frozen",
+    "hide",
     "item_fingerprints",
     "join",
     "leave_script",

@@ -1,9 +1,10 @@
 """Many items as blocks that can be fetched and restored a few at a time.
 
-    head       items, items in a block, blocks, whether an item is a tuple of arguments
+    head       items, items in a block, blocks, whether an item is a tuple of arguments, and whether
+               each block is in one pickle with the function
     offsets    where the function and each block begin, and where the last one ends
     function   its pickle, or nothing when it travels as code
-    blocks     the pickle of a slice of the items each
+    blocks     the pickle of a slice of the items each, or of the function and them
 
 A ``range`` is one block, whatever its length.
 """
@@ -11,12 +12,12 @@ A ``range`` is one block, whatever its length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..errors import SerializationError
 from .reach import Reach
-from .values import Buffer, Packed, Torn, as_bytes, encode, unpack
+from .values import Buffer, Packed, as_bytes, encode, unpack
 
 __all__ = ["BLOCK", "Blocks", "encode_blocks"]
 
@@ -27,6 +28,8 @@ BLOCK_NBYTES: Final = 1 << 16
 """Larger items than a block of them has room for are better sent one by one."""
 
 _HEAD: Final = struct.Struct("<QQQQ")
+_SEVERAL: Final = 1
+_EACH: Final = 2
 
 
 def encode_blocks(
@@ -35,6 +38,7 @@ def encode_blocks(
     function: object = None,
     large: bool = False,
     beside: Reach | None = None,
+    each: Callable[..., Any] | None = None,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
 
@@ -45,18 +49,22 @@ def encode_blocks(
         Whether each item is a tuple of arguments, not the only argument.
     function : object, optional
     large : bool
-        Encode them however large they are, and whatever they have in common with the function.
+        Encode them however large they are.
     beside : Reach, optional
         Of a function that travels as code.
+    each : callable, optional
+        What is called with them, to be in one pickle with each block.
 
     Returns
     -------
     bytes or None
-        None for items that are better sent one by one: large ones, those that hold large buffers,
-        and those that must be one pickle with the function, see `reach`.
+        None for items that are better sent one by one: large ones, and those that hold large
+        buffers.
 
     Raises
     ------
+    Torn
+        The items have something in common with the function that must be one: see `each`.
     Exception
         Whatever pickle raises.
 
@@ -69,10 +77,8 @@ def encode_blocks(
         beside = Reach()
     parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
     for at in range(0, len(items), size):
-        try:
-            encoded = encode(items[at : at + size], beside=None if large else beside)
-        except Torn:
-            return None
+        block: object = items[at : at + size]
+        encoded = encode(block, beside=beside) if each is None else encode((each, block))
         if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
             return None
         parts.append(as_bytes(encoded))
@@ -81,7 +87,8 @@ def encode_blocks(
     for part in parts:
         offset += len(part)
         offsets.append(offset)
-    head = _HEAD.pack(len(items), size, len(parts) - 1, several)
+    flags = several * _SEVERAL + (each is not None) * _EACH
+    head = _HEAD.pack(len(items), size, len(parts) - 1, flags)
     return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])
 
 
@@ -102,14 +109,15 @@ class Blocks:
         self.fetch = fetch
         self._have = memoryview(beginning)
         try:
-            self.total, self._size, blocks, several = _HEAD.unpack(self._part(0, _HEAD.size))
+            self.total, self._size, blocks, flags = _HEAD.unpack(self._part(0, _HEAD.size))
             stop = _HEAD.size + 8 * (blocks + 2)
             self._offsets = struct.unpack(f"<{blocks + 2}Q", self._part(_HEAD.size, stop))
         except (struct.error, OverflowError, MemoryError) as error:
             raise SerializationError(f"the head of encoded items is damaged: {error}") from error
         if not self._size or blocks != -(-self.total // self._size):
             raise SerializationError(f"{blocks} blocks of {self._size} items are not {self.total}")
-        self.several = bool(several)
+        self.several = bool(flags & _SEVERAL)
+        self._each = bool(flags & _EACH)
         self._function: Any = None
 
     def function(self) -> Any:
@@ -123,8 +131,12 @@ class Blocks:
         """Restore the function anew when it is wanted again."""
         self._function = None
 
-    def items(self, wanted: range) -> Sequence[Any]:
-        """Return some of the items."""
+    def pieces(self, wanted: range) -> Iterator[tuple[Any, Sequence[Any]]]:
+        """Yield some of the items, with what is called with them if it came along with them.
+
+        Each piece is restored when it is its turn: a class that came along is then what it is in
+        the same pickle as the function.
+        """
         first, last = wanted.start // self._size, (wanted.stop - 1) // self._size
         start = self._offsets[first + 1]
         content = self._part(start, self._offsets[last + 2])
@@ -132,14 +144,17 @@ class Blocks:
         for block in range(first, last + 1):
             ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
             skip = block * self._size
-            part = unpack(content[slice(*ends)])
+            restored = unpack(content[slice(*ends)])
+            function, part = restored if self._each else (None, restored)
             if not isinstance(part, (list, range)):
                 raise SerializationError(f"block {block} is of type {type(part).__qualname__}")
             part = part[max(0, wanted.start - skip) : wanted.stop - skip]
-            if first == last:
-                return part
-            found += part
-        return found
+            if self._each or first == last:
+                yield function, part
+            else:
+                found += part
+        if found:
+            yield None, found
 
     def _part(self, start: int, stop: int) -> memoryview:
         if stop <= len(self._have):

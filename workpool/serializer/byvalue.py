@@ -6,6 +6,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   which no worker can look up.
 * **A NewType, ParamSpec, TypeVarTuple or type alias** of the script likewise, and annotations refer
   to them.
+* **A variable that two closures share** would be one for each of them.
 * **What the body of a class reads** that a function defines, and **a submodule** that only a lambda
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`.
@@ -24,79 +25,35 @@ from __future__ import annotations
 import copyreg
 import dataclasses
 import functools
-import sys
 import threading
 import typing
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Final, cast
 
 import cloudpickle
 
 from .classes import reduce_class
-from .names import global_names, reads, submodules
+from .named import PROTOCOL, named
+from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
-from .script import SCRIPT_MODULES, reduce_to_name, reduces
+from .script import SCRIPT_MODULES, reduce_once
 
 __all__ = [
     "MADE_ANEW",
-    "PROTOCOL",
     "ByValuePickler",
     "dumps_by_value",
     "generic_parts",
-    "importable_module",
     "is_generic",
-    "named",
     "on_restored",
-    "registered_modules",
 ]
-
-PROTOCOL: Final = 5
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
-
-
-registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
-"""Returns the modules given to `cloudpickle.register_pickle_by_value`."""
-
-
-def _is_by_value(module: str) -> bool:
-    """Tell whether `module` is the script, or registered, or inside a registered package."""
-    if module in SCRIPT_MODULES:
-        return True
-    return any(f"{module}.".startswith(f"{name}.") for name in registered_modules())
-
-
-def importable_module(module: ModuleType) -> bool:
-    """Tell whether a worker gets `module` by importing its name."""
-    name = module.__name__
-    return sys.modules.get(name) is module and not _is_by_value(name)
-
-
-def named(obj: object) -> bool:
-    """Tell whether pickle sends `obj` as a module and a name, and a worker can import that.
-
-    Notes
-    -----
-    Cost: 2 us; the lookup of one qualified name.
-    """
-    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
-    if type(module) is not str or type(name) is not str or _is_by_value(module):
-        return False
-    try:
-        found: object = sys.modules[module]
-        for part in name.split("."):
-            found = getattr(found, part)
-        if found is not obj or isinstance(obj, (FunctionType, BuiltinFunctionType, type)):
-            return found is obj
-        reduce = copyreg.dispatch_table.get(type(obj))
-        return isinstance(reduce(obj) if reduce else obj.__reduce_ex__(PROTOCOL), str)
-    except Exception:  # the module's or the object's own code; what fails here is not a name
-        return False
 
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
@@ -105,10 +62,15 @@ on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = Contex
 """What is called with the globals of each function that is restored by value."""
 
 
-def fill_function(function: FunctionType, update: tuple[Callable[[Any, Any], Any], Any]) -> None:
+def fill_function(
+    function: FunctionType,
+    update: tuple[Callable[[Any, Any], Any], Any, tuple[tuple[CellType, object], ...]],
+) -> None:
     """Fill a restored function by cloudpickle's setter, and tell who wants to know of it."""
-    setter, state = update
+    setter, state, cells = update
     setter(function, state)
+    for cell, value in cells:  # after the function is there, which may be in one of them
+        cell.cell_contents = value
     told = on_restored.get()
     if told is not None:
         told(function.__globals__)
@@ -254,6 +216,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         kind = type(obj)
         if kind in MADE_ANEW:
             return (MADE_ANEW[kind], ()) if id(obj) in self._anew else NotImplemented
+        if kind is CellType:  # what it holds comes with a function
+            return CellType, ()
         if kind is CodeType:
             return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         if kind is FunctionType and is_generic(obj) and not named(obj):
@@ -267,17 +231,36 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if self._reach is not None:
                 self._reach.add(obj)
             self._note(state[1]["__globals__"].values())
-            return make, made, (setter, state), None, None, fill_function
+            state[1]["__closure__"] = None
+            made = (*made[:4], obj.__closure__)
+            cells = tuple((cell, it) for _, cell, it in cells_of(obj) if it is not UNBOUND)
+            return make, made, (setter, state, cells), None, None, fill_function
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             self._note(reduced[2][0].values())
+            if self._reach is not None:
+                self._reach.add_class(obj)
             return reduce_class(obj, reduced)
         reduce = _REDUCED_TO_NAMES.get(kind)
         if reduce is None:
-            return reduce_to_name(obj) if reduces(kind) else NotImplemented
+            return reduce_once(obj) if _says_how(kind) else NotImplemented
         return reduce(obj) if not named(obj) else NotImplemented
+
+
+def _says_how(kind: type) -> bool:
+    """Tell whether a class of the script says by itself how its instances are pickled."""
+    plain: Any = object
+    if kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__:
+        return False
+    if issubclass(kind, Enum) or kind in copyreg.dispatch_table:
+        return False
+    return any(
+        "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)
+        for cls in kind.__mro__
+        if cls.__module__ in SCRIPT_MODULES
+    )
 
 
 def dumps_by_value(

@@ -31,7 +31,8 @@ from typing import Any, Final, cast
 from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
-from .byvalue import PROTOCOL, dumps_by_value, named, registered_modules
+from .byvalue import dumps_by_value
+from .named import PROTOCOL, named, registered_modules
 from .reach import Reach
 from .snapshot import Snapshot
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import sys
 import threading
 import uuid
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -30,7 +31,7 @@ from weakref import WeakValueDictionary, ref
 
 from .empty import make_empty
 from .enumerations import reduce_enumeration
-from .script import SCRIPT_MODULES, show
+from .script import SCRIPT_MODULES, is_in_script, show
 
 __all__ = ["from_earlier_run", "reduce_class", "update_class"]
 
@@ -115,9 +116,16 @@ _CLASSES: Final = _ClassRegistry()
 
 
 def _make_class(
-    class_id: str, make: Callable[..., type], args: tuple[Any, ...], qualname: str = ""
+    class_id: str,
+    make: Callable[..., type],
+    args: tuple[Any, ...],
+    qualname: str = "",
+    in_script: bool = False,
 ) -> type:
-    """Return the class with that id, built empty by cloudpickle if it is not here yet."""
+    """Return the class with that id, built empty if it is not here yet.
+
+    `in_script`: the script has it under its name.
+    """
     cls = _CLASSES.find(class_id)
     if cls is None and _from_earlier_run.get():
         cls = _of_the_script(qualname, *args[:5])
@@ -125,9 +133,9 @@ def _make_class(
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
         cls = _CLASSES.restored(class_id, make(*args))
-        cls.__qualname__ = qualname or cls.__qualname__
-        if cls.__module__ in SCRIPT_MODULES:
-            show(cls.__qualname__, cls)
+        _set(cls, "__qualname__", qualname or cls.__qualname__)
+    if in_script:
+        show(qualname, cls)
     return cls
 
 
@@ -179,6 +187,24 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> N
     setter(cls, state)
 
 
+def _set(cls: type, name: str, value: object) -> None:
+    """Set an attribute of a class, past what the script has its metaclass do then."""
+    meta: Any = next(meta for meta in type.mro(type(cls)) if not _CLASSES.knows(meta))
+    meta.__setattr__(cls, name, value)
+
+
+def _set_attributes(cls: type, state: tuple[dict[str, Any], object]) -> None:
+    """Give a class its attributes; what its metaclass does when one is set, it has done before."""
+    attributes = dict(state[0])
+    registered = attributes.pop("_abc_impl", ())  # with an abstract base class
+    for name, value in attributes.items():
+        _set(cls, name, value)
+    if "__firstlineno__" in attributes:  # which goes when others are set
+        _set(cls, "__firstlineno__", attributes["__firstlineno__"])
+    for subclass in registered:
+        ABCMeta.register(cls, subclass)  # type: ignore[arg-type]
+
+
 def _with_slots(
     cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -224,5 +250,7 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         make, args = _make_empty, args[:4]
         args, state = _with_slots(cls, args, state)
         args, state = _with_hidden(cls, args, state)
-    made = (_CLASSES.class_id(cls), make, args, cls.__qualname__)
+        setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
+    name = cls.__qualname__
+    made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))
     return _make_class, made, (setter, state), None, None, update_class

@@ -25,8 +25,9 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
-from .byvalue import PROTOCOL, ByValuePickler, generic_parts, is_generic, named, registered_modules
+from .byvalue import ByValuePickler, generic_parts, is_generic
 from .frozen import ATOMS
+from .named import PROTOCOL, named, registered_modules
 from .names import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]

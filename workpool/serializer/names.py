@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Final
 
-__all__ = ["UNBOUND", "content", "global_names", "reads", "stored_names", "submodules"]
+__all__ = [
+    "UNBOUND",
+    "bound_cells",
+    "bound_names",
+    "cells_of",
+    "content",
+    "global_names",
+    "reads",
+    "submodules",
+]
 
 UNBOUND: Final = object()
 """Stands for what a name or a cell holds that is bound to nothing."""
@@ -36,11 +45,20 @@ def _names_global(opname: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def stored_names(code: CodeType) -> frozenset[str]:
-    """Return the names of the globals that are bound or deleted."""
-    ops = ("STORE_GLOBAL", "DELETE_GLOBAL")
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in ops}
-    return frozenset(names.union(*map(stored_names, _nested(code))))
+def bound_names(code: CodeType) -> frozenset[str]:
+    """Return the names of the globals that are given another value, or deleted."""
+    return _bound(code, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+
+
+@functools.lru_cache(maxsize=1024)
+def bound_cells(code: CodeType) -> frozenset[str]:
+    """Return the names of the cells that are given another value, or emptied."""
+    return _bound(code, ("STORE_DEREF", "DELETE_DEREF"))
+
+
+def _bound(code: CodeType, operations: tuple[str, ...]) -> frozenset[str]:
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in operations}
+    return frozenset(names.union(*(_bound(inner, operations) for inner in _nested(code))))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -50,18 +68,27 @@ def _attributes(code: CodeType) -> frozenset[str]:
 
 def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
     """Return the imported submodules that nested code may find in the packages among `values`."""
-    inner = frozenset[str]().union(*map(_attributes, _nested(code)))
-    packages = [value for value in values if isinstance(value, ModuleType)]
-    prefixes = tuple(f"{module.__name__}." for module in packages if hasattr(module, "__path__"))
-    if not inner or not prefixes:
+    if not any(_nested(code)):
         return []
-    known = inner | set(code.co_names)
-    found = []
-    for name, module in list(sys.modules.items()):
-        for prefix in prefixes:
-            if name.startswith(prefix) and known.issuperset(name[len(prefix) :].split(".")):
-                found.append(module)
-    return found
+    packages = {
+        f"{value.__name__}."
+        for value in values
+        if isinstance(value, ModuleType) and hasattr(value, "__path__")
+    }
+    found = _submodules(code, tuple(sorted(packages)), len(sys.modules)) if packages else ()
+    return [sys.modules[name] for name in found if name in sys.modules]
+
+
+@functools.lru_cache(maxsize=1024)
+def _submodules(code: CodeType, packages: tuple[str, ...], _: int) -> tuple[str, ...]:
+    """Return their names; anew when modules have been imported."""
+    known = _attributes(code)
+    return tuple(
+        name
+        for name in list(sys.modules)
+        for package in packages
+        if name.startswith(package) and known.issuperset(name[len(package) :].split("."))
+    )
 
 
 def reads(function: object) -> Iterator[tuple[str, object]]:
@@ -70,11 +97,16 @@ def reads(function: object) -> Iterator[tuple[str, object]]:
         for name in global_names(function.__code__):
             if name in function.__globals__:
                 yield name, function.__globals__[name]
-        cells = function.__closure__ or ()
-        for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-            value = content(cell)
+        for name, _, value in cells_of(function):
             if value is not UNBOUND:
                 yield name, value
+
+
+def cells_of(function: FunctionType) -> Iterator[tuple[str, CellType, object]]:
+    """Yield the name, the cell and the value of each variable of a closure."""
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        yield name, cell, content(cell)
 
 
 def content(cell: CellType) -> object:

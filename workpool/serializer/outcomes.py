@@ -32,9 +32,10 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
-from .byvalue import PROTOCOL, ByValuePickler, dumps_by_value
+from .byvalue import ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
 from .classes import update_class
+from .named import PROTOCOL
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [

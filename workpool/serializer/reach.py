@@ -1,80 +1,126 @@
 """What two pickles of one task must not have twice.
 
 Each pickle brings copies of its own of the script's functions, and of what they read among the
-script's globals.  A function and its arguments may come by two pickles, because the function's is
-kept on the worker.  That makes no difference as long as nothing that one of them changes is read by
-the other, and none of the functions that one passes on is known to the other.  Else they must be
-one pickle.
+script's globals and in closures.  A function and its arguments may come by two pickles, because the
+function's is kept on the worker.  That makes no difference as long as nothing that one of them
+changes is read by the other, and none of the functions that one passes on is known to the other.
+Else they must be one pickle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Final, TypeAlias
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from .names import global_names, reads, stored_names
+from .named import named
+from .names import bound_cells, bound_names, cells_of, global_names, reads
 
 __all__ = ["Reach"]
 
-_Name: TypeAlias = tuple[int, str]
-"""Of a global: whose, by the id of the dictionary, and its name."""
+_Variable: TypeAlias = tuple[int, str]
+"""A global, by the id of the dictionary and its name, or a cell by its id."""
 
 _UNCHANGED: Final = (
-    *(type(None), bool, int, float, complex, str, bytes, range),
-    *(ModuleType, FunctionType, BuiltinFunctionType, type),
+    *(type(None), bool, int, float, complex, str, bytes, range, re.Pattern, EllipsisType),
+    *(ModuleType, FunctionType, BuiltinFunctionType, type, type(functools.lru_cache(repr))),
 )
-"""What cannot be changed in place, or comes by its name, or is one object in each process."""
+"""What cannot be changed in place, or is one object in each process, or does not show its state."""
+
+
+class _Facts(NamedTuple):
+    read: dict[_Variable, object]  # with their values
+    bound: set[_Variable]  # some function gives them another value
+    functions: dict[int, FunctionType]
 
 
 class Reach:
-    """The functions by value in a pickle, and the globals that they read and may change.
+    """The functions and classes that are in a pickle by value."""
 
-    Attributes
-    ----------
-    read, changed : set of (int, str)
-        What is not known to stay as it is counts as changed.
-    functions : set of int
-        Ids of those that one could compare: functions of the script itself.
-    """
-
-    __slots__ = ("_called", "changed", "functions", "read")
+    __slots__ = ("_classes", "_functions")
 
     def __init__(self) -> None:
-        self.read: set[_Name] = set()
-        self.changed: set[_Name] = set()
-        self.functions: set[int] = set()
-        self._called: set[int] = set()  # ids of those that others of them refer to
-
-    def __bool__(self) -> bool:
-        return bool(self.read or self.functions)
+        self._functions: list[FunctionType] = []
+        self._classes: list[type] = []
 
     def add(self, function: FunctionType) -> None:
-        """Take in a function that is pickled by value."""
-        names, code = function.__globals__, function.__code__
-        if "." not in function.__qualname__:
-            self.functions.add(id(function))
-        stored = stored_names(code)
-        for name in global_names(code):
-            key = id(names), name
-            self.read.add(key)
-            if name in stored or not _stays(names.get(name)):
-                self.changed.add(key)
-        self._called.update(id(value) for _, value in reads(function))
+        """Take in a function."""
+        self._functions.append(function)
+
+    def add_class(self, cls: type) -> None:
+        """Take in a class."""
+        self._classes.append(cls)
 
     def touches(self, other: Reach) -> bool:
         """Tell whether the two have something in common that must be one."""
-        return not (
-            self.changed.isdisjoint(other.read)
-            and other.changed.isdisjoint(self.read)
-            and (self.functions - self._called).isdisjoint(other.functions)
-            and (other.functions - other._called).isdisjoint(self.functions)
-        )
+        if not self._functions or not other._functions:
+            return False
+        mine, theirs = self._facts(), other._facts()
+        for variable in mine.read.keys() & theirs.read.keys():
+            if variable in mine.bound or variable in theirs.bound:
+                return True
+            if not _stays(mine.read[variable]):
+                return True
+        common = mine.functions.keys() & theirs.functions.keys()
+        return bool(common) and not common.isdisjoint((*self._passed(), *other._passed()))
+
+    def _facts(self) -> _Facts:
+        facts = _Facts({}, set(), {id(function): function for function in self._functions})
+        for function in self._functions:
+            code, names = function.__code__, function.__globals__
+            for name in global_names(code):
+                facts.read[id(names), name] = names.get(name)
+            facts.bound.update((id(names), name) for name in bound_names(code))
+            for name, cell, value in cells_of(function):
+                facts.read[id(cell), ""] = value
+                if name in bound_cells(code):
+                    facts.bound.add((id(cell), ""))
+        return facts
+
+    def _passed(self) -> Iterator[int]:
+        """Yield the ids of the functions that are there for themselves.
+
+        Others only refer to the rest of them, or they are methods: what calls them finds its own.
+        """
+        refers = {
+            id(function): {id(value) for _, value in reads(function)}
+            for function in self._functions
+        }
+        methods = {id(it) for cls in self._classes for it in _functions_of(vars(cls).values())}
+        for one in refers.keys() - methods:
+            callers = {other for other in refers if one in refers[other]} - {one}
+            # Functions that call each other, and that none besides them calls, are passed.
+            if callers <= _reached(one, refers):
+                yield one
+
+
+def _reached(one: int, refers: dict[int, set[int]]) -> set[int]:
+    found, todo = {one}, [one]
+    while todo:
+        new = (refers[todo.pop()] & refers.keys()) - found
+        found |= new
+        todo += new
+    return found
+
+
+def _functions_of(values: Iterable[Any]) -> Iterator[object]:
+    """Yield the functions among the attributes of a class."""
+    for value in values:
+        if isinstance(value, property):
+            yield from (value.fget, value.fset, value.fdel)
+        elif isinstance(value, functools.cached_property):
+            yield value.func
+        else:
+            yield getattr(value, "__func__", value)
 
 
 def _stays(value: Any) -> bool:
-    """Tell whether a value cannot be changed in place."""
+    """Tell whether a value shows nothing of what is done with it."""
     if type(value) in (tuple, frozenset):
         values: Iterable[Any] = value
         return all(map(_stays, values))
-    return isinstance(value, _UNCHANGED)
+    if isinstance(value, _UNCHANGED) or type(value).__module__ == "logging":
+        return True
+    return named(value)

@@ -1,75 +1,86 @@
 """The script's module, and what stands for it in a process that does not run the script.
 
-There, what was restored of the script can be found by its name in ``__main__``, as far as it has
-come: so a task can pickle an object of a class of the script, as a program does that stores results
-by itself, and what the script has once is there once.
+There, ``__main__`` has the classes of the script that the task brought along, by their names: so a
+task can pickle their instances by itself, as a program does that stores results, or starts
+processes.  And it has what the script has once, as a sentinel: for good, for that is its purpose.
 """
 
 from __future__ import annotations
 
 import sys
+from types import MemberDescriptorType, ModuleType
 from typing import Any, Final
 
-__all__ = ["SCRIPT_MODULES", "leave_script", "reduce_to_name", "reduces", "show"]
+__all__ = ["SCRIPT_MODULES", "hide", "is_in_script", "leave_script", "reduce_once", "show"]
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
 
 _shown: set[str] = set()
-_made: set[int] = set()  # ids of what was made to be found by its name: it is there to stay
-_away = False
+_left: list[ModuleType] = []  # our own ``__main__``, where this process does not run the script
 
 
 def leave_script() -> None:
     """Say that this process does not run the script."""
-    global _away
-    _away = True
+    if not _left:
+        _left.append(sys.modules["__main__"])
+        sys.modules["__main__"] = ModuleType("__main__", "What tasks have of the script.")
 
 
 def show(name: str, value: object) -> None:
-    """Have something restored be found by its name in the script; not at home."""
-    names = vars(sys.modules["__main__"])
-    if _away and "." not in name and (name in _shown or name not in names):
+    """Have something restored be found by its name in the script, for one task; not at home."""
+    if _left:
         _shown.add(name)
-        names[name] = value
+        vars(sys.modules["__main__"])[name] = value
 
 
-def _find(name: str) -> Any:
-    """Return what the script has under a name, or what was shown; None if there is nothing."""
-    if _away and name not in _shown:
-        return None
-    return vars(sys.modules["__main__"]).get(name)
+def hide() -> None:
+    """Begin another task: it finds what it brings along."""
+    if _shown:
+        names = vars(sys.modules["__main__"])
+        while _shown:
+            names.pop(_shown.pop(), None)
 
 
-def reduces(kind: type) -> bool:
-    """Tell whether a class of the script says how its instances are pickled."""
-    return any(
-        "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)
-        for cls in kind.__mro__
-        if cls.__module__ in SCRIPT_MODULES
-    )
+def is_in_script(name: str, value: object) -> bool:
+    """Tell whether the script has something under that name."""
+    return vars(sys.modules["__main__"]).get(name) is value
 
 
-def reduce_to_name(obj: Any) -> Any:
-    """Return how to find an object which the script has under a name, and once, as a sentinel."""
-    name = obj.__reduce_ex__(5)
-    if not isinstance(name, str) or _find(name) is not obj:
+def reduce_once(obj: Any) -> Any:
+    """Return how to pickle an object whose class says how: perhaps by a name in the script.
+
+    It is found under that name, or made there, once in each process.
+    """
+    reduced = obj.__reduce_ex__(5)
+    if not isinstance(reduced, str):
+        return reduced
+    cls = type(obj)
+    try:
+        object.__new__(cls)
+    except TypeError:  # a number, a text: there is more to it than attributes
         return NotImplemented
-    attributes = dict(getattr(obj, "__dict__", {}))
-    return _find_or_make, (name, type(obj)), attributes, None, None, _fill
+    if not is_in_script(reduced, obj):
+        return NotImplemented
+    slots = {
+        name: getattr(obj, name)
+        for base in cls.__mro__
+        for name, it in vars(base).items()
+        if isinstance(it, MemberDescriptorType) and hasattr(obj, name)
+    }
+    return _the_one, (reduced, cls, {**slots, **getattr(obj, "__dict__", {})})
 
 
-def _find_or_make(name: str, cls: type) -> Any:
-    found = _find(name)
-    if found is None:
+def _the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
+    names = vars(sys.modules["__main__"])
+    found = names.get(name)
+    is_known = type(found) is cls
+    if is_known and not _left:
+        return found  # the script's own
+    if not is_known:
         found = object.__new__(cls)
-        if _away:
-            show(name, found)
-            _made.add(id(found))
+    for attribute, value in attributes.items():  # whatever an earlier task has made of them
+        object.__setattr__(found, attribute, value)
+    if _left:
+        names[name] = found
     return found
-
-
-def _fill(obj: Any, attributes: dict[str, Any]) -> None:
-    """Give an object its attributes, unless it is the script's own."""
-    for name, value in attributes.items() if id(obj) in _made else ():
-        object.__setattr__(obj, name, value)

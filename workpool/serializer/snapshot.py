@@ -30,8 +30,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
 from typing import Any, Final, cast
 
-from .byvalue import importable_module, named
 from .frozen import ATOMS
+from .named import importable_module, named
 from .names import UNBOUND, content, global_names, reads
 
 __all__ = ["Snapshot"]

@@ -26,7 +26,8 @@ from typing import Any, Final, TypeAlias
 from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
-from .byvalue import PROTOCOL, dumps_by_value, registered_modules
+from .byvalue import dumps_by_value
+from .named import PROTOCOL, registered_modules
 from .reach import Reach
 
 __all__ = [

@@ -13,7 +13,7 @@ from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
-from ..serializer import Blocks, Encoded, Kind, split
+from ..serializer import Blocks, Encoded, Kind, hide, split
 from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
@@ -181,6 +181,7 @@ class Attempts:
         blocks.fetch = fetch  # by this attempt
         if self._runners.latest is not blocks:
             blocks.forget()
+            hide()
         turn = TurnRun(
             self._runners.own,
             pool,

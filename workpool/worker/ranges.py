@@ -212,19 +212,25 @@ class TurnRun:
         if function is None:
             function = self._pool.callables.get(self._code_id)
         values: list[Any] = []
-        try:
-            items = self._blocks.items(taken)
-        except (Evicted, ProtocolError, WindowError):
-            raise  # ours, not the task's
-        except BaseException as error:  # restoring an item may run anything
-            wrong = SerializationError(
-                f"cannot restore items of a map, item {taken.start} or some after it: {error!r}; a "
-                "worker must be able to import every module that they come from"
-            )
-            wrong.__cause__ = error
-            self._failed = self._runner.failure(wrong, function)
-        else:
-            values, self._failed = self._runner.call_items(function, items, self._blocks.several)
+        pieces = self._blocks.pieces(taken)
+        while self._failed is None:
+            try:
+                sent, items = next(pieces)
+            except StopIteration:
+                break
+            except (Evicted, ProtocolError, WindowError):
+                raise  # ours, not the task's
+            except BaseException as error:  # restoring an item may run anything
+                wrong = SerializationError(
+                    f"cannot restore items of a map, item {taken.start} or some after it: "
+                    f"{error!r}; a worker must be able to import every module that they come from"
+                )
+                wrong.__cause__ = error
+                self._failed = self._runner.failure(wrong, function)
+            else:
+                function = sent or function
+                found, self._failed = self._runner.call_items(function, items, self._blocks.several)
+                values += found
         total = len(values)
         if self._reduction is not None:
             values = self._fold(values)

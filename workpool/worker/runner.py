@@ -26,6 +26,7 @@ from ..serializer import (
     Prepared,
     collect_globals,
     frozen,
+    hide,
     pack_exception,
     pack_value,
     prepared_by,
@@ -208,6 +209,7 @@ class Runner:
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
         """Run one task."""
         function: Callable[..., Any] | None = None
+        hide()
         try:
             if code_id:
                 function = pool.callables.get(code_id)

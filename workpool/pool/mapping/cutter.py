@@ -10,7 +10,7 @@ from ...journal.ledger import Ledger
 from ...layout import Terms
 from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
-from ...serializer import Code, Encoded, encode_blocks, pack_call
+from ...serializer import Code, Encoded, Torn, encode_blocks, pack_call
 from ...tasks import Segment
 from .stretch import Stretch
 
@@ -88,10 +88,10 @@ class Cutter:
 
     def _segments(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
         """Cut items into segments; None if they are better sent one by one."""
-        function: object = None if self.code else self.fn
+        fn = None if self.code else self.fn
+        function: object = fn if self.operation is None else Reduction(fn, self.operation)
+        without = None if self.operation is None else Reduction(None, self.operation)
         reach = self.code.reach if self.code else None
-        if self.operation is not None:
-            function = Reduction(None if self.code else self.fn, self.operation)
         size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
         if isinstance(items, range) and self._ledger is None:
             size = len(items)
@@ -102,7 +102,10 @@ class Cutter:
             if self._ledger is not None:
                 plan = self._ledger.plan(self.fn, self.code, part, self._several)
                 part = plan.missing(part)
-            content = encode_blocks(part, self._several, function, large, reach)
+            try:
+                content = encode_blocks(part, self._several, function, large, reach)
+            except Torn:
+                content = encode_blocks(part, self._several, without, large, each=self.fn)
             if content is None:
                 return None
             ends = last and at + size >= len(items)
