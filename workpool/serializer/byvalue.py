@@ -233,7 +233,9 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self._note(state[1]["__globals__"].values())
             state[1]["__closure__"] = None
             made = (*made[:4], obj.__closure__)
-            cells = tuple((cell, it) for _, cell, it in cells_of(obj) if it is not UNBOUND)
+            cells: tuple[Any, ...] = ()
+            if obj.__closure__ is not None:
+                cells = tuple((cell, it) for _, cell, it in cells_of(obj) if it is not UNBOUND)
             return make, made, (setter, state, cells), None, None, fill_function
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)

@@ -133,7 +133,7 @@ def _make_class(
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
         cls = _CLASSES.restored(class_id, make(*args))
-        _set(cls, "__qualname__", qualname or cls.__qualname__)
+        _setter(cls)(cls, "__qualname__", qualname or cls.__qualname__)
     if in_script:
         show(qualname, cls)
     return cls
@@ -187,20 +187,22 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> N
     setter(cls, state)
 
 
-def _set(cls: type, name: str, value: object) -> None:
-    """Set an attribute of a class, past what the script has its metaclass do then."""
+def _setter(cls: type) -> Callable[[type, str, object], None]:
+    """Return what sets attributes of a class, past what the script has its metaclass do then."""
     meta: Any = next(meta for meta in type.mro(type(cls)) if not _CLASSES.knows(meta))
-    meta.__setattr__(cls, name, value)
+    found: Callable[[type, str, object], None] = meta.__setattr__
+    return found
 
 
 def _set_attributes(cls: type, state: tuple[dict[str, Any], object]) -> None:
     """Give a class its attributes; what its metaclass does when one is set, it has done before."""
     attributes = dict(state[0])
     registered = attributes.pop("_abc_impl", ())  # with an abstract base class
+    set_one = _setter(cls)
     for name, value in attributes.items():
-        _set(cls, name, value)
+        set_one(cls, name, value)
     if "__firstlineno__" in attributes:  # which goes when others are set
-        _set(cls, "__firstlineno__", attributes["__firstlineno__"])
+        set_one(cls, "__firstlineno__", attributes["__firstlineno__"])
     for subclass in registered:
         ABCMeta.register(cls, subclass)  # type: ignore[arg-type]
 

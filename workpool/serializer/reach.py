@@ -39,35 +39,46 @@ class _Facts(NamedTuple):
 class Reach:
     """The functions and classes that are in a pickle by value."""
 
-    __slots__ = ("_classes", "_functions")
+    __slots__ = ("_classes", "_functions", "_known")
 
     def __init__(self) -> None:
         self._functions: list[FunctionType] = []
         self._classes: list[type] = []
+        self._known: _Facts | None = None
 
     def add(self, function: FunctionType) -> None:
         """Take in a function."""
         self._functions.append(function)
+        self._known = None
 
     def add_class(self, cls: type) -> None:
         """Take in a class."""
         self._classes.append(cls)
 
     def touches(self, other: Reach) -> bool:
-        """Tell whether the two have something in common that must be one."""
-        if not self._functions or not other._functions:
-            return False
-        mine, theirs = self._facts(), other._facts()
-        for variable in mine.read.keys() & theirs.read.keys():
-            if variable in mine.bound or variable in theirs.bound:
-                return True
-            if not _stays(mine.read[variable]):
-                return True
-        common = mine.functions.keys() & theirs.functions.keys()
-        return bool(common) and not common.isdisjoint((*self._passed(), *other._passed()))
+        """Tell whether the two have something in common that must be one.
+
+        Notes
+        -----
+        Cost: 1 us where the other one reads nothing; what is known of it is kept.
+        """
+        theirs = other._facts()
+        if theirs.read:
+            mine = self._facts()
+            for variable in mine.read.keys() & theirs.read.keys():
+                if variable in mine.bound or variable in theirs.bound:
+                    return True
+                if not _stays(mine.read[variable]):
+                    return True
+        common = [it for it in self._functions if id(it) in theirs.functions]
+        return any(self._passes(it) or other._passes(it) for it in common)
 
     def _facts(self) -> _Facts:
-        facts = _Facts({}, set(), {id(function): function for function in self._functions})
+        if self._known is not None:
+            return self._known
+        facts = self._known = _Facts(
+            {}, set(), {id(function): function for function in self._functions}
+        )
         for function in self._functions:
             code, names = function.__code__, function.__globals__
             for name in global_names(code):
@@ -79,30 +90,32 @@ class Reach:
                     facts.bound.add((id(cell), ""))
         return facts
 
-    def _passed(self) -> Iterator[int]:
-        """Yield the ids of the functions that are there for themselves.
+    def _passes(self, function: FunctionType) -> bool:
+        """Tell whether one of the functions is there for itself.
 
         Others only refer to the rest of them, or they are methods: what calls them finds its own.
         """
-        refers = {
-            id(function): {id(value) for _, value in reads(function)}
-            for function in self._functions
-        }
-        methods = {id(it) for cls in self._classes for it in _functions_of(vars(cls).values())}
-        for one in refers.keys() - methods:
-            callers = {other for other in refers if one in refers[other]} - {one}
-            # Functions that call each other, and that none besides them calls, are passed.
-            if callers <= _reached(one, refers):
-                yield one
+        callers = [it for it in self._functions if it is not function and _refers(it, function)]
+        # Functions that call each other, and that none besides them calls, are passed.
+        if callers and not self._reached(function).issuperset(map(id, callers)):
+            return False
+        return not any(
+            function is it for cls in self._classes for it in _functions_of(vars(cls).values())
+        )
+
+    def _reached(self, function: FunctionType) -> set[int]:
+        """Return the ids of the functions that one refers to, also by others."""
+        found, todo = {id(function)}, [function]
+        while todo:
+            one = todo.pop()
+            new = [it for it in self._functions if id(it) not in found and _refers(one, it)]
+            found.update(map(id, new))
+            todo += new
+        return found
 
 
-def _reached(one: int, refers: dict[int, set[int]]) -> set[int]:
-    found, todo = {one}, [one]
-    while todo:
-        new = (refers[todo.pop()] & refers.keys()) - found
-        found |= new
-        todo += new
-    return found
+def _refers(function: FunctionType, other: FunctionType) -> bool:
+    return any(value is other for _, value in reads(function))
 
 
 def _functions_of(values: Iterable[Any]) -> Iterator[object]:
