@@ -280,7 +280,7 @@ def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.Monk
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
     while driver._store.region.reserve(1 << 16):
         pass
-    monkeypatch.setattr(driver._dispatcher, "_descriptor", driver._store.descriptor)
+    monkeypatch.setattr(driver._dispatcher, "_without_room", lambda batch: None)
     driver._dispatcher._recover_s = 0.0  # it is time
     scene.submit(1, pack(np.ones(10_000)))
     assert driver._dispatcher._full

@@ -337,10 +337,9 @@ class Batch:
         self.claimed_s: float | None = None  # when it was first seen to run
 
     def doubt(self, in_doubt: bool) -> None:
-        """Say that the row may be in the table by now, or that it is noted, or not there."""
-        if self.tasks[0].extent is not None:  # the others have theirs as well
-            for task in self.tasks:
-                task.in_doubt = in_doubt
+        """Say of tasks whose payloads lie apart that their row may be there, and is not noted."""
+        for task in self.tasks:
+            task.in_doubt = in_doubt
 
     @property
     def placed(self) -> bool:

@@ -91,7 +91,8 @@ class Dispatcher:
         self._bells = bells
         self._trace = trace
         self._full = False  # there was no room for what waits
-        self._stuck_s: float | None = None  # since when the first of it finds none in the arena
+        self._stuck_id = -1  # the first of it, which found none in the arena
+        self._stuck_s = 0.0  # and when
         self._again_s = 0.0  # when a task may be published again without others
         self._calm_s = 0.0  # until then nothing is published where something was withdrawn
         self._unheard = False  # something was published, and nobody woken for it
@@ -195,7 +196,7 @@ class Dispatcher:
         if self.draining:
             return False
         batch = Batch([task], task.payload)
-        record = self._descriptor(batch)
+        record = self._store.descriptor(batch) or self._without_room(batch)
         if record is None:
             return False
         row = self._publisher.publish_one(record, task.attempt)
@@ -207,15 +208,12 @@ class Dispatcher:
             self._trace("published", task)
         return True
 
-    def _descriptor(self, batch: Batch) -> bytes | None:
-        """Return a batch's descriptor; None if a row that ends will give the room for it."""
-        record = self._store.descriptor(batch)
-        if record is not None:
-            self._stuck_s = None
-            return record
-        now = time.monotonic()
-        if self._stuck_s is None:
-            self._stuck_s = now
+    def _without_room(self, batch: Batch) -> bytes | None:
+        """Return a batch's descriptor all the same; None if a row that ends will give the room."""
+        task_id, now = batch.tasks[0].task_id, time.monotonic()
+        record = None
+        if task_id != self._stuck_id:
+            self._stuck_id, self._stuck_s = task_id, now
         elif now > self._stuck_s + STUCK_S:
             record = self._make_way(batch)
         if record is None and not any(other.placed for other in self._published.rows.values()):
@@ -285,7 +283,7 @@ class Dispatcher:
             if batch.tasks[0].attempt != batches[0].tasks[0].attempt:
                 record = None
             else:
-                record = self._descriptor(batch)
+                record = self._store.descriptor(batch) or self._without_room(batch)
             if record is None:
                 self._backlog.put_back(batches.pop().tasks)
                 break

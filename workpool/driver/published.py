@@ -74,7 +74,8 @@ class Published:
             self.batches[row.number] = batch
         for task in batch.tasks:
             task.batch = batch
-        batch.doubt(False)
+        if batch.tasks[0].extent is not None:
+            batch.doubt(False)
 
     def pop(self, number: int) -> Batch:
         """Forget a row, and return its batch."""

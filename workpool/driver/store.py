@@ -149,7 +149,8 @@ class Store:
     def _hold(self, batch: Batch) -> None:
         task = batch.tasks[0]
         batch.holds = True
-        batch.doubt(True)
+        if task.extent is not None:
+            batch.doubt(True)
         task.context.users += 1
         if task.code is not None:
             task.code.users += 1
@@ -161,7 +162,8 @@ class Store:
         if batch.holds:
             task = batch.tasks[0]
             batch.holds = False
-            batch.doubt(False)
+            if task.extent is not None:
+                batch.doubt(False)
             self._leave(task.context)
             if task.code is not None:
                 self._leave(task.code)
