@@ -195,10 +195,12 @@ class Pause:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have what is submitted wait for others, however busy this machine is."""
     monkeypatch.setattr(driver_module, "TOGETHER_S", 60.0)
     monkeypatch.setattr(exchange_module, "Backoff", Pause)
+    yield
+    contributions.current.set(None)  # what `Scene` has begun
 
 
 def arrays(count: int, length: int = LARGE) -> list[Any]:
