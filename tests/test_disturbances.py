@@ -434,6 +434,10 @@ def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again(
             def __reduce__(self):
                 return signal.raise_signal, (signal.SIGALRM,)
 
+        def late(make, *args):
+            time.sleep(0.1)  # until the main thread waits, which alone is cut off
+            return make(*args)
+
         def once_cut_off(owner, name):
             def cut_off(*arguments):
                 setattr(owner, name, whole)
@@ -445,12 +449,12 @@ def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again(
         with WorkPool(max_workers=1) as pool:
             for owner, name in ((resolver, "unpack_outcome"), (PoolFuture, "resolve")):
                 once_cut_off(owner, name)
-                future = pool.submit(abs, -5)
+                future = pool.submit(late, abs, -5)
                 try:
                     future.result()
                 except Alarm:
                     print(future.result(), pool)
-            future = pool.submit(Hangs)
+            future = pool.submit(late, Hangs)
             for _ in range(2):
                 try:
                     future.result()
