@@ -246,15 +246,14 @@ class PoolFuture(Future[T]):
 
 
 def _name_attributes() -> None:
-    """Make a future that has had all its attributes.
+    """Make a future that has had all the attributes that most of them get.
 
     CPython keeps the values of an instance without a dict of its own as long as it has met their
     names in one of the first thirty instances; and thousands may be made before one ends.
     """
     future: PoolFuture[None] = PoolFuture(cast("Any", None))
-    future._task = future._result = future._exception = future._own_condition = None
-    future._waiters = future._done_callbacks = ()
-    future._resolved, future._state = False, "PENDING"
+    future._task = future._result = future._exception = None
+    future._state = "PENDING"
 
 
 _name_attributes()
