@@ -207,34 +207,25 @@ def _set_attributes(cls: type, state: tuple[dict[str, Any], object]) -> None:
         ABCMeta.register(cls, subclass)  # type: ignore[arg-type]
 
 
-def _with_slots(
-    cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return cloudpickle's arguments and state of a class, its slots among what it is built of."""
+def _slots_of(cls: type) -> dict[str, Any]:
+    """Return the slots that a class must be built with."""
     slots = vars(cls).get("__slots__")
     if slots is None or issubclass(cls, (Enum, tuple)):
-        return args, state  # whose instances do without; named tuples refuse to be told
-    members = {name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)}
+        return {}  # whose instances do without; named tuples refuse to be told
     if not isinstance(slots, (str, tuple, list, dict)):
-        slots = tuple(members)  # an iterator, used up
-    make, name, bases, content, *rest = args
-    left = {key: value for key, value in state[0].items() if key not in (*members, "__slots__")}
-    return (make, name, bases, {**content, "__slots__": slots}, *rest), (left, *state[1:])
+        slots = tuple(_members_of(cls))  # an iterator, used up
+    return {"__slots__": slots}
 
 
-def _with_hidden(
-    cls: type, args: tuple[Any, ...], state: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return them with what its metaclass would not let be set among what it is built of."""
+def _members_of(cls: type) -> list[str]:
+    return [name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)]
+
+
+def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that its metaclass would not let be set."""
     above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
     hidden = {name for names in above for name, it in names.items() if hasattr(it, "__set__")}
-    hidden &= state[0].keys()
-    if not hidden:
-        return args, state
-    make, name, bases, content, *rest = args
-    content = {**content, **{name: state[0][name] for name in hidden}}
-    left = {name: it for name, it in state[0].items() if name not in hidden}
-    return (make, name, bases, content, *rest), (left, *state[1:])
+    return {name: attributes[name] for name in hidden & attributes.keys()}
 
 
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -249,9 +240,11 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
             return reduced
     make, args, state, _, _, setter = reduced
     if make.__name__ == "_make_skeleton_class":  # which knows classes by what is equal to them
-        make, args = _make_empty, args[:4]
-        args, state = _with_slots(cls, args, state)
-        args, state = _with_hidden(cls, args, state)
+        slots, hidden = _slots_of(cls), _hidden_in(cls, state[0])
+        metaclass, name, bases, content, *_ = args
+        make, args = _make_empty, (metaclass, name, bases, {**content, **slots, **hidden})
+        built = {*slots, *hidden, *(_members_of(cls) if slots else ())}
+        state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .. import layout, verbs
 from ..arena import Region, empty, write
@@ -111,19 +111,15 @@ class Exchange:
         """
         if offset == layout.INLINE:
             return inline[:nbytes]
-        content = empty(nbytes)
         if offset == layout.STREAMED:
+            content = empty(nbytes)
             self._want_all(claim, stream, content)
             return content
-        self._window.get(offset, content)
-        self._window.flush()  # the bytes are here only after it
-        # An extent is the row's as long as the row is ours: after an eviction it may be reused.
-        if not self._claimant.holds(claim):
-            raise Evicted
+        (content,) = self._get(claim, [(offset, nbytes)])
         return content
 
     def fetch_all(
-        self, claim: Claim, payloads: Iterable[bytes | tuple[int, int]]
+        self, claim: Claim, payloads: Sequence[bytes | tuple[int, int]]
     ) -> list[bytes | memoryview]:
         """Return the payloads of a row's tasks, each of which stands here, or where it lies.
 
@@ -139,21 +135,19 @@ class Exchange:
         -----
         RMA cost: none if all stand here; else 1 get for each other, 1 flush and 1 load.
         """
-        found: list[bytes | memoryview] = []
-        apart = False
-        for payload in payloads:
-            if isinstance(payload, bytes):
-                found.append(payload)
-                continue
-            offset, nbytes = payload
-            content = empty(nbytes)
+        apart = [payload for payload in payloads if not isinstance(payload, bytes)]
+        got = iter(self._get(claim, apart) if apart else ())
+        return [payload if isinstance(payload, bytes) else next(got) for payload in payloads]
+
+    def _get(self, claim: Claim, extents: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Return what is in some extents that a row of ours names."""
+        found = [empty(nbytes) for _, nbytes in extents]
+        for (offset, _), content in zip(extents, found, strict=True):
             self._window.get(offset, content)
-            found.append(content)
-            apart = True
-        if apart:
-            self._window.flush()  # as above
-            if not self._claimant.holds(claim):  # as above
-                raise Evicted
+        self._window.flush()  # the bytes are here only after it
+        # An extent is the row's as long as the row is ours: after an eviction it may be reused.
+        if not self._claimant.holds(claim):
+            raise Evicted
         return found
 
     def _want_all(self, claim: Claim, stream: Stream, content: memoryview) -> None:
