@@ -144,8 +144,9 @@ class Blocks:
         for block in range(first, last + 1):
             ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
             skip = block * self._size
-            restored = unpack(content[slice(*ends)])
-            function, part = restored if self._each else (None, restored)
+            function, part = None, unpack(content[slice(*ends)])
+            if self._each and isinstance(part, tuple) and len(part) == 2:
+                function, part = part
             if not isinstance(part, (list, range)):
                 raise SerializationError(f"block {block} is of type {type(part).__qualname__}")
             part = part[max(0, wanted.start - skip) : wanted.stop - skip]
