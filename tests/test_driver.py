@@ -6,7 +6,6 @@ import math
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -16,11 +15,11 @@ import pytest
 
 from workpool import layout
 from workpool.backoff import SPINS, Backoff
+from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
-from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED
 from workpool.driver.driver import Driver
-from workpool.driver.waits import GLANCES, Waits
+from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
 from workpool.protocol import State, Step
@@ -142,21 +141,20 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
     assert len(resolved) == 2
 
 
-def test_an_outcome_that_cannot_be_counted_is_collected_again() -> None:
-    class Short(Counter[int]):
-        """Of memory, when something is counted there for the first time."""
+def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:
+    class Short(list[Any]):
+        """Of memory, the first times that something is noted."""
 
-        def __setitem__(self, key: int, value: int) -> None:
+        def append(self, item: Any) -> None:
             nonlocal failures
             if failures:
                 failures -= 1
                 raise MemoryError
-            super().__setitem__(key, value)
+            super().append(item)
 
     resolved: list[int] = []
     failures = 2
     tally = Tally()
-    tally.tasks, tally.elapsed_ns = Short(), Short()
     scene = Scene(
         pool(
             lambda finished: resolved.extend(task.task_id for task, _, _ in finished.outcomes),
@@ -168,12 +166,14 @@ def test_an_outcome_that_cannot_be_counted_is_collected_again() -> None:
     driver.progress()
     record = layout.write_outcome(Kind.VALUE, 5, layout.INLINE, 0)
     scene.end_one(record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+    driver._collector._uncounted = Short()
     for _ in range(failures):
         with pytest.raises(MemoryError):
             driver.progress()
     driver.progress()
     assert (resolved, driver.outstanding) == ([1], 0)
-    assert tally.tasks[1] == tally.elapsed_ns[1] // 5 == 1
+    driver.count()
+    assert (tally.tasks[1], tally.elapsed_ns[1]) == (1, 5)
 
 
 def test_a_turn_that_finds_no_memory_is_no_task_of_its_worker() -> None:
@@ -309,6 +309,19 @@ def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.Monk
     assert segments.lend(second)
 
 
+def test_what_is_dropped_leaves_the_arena_with_the_rows_that_were_collected() -> None:
+    scene = Scene()
+    driver = scene.driver
+    before = driver._store.busy_nbytes
+    scene.submit(1)
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    assert driver._store.busy_nbytes > before
+    driver.drop(scene.context)
+    assert driver._store.busy_nbytes == before
+
+
 # --- what is done when ----------------------------------------------------------------------------
 
 
@@ -344,7 +357,7 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
 
     scene = Scene()
     monkeypatch.setattr(os, "sched_yield", end_a_task)
-    monkeypatch.setattr(driver_module, "COPY_S", 1e-6)  # 0.2 s
+    monkeypatch.setattr(dispatcher_module, "COPY_S", 1e-6)  # 0.2 s
     arguments = [pack(np.full(25_000, n)) for n in range(4)]  # room for two
     tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
     # What has been placed is no longer here, and what was copied is here alone.
@@ -434,7 +447,7 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
             driver.progress()
         scene.end_one()
         driver.progress()
-        assert len(driver._collector._times_ns) < RETIRED + 2
+        assert len(driver._collector._uncounted) < RETIRED + 2
     assert task.code is not None
     assert task.code.mean_s is not None
 
@@ -473,7 +486,7 @@ def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def waits_of(rest_s: float | None, glance_s: float = 0, rows: int = 1) -> tuple[Waits, list[str]]:
+def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str]]:
     """Return waits whose rows run for ever, and what they do meanwhile."""
 
     def progress() -> int:
@@ -486,7 +499,7 @@ def waits_of(rest_s: float | None, glance_s: float = 0, rows: int = 1) -> tuple[
         return True
 
     steps: list[str] = []
-    return Waits(progress, lambda: rest_s, range(rows), lambda: True, still), steps
+    return Waits(progress, lambda: rest_s, range(1), lambda: True, still), steps
 
 
 def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
@@ -495,7 +508,43 @@ def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
     assert steps == ["progress", *["glance"] * 4]
     steps.clear()
     assert waits.wait(lambda: steps.count("progress") >= 2, None)
-    assert steps == ["progress", *["glance"] * (GLANCES - 1), "progress"]
+    assert steps == ["progress", *["glance"] * (SPINS - 1), "progress"]
+
+
+def test_who_looks_at_the_only_row_keeps_it_for_the_next_progress() -> None:
+    scene = Scene()
+    driver = scene.driver
+    assert not driver._still()  # there is none
+    scene.submit(1)
+    driver.progress()
+    assert driver._still()
+    claim = scene.claim()
+    assert driver._still()
+    scene.worker.complete(claim, NOTHING_TO_FETCH)
+    assert not driver._still()
+    seen = driver._collector._seen
+    driver.progress()
+    assert not driver._rows
+    driver._collector._seen = seen  # by another thread, too late
+    scene.submit(2)
+    driver.progress()
+    assert driver._rows
+
+
+def test_one_thread_looks_and_the_window_is_not_closed_meanwhile() -> None:
+    scene = Scene()
+    driver = scene.driver
+    scene.submit(1)
+    driver.progress()
+    closing = threading.Thread(target=driver.close)
+    with driver._looking:
+        assert not driver._still()
+        closing.start()
+        closing.join(0.1)
+        assert closing.is_alive()
+        assert not driver._closed
+    closing.join(10)
+    assert not driver._still()
 
 
 def test_glances_end_with_the_time_to_wait() -> None:
@@ -508,21 +557,6 @@ def test_who_may_rest_does_not_glance() -> None:
     waits, steps = waits_of(1e-3)
     assert waits.wait(lambda: steps.count("progress") > 2, 30)
     assert "glance" not in steps
-
-
-@pytest.mark.parametrize(("rows", "looks"), [(1, GLANCES), (2, SPINS)])
-def test_looks_that_take_longer_are_fewer(
-    rows: int, looks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def backoff(longest_s: float, spins: int) -> Backoff:
-        made.append(spins)
-        return Backoff(longest_s, spins)
-
-    made: list[int] = []
-    monkeypatch.setattr(waits_module, "Backoff", backoff)
-    waits, _ = waits_of(None, rows=rows)
-    assert not waits.wait(lambda: False, 1e-3)
-    assert made == [looks]
 
 
 @pytest.mark.parametrize("outstanding", [True, False])

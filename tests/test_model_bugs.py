@@ -77,8 +77,8 @@ TICKET_BUGS = {
         "a ticket was given twice",
     ),
     "the head passes the tail": (
-        "if head >= self._tail:",
-        "if head > self._tail:",
+        "if first < self._tail:",
+        "if first <= self._tail:",
         "beyond the tail",
     ),
 }
@@ -97,8 +97,8 @@ HARMLESS = {
     "the head passes the tail": (
         PointerTaker,
         "take",
-        "if head >= self._tail:",
-        "if head > self._tail:",
+        "if first < self._tail:",
+        "if first <= self._tail:",
         "pointer",
     ),
     "the ticket of a row not compared": (

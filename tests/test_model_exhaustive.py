@@ -43,6 +43,8 @@ COUNTED = (
 @pytest.mark.parametrize("name", COUNTED)
 def test_small_ones_with_counters(name: str) -> None:
     options = SMALL[name].options
-    report = case("counter", eager=True, **options).run()
+    large = case("counter", eager=True, **options)
+    large.most = 20_000_000
+    report = large.run()
     assert report.states > 500_000
     assert bool(report.crashed) == ("crashes" in options)

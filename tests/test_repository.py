@@ -15,6 +15,8 @@ from workpool.testing import MemoryWindow
 from workpool.worker import worker
 from workpool.worker.worker import Worker
 
+NO_TASK = Descriptor(0, 0, *NO_BLOB, *NO_BLOB, layout.INLINE, 0)
+
 
 class Scene:
     """One publisher and some claimants on a window in plain memory."""
@@ -194,6 +196,56 @@ def test_the_end_of_the_loop(method: str) -> None:
     scene.publisher.close()
     assert scene.run(claimant) == [1]
     assert claimant.take(4) is Miss.CLOSED
+
+
+def test_who_waits_for_a_row_claims_it_without_its_ticket(method: str) -> None:
+    scene = Scene(4, method)
+    first, second = scene.claimants
+    pointer = method == "pointer"
+    for claimant in scene.claimants:
+        claimant.take(4)  # the ticket that it will wait with, by the counter
+        assert claimant.quiet()
+    (row,) = scene.publisher._free_rows(1)
+    scene.publisher._hold(1)
+    scene.window.put(row.descriptor, layout.write_descriptor(NO_TASK))
+    scene.window.flush()
+    # Its publisher has not come to the tail yet.
+    scene.window.compare_and_swap(row.place, row.word, row.ready.word)
+    assert second.quiet() is not pointer
+    assert not first.quiet()
+    claim = first.seize(4)
+    assert isinstance(claim, Claim)
+    assert claim.descriptor[0] == NO_TASK
+    assert second.seize(4) is (Miss.CONTENDED if pointer else Miss.EMPTY)
+    assert first.complete(claim, bytes(layout.OUTCOME_NBYTES))[0]
+    for claimant in scene.claimants:
+        assert claimant.take(4) is Miss.EMPTY
+        assert scene.window.load(layout.HEAD) == pointer
+
+
+def test_several_rows_are_taken_and_not_claimed_one_by_one() -> None:
+    scene = Scene(64, "pointer", workers=1)  # by the counter a worker waits with one ticket
+    (claimant,) = scene.claimants
+    assert claimant.quiet()
+    scene.publish(*range(8))
+    assert not claimant.quiet()
+    assert claimant.seize(4) is Miss.EMPTY
+    assert scene.run(claimant)[0] == 0
+
+
+def test_tickets_of_rows_that_were_claimed_without_them_are_passed_by_the_next_take() -> None:
+    scene = Scene(64, "pointer", workers=1)
+    (claimant,) = scene.claimants
+    assert claimant.quiet()
+    scene.publish(1)
+    assert not claimant.quiet()
+    claim = claimant.seize(4)
+    assert isinstance(claim, Claim)
+    scene.publish(*range(2, 10))
+    offers = claimant.take(4)
+    assert not isinstance(offers, Miss)
+    assert [layout.read_descriptor(offer.record)[0].task_id for offer in offers] == [2, 3, 4, 5]
+    assert scene.window.load(layout.HEAD) == 5
 
 
 def test_a_late_outcome_is_rejected_and_the_row_let_go(method: str) -> None:

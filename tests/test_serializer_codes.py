@@ -13,6 +13,7 @@ from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
 from workpool.errors import SerializationError
 from workpool.serializer import CallableCache, CodeCache, load_callable
+from workpool.serializer.callables import _Restored
 
 # Memory and identity
 
@@ -196,6 +197,33 @@ def test_what_a_task_leaves_behind_is_gone_for_the_next(codes, name):
     fn = restored(codes, getattr(define(STATEFUL), name), callables)
     results = [fn()] + [callables.get(1)() for _ in range(4)]
     assert set(results) == {1}
+
+
+def test_what_is_checked_after_a_task_need_not_be_before_the_next(codes, monkeypatch):
+    checks = []
+    clean = _Restored.is_clean
+    monkeypatch.setattr(_Restored, "is_clean", lambda self: checks.append(self) or clean(self))
+    callables, made = CallableCache(), define(STATEFUL)
+    fn, other = (restored(codes, getattr(made, name), callables, i) for i, name in NAMED)
+    callables.check(0)
+    assert callables.get(0) is fn
+    assert len(checks) == 1
+    callables.check(0)
+    for meanwhile in (lambda: callables.get(1), callables.uncheck):
+        callables.check(0)
+        meanwhile()
+        del checks[:]
+        assert callables.get(0) is fn
+        assert len(checks) == 1
+    assert callables.get(1) is other
+    other()
+    callables.check(1)  # in vain
+    assert callables.get(1)() == 1
+    callables.check(99)
+    assert callables.get(99) is None
+
+
+NAMED = list(enumerate(("helper", "counts")))
 
 
 @pytest.mark.parametrize("name", ["factorial", "even", "reads_atoms", "closure", "local_recursive"])

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 
 #: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
-SPINS = 40
+SPINS = 20
+
+#: Where to look once more is all that there is to do: as many for each of them.
+LOOKS = 16
 
 FIRST_S = 50e-6
 

@@ -125,7 +125,7 @@ _FREE, _RESERVED, _READY = State.FREE, State.RESERVED, State.READY
 
 # The same table, for one step at a time.
 _NEXT = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
-_CLAIM, _COMPLETE = _NEXT[Step.CLAIM], _NEXT[Step.COMPLETE]
+_CLAIM, _COMPLETE, _RETIRE = _NEXT[Step.CLAIM], _NEXT[Step.COMPLETE], _NEXT[Step.RETIRE]
 _OF_TASKS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
 
 
@@ -203,6 +203,14 @@ def complete(word: int) -> int:
         return change_state(word, _COMPLETE[state_of(word)])
     except KeyError:
         raise ProtocolError(f"no step 'complete' from {describe(word)}") from None
+
+
+def retire(word: int) -> int:
+    """Return a DONE word as FREE."""
+    try:
+        return change_state(word, _RETIRE[state_of(word)])
+    except KeyError:
+        raise ProtocolError(f"no step 'retire' from {describe(word)}") from None
 
 
 def reserve(word: int, owner: int, generation: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from workpool.layout import Geometry
 from workpool.repository import Claimant, PointerTaker, Publisher
+from workpool.repository.awaiter import Awaiter
 from workpool.repository.reserver import Reserver
 
 from .cases import METHODS, SECOND
@@ -140,9 +141,9 @@ BUGS = {
         _PAYLOAD,
     ),
     "a descriptor read before READY is seen, with its claim": Bug(
-        Claimant,
+        Awaiter,
         "seize",
-        [(" if self._published else None", "")],
+        [("self._published and ", "self._awaited >= 0 and ")],
         SECOND | {"limit": 1, "remembers": True},
         _PAYLOAD,
         _PAYLOAD,
@@ -191,9 +192,9 @@ BUGS = {
         "_hold",
         [
             (
-                "steps = [row.step for row in wanted]",
+                "steps = [(row.place, row.free, row.word) for row in wanted]",
                 "wanted = [row._replace(free=self.load(row.number)) for row in wanted]\n"
-                "            steps = [row.step for row in wanted]",
+                "            steps = [(row.place, row.free, row.word) for row in wanted]",
             ),
         ],
         SECOND | {"rows": 1},
@@ -218,9 +219,9 @@ BUGS = {
         ("pointer",),  # by the counter, batches begin with the third task
     ),
     "a lost claim of the only row ignored": Bug(
-        Claimant,
+        Awaiter,
         "seize",
-        [("if found == word else Miss.CONTENDED", "")],
+        [("if found == word else _CONTENDED", "")],
         {"tasks": 1, "remembers": True},
         "an attempt ran twice",
         "an attempt ran twice",
@@ -399,7 +400,7 @@ BUGS = {
     "two kinds of atomics on one word": Bug(
         PointerTaker,
         "take",
-        [("compare_and_swap(layout.HEAD, head, head + count)", "fetch_add(layout.HEAD, count)")],
+        [("compare_and_swap(layout.HEAD, head, end)", "fetch_add(layout.HEAD, end - head)")],
         {"tasks": 1},
         "only TICKET is a counter word",
         "",

@@ -21,7 +21,7 @@ def forget(claimant: Claimant) -> None:
     """Drop what a claimant has seen of the queue: it looks again."""
     taker = claimant._taker
     if isinstance(taker, PointerTaker):
-        taker.first = 0
+        taker.head = taker.first = 0
     taker._tail, taker._news, taker._closed = 0, False, False
 
 

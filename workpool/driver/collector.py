@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from .. import layout, verbs
 from ..arena import empty
+from ..backoff import LOOKS
 from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
-from ..tasks import Batch, Finished, SharedCode, Task
+from ..tasks import Batch, Finished, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
@@ -37,7 +38,7 @@ FEW = 8
 SMALL_NBYTES = 128
 
 #: So many rows are freed together where somebody waits for a result.
-RETIRED = 8
+RETIRED = 16
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _DONE, _WANTED = int(State.DONE), int(State.WANTED)
@@ -66,7 +67,7 @@ class Collector:
         The rows.
     finished : Unresolved
         Collected, their futures not resolved yet.
-    retired : list of Row
+    retired : list of (Row, Batch)
         Collected, not free yet.
     row_s : float
         How long a row takes, over the last ones.
@@ -85,14 +86,15 @@ class Collector:
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
         self.finished = Unresolved()
-        self.retired: list[Row] = []
+        self.retired: list[tuple[Row, Batch]] = []
         self.row_s = SHORT_S
         self.piece_s = 0.0
-        self._times_ns: list[tuple[SharedCode, list[int]]] = []  # of tasks, not taken in yet
+        self._uncounted: list[tuple[Task, int, list[int]]] = []  # first, owner, times of some tasks
         self._rows = self.published.rows
         self._words = publisher.words
-        self._lent = False  # some of the retired rows have outcomes in their workers' regions
-        self._glanced: list[int] = []  # a row that was seen to ask for something
+        self._lent = False  # some of the retired rows have something in the arena
+        self._calm: list[int] = []  # the word of a row that asked for nothing
+        self._seen: tuple[int, Batch, int] | None = None  # a row that is DONE, and its word
         self._window = window
         self._publisher = publisher
         self._store = store
@@ -108,10 +110,14 @@ class Collector:
         since_s : float
             Before that was done last: what has ended has done so later.
         """
-        done: list[Row] = []
         rows, words = self._rows, self._words
-        glanced, self._glanced = self._glanced, []
-        asking = glanced if glanced and glanced[0] in rows else self._look()
+        seen, self._seen = self._seen, None
+        if seen is not None and rows.get(seen[0]) is seen[1]:
+            number, _, word = seen
+            self._collect([Row(number, word)], since_s)
+            return True
+        done: list[Row] = []
+        asking = self._look()
         for number in asking:
             row = Row(number, words[number])
             state = layout.state_of(row.word)  # a fact, though by a Get: see ``repository``
@@ -128,11 +134,24 @@ class Collector:
         return bool(asking)
 
     def still(self) -> bool:
-        """Return whether the only row of ours asks for nothing.  RMA cost: 1 look at a row."""
-        if len(self._rows) != 1:
+        """Return whether the only row of ours asks for nothing, after some looks.
+
+        Called without the driver's lock, which others may want meanwhile.  RMA cost: as
+        ``await_change`` of a window.
+        """
+        rows = tuple(self._rows.items())
+        if len(rows) != 1:
             return False
-        self._glanced = self._look()
-        return not self._glanced
+        ((number, batch),) = rows
+        place = self._publisher.geometry.word(number)
+        (word,) = self._window.await_change(self._calm, place, looks=LOOKS)
+        state = layout.state_of(word)
+        if state == _DONE:  # which stays so until we have collected it; else look again
+            self._seen = number, batch, word
+        if state >= _WANTED:
+            return False
+        self._calm = [word]
+        return True
 
     @property
     def crowded(self) -> bool:
@@ -140,18 +159,33 @@ class Collector:
         return self._lent or len(self.retired) >= RETIRED
 
     def retire(self) -> None:
-        """Free the rows that were collected, and take in how long their tasks took.
+        """Free the rows that were collected, and count their tasks.
 
         Not at once, for somebody waits for their results.
         """
         if self.retired:
             retired, self.retired = self.retired, []
             self._lent = False
-            self._publisher.retire(retired)
-        if self._times_ns:
-            measured, self._times_ns = self._times_ns, []
-            for code, times_ns in measured:
-                code.measured(times_ns)
+            for _, batch in retired:
+                self._store.remove(batch)
+            self._publisher.retire([row for row, _ in retired])
+        self.count()
+
+    def count(self) -> None:
+        """Take in how many tasks there were, and how long they took."""
+        if not self._uncounted:
+            return
+        uncounted, self._uncounted = self._uncounted, []
+        together: dict[tuple[Tally, SharedCode | None, bool, int], list[int]] = {}
+        for task, owner, times_ns in uncounted:
+            key = task.context.tally, task.code, task.segment is None, owner
+            together.setdefault(key, []).extend(times_ns)
+        for (tally, code, calls, owner), times_ns in together.items():
+            tally.elapsed_ns[owner] += sum(times_ns)
+            if calls:  # a turn in a range says itself how many items it was
+                tally.tasks[owner] += len(times_ns)
+                if code is not None:
+                    code.measured(times_ns)
 
     def _look(self) -> list[int]:
         """See the words of the rows anew; return which of ours may ask for something."""
@@ -232,9 +266,9 @@ class Collector:
                 finished = Finished(task.context, owner, ((task, kind, content),), carried)
         if finished is not None:
             self._add(finished, times_ns)
+        self._lent |= batch.extent is not None or batch.tasks[0].segment is not None
         self.published.pop(row.number)
-        self.retired.append(row)
-        self._store.remove(batch)
+        self.retired.append((row, batch))
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
@@ -254,12 +288,7 @@ class Collector:
             for task, _, _ in finished.outcomes:
                 self._trace("collected", task)
         if times_ns:
-            task, owner, tally = finished.outcomes[0][0], finished.owner, finished.context.tally
-            if task.segment is None:  # else it says itself how many items it was
-                if task.code is not None:
-                    self._times_ns.append((task.code, times_ns))
-                tally.tasks[owner] += len(times_ns)
-            tally.elapsed_ns[owner] += sum(times_ns)
+            self._uncounted.append((finished.outcomes[0][0], finished.owner, times_ns))
         # Last: what is over is not collected again, and to lose it is worse than to count it twice.
         for task, kind, _ in finished.outcomes:
             if task.extent is not None:

@@ -13,7 +13,7 @@ from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
 from ..tasks import LARGE_NBYTES, Batch, Task
-from .backlog import Backlog
+from .backlog import BATCH_S, Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
 from .trace import Trace
@@ -29,6 +29,9 @@ ROWS_EACH = 2
 #: Payloads in the window above which others wait for a moment: what is used again and again is in
 #: some cache, and what has never been used costs 2 us for each page.
 WARM_NBYTES = 1 << 25
+
+#: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
+COPY_S = 0.5e-9
 
 #: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
@@ -103,6 +106,16 @@ class Dispatcher:
     def ahead(self) -> bool:
         """Whether the workers have enough to do."""
         return len(self._published.rows) >= ROWS_EACH * self._workers
+
+    def patience_s(self, task: Task) -> float:
+        """Return the seconds that large arguments may wait for room, as long as a copy would take.
+
+        What finds no room is copied into fresh memory, and into the window later.  Where tasks are
+        short, a row that ends meanwhile gives room for several, and its part of the arena is warm.
+        """
+        copy_s = len(task.payload) * COPY_S
+        mean_s = (task.code.mean_s if task.code else None) or self._collector.row_s
+        return max(copy_s, BATCH_S) if mean_s < self._workers * copy_s else 0.0
 
     def crowded(self, nbytes: int) -> bool:
         """Return whether a payload of so many bytes had better wait for others to leave."""
@@ -270,7 +283,7 @@ class Dispatcher:
             return
         self._recover_s = now + RECOVER_S
         rows = self._published.rows
-        self._publisher.recover({*rows, *(row.number for row in self._collector.retired)})
+        self._publisher.recover({*rows, *(row.number for row, _ in self._collector.retired)})
         self._store.forget_readers_but(rows)
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:

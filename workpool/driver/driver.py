@@ -29,7 +29,7 @@ from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..tracing import Tracer
 from ..whole import held, whole
-from .backlog import BATCH_S, Backlog
+from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
 from .forked import Forked
@@ -44,9 +44,6 @@ TOGETHER_S = 2e-3
 
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
-
-#: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
-COPY_S = 0.5e-9
 
 _MAIN = threading.main_thread().ident
 
@@ -91,6 +88,7 @@ class Driver:
         self.trace = trace = Trace(geometry, tracer)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
+        self._looking = threading.Lock()  # at the only row, which takes time: others may go on
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
@@ -176,20 +174,13 @@ class Driver:
                 raise
 
     def _make_room(self, task: Task) -> None:
-        """Have large arguments wait for room in the window, about as long as a copy would take.
-
-        What finds no room is copied into fresh memory, and into the window later.  Where tasks are
-        short, a row that ends meanwhile gives room for several, and its part of the arena is warm.
-        """
-        nbytes = len(task.payload)
-        copy_s = nbytes * COPY_S
-        mean_s = (task.code.mean_s if task.code else None) or self._collector.row_s
-        apart = self.runs_tasks is None  # else we would keep the interpreter from the worker
-        if apart and mean_s < self._workers * copy_s:
-            end = time.monotonic() + max(copy_s, BATCH_S)
-            while self._dispatcher.crowded(nbytes) and time.monotonic() < end:
-                os.sched_yield()
-                self._advance()
+        """Have large arguments wait for room in the window, if that is likely to come soon."""
+        if self.runs_tasks is not None:
+            return  # we would keep the interpreter from the worker
+        end = time.monotonic() + self._dispatcher.patience_s(task)
+        while time.monotonic() < end and self._dispatcher.crowded(len(task.payload)):
+            os.sched_yield()
+            self._advance()
 
     # --- take back -----------------------------------------------------------------------------
 
@@ -330,9 +321,15 @@ class Driver:
             self._asked_s = self._advanced_s
 
     @whole
+    def count(self) -> None:
+        """See that the tally of each pool has all that was collected."""
+        with self._lock:
+            self._collector.count()
+
+    @whole
     def close(self) -> None:
         """Make no progress any more: the window is about to be freed."""
-        with self._lock:
+        with self._looking, self._lock:
             self._collector.retire()
             self._closed = True
             self._bells.tables.pop(self, None)
@@ -359,8 +356,12 @@ class Driver:
 
     @whole
     def _still(self) -> bool:
-        with self._lock:
+        if not self._looking.acquire(blocking=False):
+            return False  # another thread does already
+        try:
             return not self._closed and self._collector.still()
+        finally:
+            self._looking.release()
 
     def _rest_s(self) -> float | None:
         return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
@@ -396,4 +397,6 @@ class Driver:
     def drop(self, context: PoolContext) -> None:
         """Say that no more tasks of this pool will come."""
         with self._lock:
+            if not self._closed:
+                self._collector.retire()  # what else holds it is in the table
             self._store.drop(context)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from ..backoff import SPINS, WAIT_S, Backoff
+from ..backoff import WAIT_S, Backoff
 from ..errors import TaskLost
 from ..whole import within
 
@@ -17,9 +17,6 @@ LOST_S = 1.0
 
 #: The same when something has been lost: mostly it was not alone.
 LOST_AS_WELL_S = 20e-3
-
-#: Glances at the only row before the first sleep.
-GLANCES = 2 * SPINS
 
 
 class Waits:
@@ -82,7 +79,7 @@ class Waits:
                     backoff = None  # mostly it was what we wait for
                     continue
                 if backoff is None:
-                    backoff = Backoff(WAIT_S, GLANCES if len(self._rows) == 1 else SPINS)
+                    backoff = Backoff(WAIT_S)
                 if self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():

@@ -344,6 +344,7 @@ class Core:
 
     def stats(self) -> list[WorkerStats]:
         """Return what each worker has done so far, by rank."""
+        self.driver.count()
         found, tally = [], self._resolver.tally
         for member in range(1, self.choice.workers + 1):
             rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
-from .. import layout, protocol, verbs
-from ..layout import DESCRIPTOR_NBYTES, Extent, Geometry, Piece
+from .. import layout, protocol
+from ..layout import DESCRIPTOR_NBYTES, Extent, Piece
 from ..protocol import State, Step
+from .awaiter import Awaiter
 from .claim import Claim, Offer
-from .table import Row, Swap, Table, runs
-from .tickets import Miss, Taker
+from .table import Row, runs
+from .tickets import Miss
 
 _READY = layout.States([State.READY])
 
@@ -20,7 +21,7 @@ _EMPTY: Claim | Miss = Miss.EMPTY
 _CONTENDED: Claim | Miss = Miss.CONTENDED
 
 
-class Claimant(Table):
+class Claimant(Awaiter):
     """Claims rows and commits what became of them.
 
     Parameters
@@ -32,12 +33,6 @@ class Claimant(Table):
     taker : Taker
         How tickets are taken.
     """
-
-    def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
-        super().__init__(window, geometry, member)
-        self._taker = taker
-        self._published = False  # as `quiet` has seen: the row that it awaits
-        self._await(-1)
 
     def take(self, limit: int) -> list[Offer] | Miss:
         """Take the tickets of up to `limit` descriptors and read them.
@@ -68,73 +63,6 @@ class Claimant(Table):
             if layout.state_of(word) == State.READY and self.geometry.ticket(index, word) == ticket:
                 rows.append(Row(index, word))
         return self._offers(rows)
-
-    def _expected(self, ticket: int) -> Row:
-        """Return the row of a ticket as its publisher has left it, if nobody came between."""
-        number = self.geometry.row(ticket)
-        return Row(number, protocol.ready(self.geometry.generation(ticket)))
-
-    def _await(self, ticket: int) -> None:
-        """Look for this ticket's row from now on, and not for any if it is -1."""
-        self._awaited = ticket
-        self._places: tuple[int, ...] = (layout.TAIL,)
-        self._claim: Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
-        if ticket >= 0:
-            # All that it takes to claim it, for when it is published somebody waits for it.
-            self._number, word = self._expected(ticket)
-            place = self.geometry.word(self._number)
-            self._places = layout.TAIL, place
-            self._claim = place, word, protocol.claim(word, self.member)
-            self._descriptor = self.geometry.descriptor(self._number)
-
-    def quiet(self) -> bool:
-        """Return whether there is nothing to take, as far as one can know.
-
-        Notes
-        -----
-        RMA cost: 1 get, 1 more for the row of a ticket that is known; 1 flush.
-        """
-        first = self._taker.first
-        if first != self._awaited:
-            self._await(first)
-        words = self.window.peek(*self._places)
-        self._published = words[-1] == self._claim[1]
-        return self._taker.quiet(words[0])
-
-    def seize(self, limit: int) -> Claim | Miss:
-        """Take the only ticket that there is for us, and claim its row, by one flush.
-
-        To be called when it was not `quiet`.
-
-        Parameters
-        ----------
-        limit : int
-            As for `take`.
-
-        Returns
-        -------
-        Claim or Miss
-            ``Miss.EMPTY`` if it is not that simple, and nothing was taken: `take` and `claim`.
-
-        Notes
-        -----
-        RMA cost: 1 get, 1 compare_and_swap, 1 more to take the ticket by the pointer; 1 flush.
-        """
-        steps = self._taker.single(limit) if self._published else None
-        if steps is None:
-            return Miss.EMPTY
-        # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
-        # before the row is somebody's, and if it is another's, the claim fails.  So the get may
-        # happen before the claim or after it.  Of ticket and row either may be lost alone: who has
-        # the row runs it, and a ticket says only where to look.
-        claim = self._claim
-        steps.append(claim)
-        record, (*tickets, found) = self.window.get_and_swap(
-            self._descriptor, DESCRIPTOR_NBYTES, steps
-        )
-        self._taker.tried(tickets)
-        _, word, mine = claim
-        return Claim(self._number, mine, record) if found == word else Miss.CONTENDED
 
     def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
         """Find READY rows wherever they are: behind the head lie those whose ticket was lost.

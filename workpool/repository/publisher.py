@@ -12,7 +12,6 @@ from .reserver import Reserver
 from .table import Row, runs
 
 _LEFT = layout.States([State.RESERVED, State.READY, State.WANTED, State.OFFERED, State.DONE])
-_RETIRE = Step.RETIRE
 
 
 class Publisher(Reserver):
@@ -235,8 +234,8 @@ class Publisher(Reserver):
         ProtocolError
             If a row changed since it was seen DONE: nobody else may do that.
         """
-        place = self.geometry.word
-        steps = [(place(number), word, protocol.advance(word, _RETIRE)) for number, word in rows]
+        place, retire, words = self.geometry.word, protocol.retire, self.words
+        steps = [(place(number), word, retire(word)) for number, word in rows]
         found = self.window.compare_and_swap_all(steps)
         for (number, word), (_, _, free), seen in zip(rows, steps, found, strict=True):
             if seen != word:
@@ -244,7 +243,7 @@ class Publisher(Reserver):
                     f"row {number} was {protocol.describe(word)} and is now "
                     f"{protocol.describe(seen)}: only its submitter may retire it"
                 )
-            self.words[number] = free
+            words[number] = free
 
     def answer(self, row: Row, step: Step, piece: Piece | None = None) -> bool:
         """SUPPLY a piece that was wanted, or say that an offered one is ours now (TAKE).

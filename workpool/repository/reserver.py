@@ -10,16 +10,16 @@ from typing import NamedTuple
 from .. import layout, protocol, verbs
 from ..layout import Geometry
 from ..protocol import State
-from .table import Row, Swap, Table
+from .table import Row, Table
 
 _FREE = layout.States([State.FREE])
 
 #: Rows that are reserved by one flush with those that are needed, at most one of so many.
-AHEAD = 16
+AHEAD = 32
 ROWS_FOR_AHEAD = 16
 
 #: Rows that are reserved together while there is nothing else to do.
-GROUP = 8
+GROUP = 16
 
 
 class _Lap(NamedTuple):
@@ -46,11 +46,6 @@ class Reservation(NamedTuple):
     free: int  # its words: as seen,
     word: int  # once it is reserved,
     ready: Row  # and as a first attempt is published
-
-    @property
-    def step(self) -> Swap:
-        """What reserves it."""
-        return self.place, self.free, self.word
 
 
 class Reserver(Table):
@@ -111,7 +106,7 @@ class Reserver(Table):
             if wanted:
                 # The row is ours before the first byte is put: a slow publisher whose ticket has
                 # been lapped fails here instead of writing into its successor's record.
-                steps = [row.step for row in wanted]
+                steps = [(row.place, row.free, row.word) for row in wanted]
                 self._take_in(wanted, self.window.compare_and_swap_all(steps))
             elif looked:
                 break
@@ -194,4 +189,7 @@ class Reserver(Table):
         if layout.state_of(word) or word >= first:
             return None
         place, descriptor = geometry.word(number), geometry.descriptor(number)
-        return Reservation(ticket, number, place, descriptor, word, mine, Row(number, ready))
+        # Not by their constructors, which take as long as all the rest.
+        published = tuple.__new__(Row, (number, ready))
+        numbers = ticket, number, place, descriptor, word, mine, published
+        return tuple.__new__(Reservation, numbers)

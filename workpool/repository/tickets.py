@@ -5,8 +5,9 @@ own word (``claimant``).  That is why tickets may be lost with a dead worker, he
 or point to a row that somebody else has emptied, and nothing else has to be repaired.
 
 pointer
-    Read head and tail, then ``Compare_and_swap(head, h, h + k)``.  Conditional: it never passes the
-    tail, and it may lose a race, which is a ``Miss.CONTENDED``.
+    Read head and tail, then ``Compare_and_swap(head, h, h + k)``.  Conditional: it gives nothing
+    beyond the tail, and it may lose a race, which is a ``Miss.CONTENDED``.  An idle worker claims
+    the next row first, when it sees that one READY, and moves the pointer past it later.
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
     then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
@@ -24,7 +25,6 @@ import struct
 from enum import Enum
 
 from .. import layout, verbs
-from .table import Swap
 
 #: HEAD, TAIL and CLOSED, and what lies between them.
 _WORDS = struct.Struct(
@@ -55,7 +55,8 @@ class Taker:
     Attributes
     ----------
     first : int
-        The next ticket to be taken, as far as one can know; -1 if it must be asked for.
+        The next ticket whose row may be unclaimed, as far as one can know; -1 if it must be asked
+        for.
     """
 
     first: int
@@ -77,15 +78,12 @@ class Taker:
         self._news = True
         return self.first >= tail
 
-    def single(self, limit: int) -> list[Swap] | None:
-        """Return the compare-and-swaps that take one ticket, for the caller to issue with its own.
-
-        None if `take` would take several, or if the queue was not read since the last `take`.
-        """
+    def alone(self, limit: int) -> bool:
+        """Return whether `take` would give us one ticket at most."""
         raise NotImplementedError
 
-    def tried(self, found: list[int]) -> None:
-        """Take in what those compare-and-swaps have found."""
+    def pass_first(self) -> None:
+        """Say that the row of the first ticket has been claimed, whoever has the ticket."""
         raise NotImplementedError
 
     def _look(self) -> int:
@@ -104,43 +102,45 @@ class PointerTaker(Taker):
 
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
-        self.first = 0  # HEAD, as last seen
+        self.head = 0  # HEAD, as last seen
+        self.first = 0  # or beyond: the rows between are claimed
 
-    def single(self, limit: int) -> list[Swap] | None:
-        head = self.first
-        depth = self._tail - head if self._news else 0
-        if depth == 1 or (depth > 1 and share(depth, self._workers, limit) == 1):
-            return [(layout.HEAD, head, head + 1)]
-        return None
+    def alone(self, limit: int) -> bool:
+        return share(self._tail - self.first, self._workers, limit) == 1
 
-    def tried(self, found: list[int]) -> None:
-        head = self.first
-        self.first = head + 1 if found == [head] else found[0]
+    def pass_first(self) -> None:
+        self.first += 1
         self._news = False
+
+    def _see(self, head: int) -> None:
+        self.head = head
+        self.first = max(head, self.first)
 
     def take(self, limit: int) -> range | Miss:
         """Take tickets between head and tail.
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap if there is work, 1 more if another was quicker; 1 get and 1
-        flush if none is known.
+        RMA cost: 1 compare_and_swap if there is work, or rows were claimed without their tickets, 1
+        more if another was quicker; 1 get and 1 flush if no work is known.
         """
         # An old tail hides how much there is to share: enough for a full take, or look again.
         if not self._news and self._tail - self.first < 2 * self._workers * limit:
-            self.first = self._look()
+            self._see(self._look())
         self._news = False
         for _ in range(2):  # what we have seen may be old: once more with what stands there
-            head = self.first
-            if head >= self._tail:
+            head, first = self.head, self.first
+            end = first
+            if first < self._tail:
+                end += share(self._tail - first, self._workers, limit)
+            if end == head:
                 return self._none()
-            count = share(self._tail - head, self._workers, limit)
             # Against the head that the count was computed from: whoever came between wins.
-            found = self._window.compare_and_swap(layout.HEAD, head, head + count)
+            found = self._window.compare_and_swap(layout.HEAD, head, end)
             if found == head:
-                self.first = head + count
-                return range(head, head + count)
-            self.first = found
+                self._see(end)
+                return range(first, end) if end > first else self._none()
+            self._see(found)
         return Miss.CONTENDED
 
 
@@ -155,11 +155,10 @@ class CounterTaker(Taker):
         self._held = tickets
         self.first = tickets.start if tickets else -1
 
-    def single(self, limit: int) -> list[Swap] | None:
-        published = min(self._held.stop, self._tail) - self._held.start
-        return [] if self._news and published == 1 else None  # it is ours already
+    def alone(self, limit: int) -> bool:
+        return min(self._held.stop, self._tail) <= self._held.start + 1
 
-    def tried(self, found: list[int]) -> None:
+    def pass_first(self) -> None:
         self._hold(self._held[1:])
         self._news = False
 

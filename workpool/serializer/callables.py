@@ -207,6 +207,10 @@ class _Restored:
             self.snapshot = Snapshot.take(fn, own_globals=True)
         return fn
 
+    def is_clean(self) -> bool:
+        """Tell whether the callable shows no trace of those who have called it."""
+        return self.is_named or (self.snapshot is not None and self.snapshot.holds())
+
 
 class CallableCache:
     """A worker's callables, each as it was when it was restored.
@@ -219,6 +223,8 @@ class CallableCache:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._restored: Recent[_Restored] = Recent(capacity, MAX_NBYTES)
+        #: The code whose callable shows no trace, and that nobody has had since.
+        self._checked: int | None = None
 
     def __contains__(self, code_id: int) -> bool:
         return code_id in self._restored
@@ -242,11 +248,22 @@ class CallableCache:
         task altered one, because the function is then restored anew.
         """
         restored = self._restored.use(code_id)
+        checked, self._checked = self._checked, None
         if restored is None:
             return None
-        if restored.is_named or (restored.snapshot is not None and restored.snapshot.holds()):
+        if checked == code_id or restored.is_clean():
             return restored.fn
         return restored.restore()
+
+    def check(self, code_id: int) -> None:
+        """See whether a callable shows a trace now, when nobody waits for it: `get` need not."""
+        restored = self._restored.get(code_id)
+        if restored is not None and restored.is_clean():
+            self._checked = code_id
+
+    def uncheck(self) -> None:
+        """Say that something else has run meanwhile."""
+        self._checked = None
 
     def add(self, code_id: int, data: bytes | bytearray | memoryview) -> Callable[..., Any]:
         """Restore a callable, keep it, and return it.

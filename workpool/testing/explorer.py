@@ -142,7 +142,7 @@ class Explorer:
     eager: bool = False
     late: bool = False
     label: Label = show
-    most: int = 5_000_000
+    most: int = 6_000_000
 
     def __post_init__(self) -> None:
         self._names = list(self.processes)

@@ -170,6 +170,10 @@ class MemoryWindow:
         self.flush()
         return found.tolist()
 
+    def await_change(self, seen: Sequence[int], *disps: int, looks: int) -> list[int]:
+        """Return what `peek` does: how long it takes is the scheduler's to say."""
+        return self.peek(*disps)
+
     def put(self, disp: int, buffer: Any) -> None:
         """Write bytes; visible to others at the next flush."""
         view = _bytes(buffer)

@@ -13,7 +13,7 @@ from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream
-from ..serializer import Blocks, Encoded, Kind, hide, split
+from ..serializer import Blocks, CallableCache, Encoded, Kind, hide, split
 from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
@@ -105,6 +105,8 @@ class Attempts:
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
         #: A turn of it has found no more items; there may be others on their way.
         self._spent = False
+        #: The function that was called last, and not looked at since.
+        self._called: tuple[CallableCache, int] | None = None
         self._batch: BatchRun | None = None  # the tasks that run now, if they are several
         self._watched: BatchRun | None = None  # when the heart looked last
 
@@ -161,7 +163,16 @@ class Attempts:
             return Kind.BATCH, self._run_batch(claim, calls, payloads)
         called = runner.call(pool, kind, code_id, payload)
         own.contributions.keep()
+        if runner is own:
+            self._called = pool.callables, code_id
         return called
+
+    def look_ahead(self) -> None:
+        """Do for the next task what can be done before it is there: perhaps it is one like it."""
+        if self._called is not None:
+            callables, code_id = self._called
+            self._called = None
+            callables.check(code_id)
 
     def _run_range(
         self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview

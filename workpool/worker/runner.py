@@ -177,6 +177,7 @@ class Runner:
 
     def _be_in(self, pool: Pool) -> None:
         self._pool = pool
+        pool.callables.uncheck()
         use(pool.prepared)
 
     def _prepare(self, number: int, context: Context) -> Pool:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from .. import layout, verbs
 from ..arena import keep_freed, write
-from ..backoff import IDLE_S, WAIT_S, Backoff, wake_on_time
+from ..backoff import IDLE_S, LOOKS, WAIT_S, Backoff, wake_on_time
 from ..layout import NOTHING, Descriptor, Extent, Geometry
 from ..members.leases import Heart
 from ..protocol import Step
@@ -137,8 +137,10 @@ class Worker:
         asked = 0.0
         while True:
             busy = False
-            for service in tuple(self._services.values()):
-                busy |= service.work()
+            services = tuple(self._services.values())
+            looks = LOOKS if idle.spins and len(services) == 1 else 0
+            for service in services:
+                busy |= service.work(looks)
             now = time.monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
@@ -187,11 +189,17 @@ class _Service:
 
     # --- take ---------------------------------------------------------------------------------
 
-    def work(self) -> bool:
-        """Take tickets and run what they give; return whether there was anything."""
+    def work(self, looks: int = 0) -> bool:
+        """Take tickets and run what they give; return whether there was anything.
+
+        Parameters
+        ----------
+        looks : int
+            How often we look for something to do before we say that there is nothing.
+        """
         now = time.monotonic()
         idle = not self._busy and now - self._swept < self._rest_s
-        if idle and self._claimant.quiet():
+        if idle and self._claimant.quiet(looks):
             return False  # an idle worker does one look each time it wakes
         limit = self._limit
         if idle:
@@ -265,6 +273,7 @@ class _Service:
             committed, following = self._commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
+            self._attempts.look_ahead()
         except Evicted:
             committed, following = False, _EMPTY
         finally:

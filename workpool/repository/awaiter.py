@@ -1,0 +1,108 @@
+"""How an idle worker waits for the next row, and makes it its own when it is published."""
+
+from __future__ import annotations
+
+from .. import layout, protocol, verbs
+from ..layout import DESCRIPTOR_NBYTES, Geometry
+from .claim import Claim
+from .table import Row, Swap, Table
+from .tickets import Miss, Taker
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_EMPTY: Claim | Miss = Miss.EMPTY
+_CONTENDED: Claim | Miss = Miss.CONTENDED
+
+
+class Awaiter(Table):
+    """Waits for the row of the next ticket.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    geometry : Geometry
+    member : int
+        Who we are: the owner that we write into words.
+    taker : Taker
+        How tickets are taken.
+    """
+
+    def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
+        super().__init__(window, geometry, member)
+        self._taker = taker
+        self._published = False  # as `quiet` has seen: the row that it awaits
+        self._seen: list[int] = []  # by the last look, if there was nothing to take
+        self._await(-1)
+
+    def quiet(self, looks: int = 0) -> bool:
+        """Return whether there is nothing to take, as far as one can know.
+
+        Parameters
+        ----------
+        looks : int
+            So often we look again first; see ``await_change`` of a window.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 more for the row of a ticket that is known; 1 flush.
+        """
+        first = self._taker.first
+        if first != self._awaited:
+            self._await(first)
+        words = self.window.await_change(self._seen, *self._places, looks=looks)
+        # Its publisher pushes the tail next: who waits for the row need not wait for that.
+        self._published = words[-1] == self._claim[1]
+        quiet = self._taker.quiet(words[0]) and not self._published
+        self._seen = words if quiet else []
+        return quiet
+
+    def seize(self, limit: int) -> Claim | Miss:
+        """Claim the row of the next ticket, if it is the only one that there is for us.
+
+        To be called when it was not `quiet`.  Its ticket is taken with the next one: somebody waits
+        for the task, and nobody for the pointer.
+
+        Parameters
+        ----------
+        limit : int
+            As for `take`.
+
+        Returns
+        -------
+        Claim or Miss
+            ``Miss.EMPTY`` if it is not that simple, and nothing was tried: `take` and `claim`.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 compare_and_swap, 1 flush.
+        """
+        if not (self._published and self._taker.alone(limit)):
+            return _EMPTY
+        # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
+        # before the row is somebody's, and if it is another's, the claim fails.  So the get may
+        # happen before the claim or after it.
+        record, (found,) = self.window.get_and_swap(
+            self._descriptor, DESCRIPTOR_NBYTES, (self._claim,)
+        )
+        # Ours or another's: nobody needs the ticket any more, which says only where to look.
+        self._taker.pass_first()
+        _, word, mine = self._claim
+        return Claim(self._number, mine, record) if found == word else _CONTENDED
+
+    def _expected(self, ticket: int) -> Row:
+        """Return the row of a ticket as its publisher has left it, if nobody came between."""
+        number = self.geometry.row(ticket)
+        return Row(number, protocol.ready(self.geometry.generation(ticket)))
+
+    def _await(self, ticket: int) -> None:
+        """Look for this ticket's row from now on, and not for any if it is -1."""
+        self._awaited = ticket
+        self._seen = []
+        self._places: tuple[int, ...] = (layout.TAIL,)
+        self._claim: Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
+        if ticket >= 0:
+            # All that it takes to claim it, for when it is published somebody waits for it.
+            self._number, word = self._expected(ticket)
+            place = self.geometry.word(self._number)
+            self._places = layout.TAIL, place
+            self._claim = place, word, protocol.claim(word, self.member)
+            self._descriptor = self.geometry.descriptor(self._number)
