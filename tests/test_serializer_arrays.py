@@ -105,18 +105,39 @@ def test_values_are_those_of_plain_pickle(value):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("code", "?Bld")
-def test_an_array_of_a_kind_that_is_known_is_that_of_plain_pickle(code, layout):
+@pytest.mark.parametrize("code", "?Bldg")
+@pytest.mark.parametrize("nbytes", [32, 2048, 48_000])
+def test_an_array_of_a_kind_that_is_known_is_that_of_plain_pickle(nbytes, code, layout):
     """Each comes twice, so that only the first of its kind is pickled as a whole."""
-    first = np.arange(6000).astype(code)
-    second = np.arange(6000)[::-1].astype(code)
+    first = np.arange(nbytes // np.dtype(code).itemsize).astype(code)
+    second = first[::-1].copy()
     second.flags.writeable = False
-    for array in (first, second, first.reshape(60, 100), first, second):
+    for array in (first, second, first.reshape(-1, 2), first, second, first[:0], first[:0]):
         array = LAYOUTS[layout](array)
         alone, among, plain = map(facts, both(array))
         assert alone == among == plain
         (argument,) = unpack(as_bytes((array,)))
         assert facts(argument) == plain
+
+
+@pytest.mark.parametrize("value", [7, 0, 1])
+@pytest.mark.parametrize("code", [code for code in CODES if code not in "qQ"])
+def test_a_number_of_a_kind_that_is_known_is_that_of_plain_pickle(code, value):
+    number = np.array([value]).astype(code)[0]
+    for _ in range(2):
+        alone, among, plain = map(facts, both(number))
+        assert alone == among == plain
+        (argument,) = unpack(as_bytes((number,)))
+        assert facts(argument) == plain
+
+
+def test_what_is_of_a_known_kind_is_pickled_to_the_same_bytes():
+    whole = arrays._dumps
+    for value in (np.arange(4.0), np.zeros((2, 2), "?"), np.float32(3), np.zeros(0), np.array(5)):
+        for obj in (value, (value,)):
+            for _ in range(2):
+                assert arrays.dumps_arrays(obj, lambda _: True) == whole(obj, lambda _: True)
+            assert arrays.dumps_arrays(obj, lambda _: False) == whole(obj, lambda _: False)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -192,7 +213,7 @@ def test_an_array_that_warns_who_writes_to_it_makes_no_other_read_only():
 
 
 def test_kinds_of_arrays_are_not_remembered_without_end():
-    for length in range(1000, 1000 + 2 * arrays._MOST):
+    for length in range(500, 500 + 2 * arrays._MOST):
         assert unpack(as_bytes(np.ones(length))).shape == (length,)
         assert len(arrays._kinds) <= arrays._MOST
 

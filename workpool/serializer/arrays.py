@@ -17,7 +17,7 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from pickle import PickleBuffer, Pickler
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -49,7 +49,7 @@ class _Maker(partial[Any]):
 
 
 _makers: dict[str, _Maker] = {}
-"""By the code of the dtype, or `_ARRAY`; empty, as the next two, until NumPy is there."""
+"""By the code of the dtype, or `_ARRAY`; empty, as the next three, until NumPy is there."""
 
 _dtypes: dict[str, Any] = {}
 """By code."""
@@ -57,8 +57,12 @@ _dtypes: dict[str, Any] = {}
 _reducers: dict[type, Callable[[Any], Any]] = {}
 """By type."""
 
-_kinds: dict[tuple[Any, ...], bytes] = {}
-"""By what an array is and where it stands, the pickle without its elements."""
+_numbers: set[type] = set()
+"""Types of those that have reducers."""
+
+_kinds: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
+"""By what an array or number is and where it stands, what its pickle has before and after the
+elements."""
 
 
 def maker(code: str) -> _Maker:
@@ -103,27 +107,57 @@ def has_arrays(obj: object) -> bool:
 def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
 
-    A task has often one array, or returns one.  Where its elements go out of band, what is left
-    depends on what kind of array it is, and is known from the last one of that kind.
+    A task has often one array or number, or returns one.  What its pickle holds beside the elements
+    depends on what kind it is, and is known from the last one of that kind.
 
     Notes
     -----
-    Cost: 2.5 us for an array, 0.6 us for one of a kind that is known.
+    Cost: 2.5 us for an array, 1 us for one of a kind that is known.
     """
-    array = obj[0] if type(obj) is tuple and len(obj) == 1 else obj
-    if type(array) is not np.ndarray or not _is_plain(array):
+    wrapped = type(obj) is tuple and len(obj) == 1
+    value: Any = obj[0] if wrapped else obj  # type: ignore[index]
+    of_type = type(value)
+    if of_type in copyreg.dispatch_table:
         return _dumps(obj, keep)
-    buffer = PickleBuffer(cast("Any", array))
-    # Of the buffer: an array that warns who writes to it says that it may be written.
-    kind = type(obj), array.shape, array.dtype.char, memoryview(buffer).readonly
-    if type(array) in copyreg.dispatch_table or keep(buffer):
+    elements: Any
+    kind: tuple[Any, ...]
+    if of_type is np.ndarray and _is_plain(value):
+        elements = PickleBuffer(value)
+        # Of the buffer: an array that warns who writes to it says that it may be written.
+        readonly = memoryview(elements).readonly
+        within = bool(keep(elements))
+        kind = wrapped, of_type, readonly, within, value.shape, value.dtype.char
+        if not within:
+            elements = b""
+    elif of_type in _numbers:
+        elements, readonly, within = value.tobytes(), True, True
+        kind = wrapped, of_type
+    else:
         return _dumps(obj, keep)
-    pickled = _kinds.get(kind)
-    if pickled is None:
+    known = _kinds.get(kind)
+    if known is None:
+        pickled = _dumps(obj, lambda _: within)
+        end = len(pickled) - (_after(wrapped, of_type is np.ndarray, readonly) if within else 0)
+        start = end - memoryview(elements).nbytes
         if len(_kinds) >= _MOST:
             _kinds.clear()
-        pickled = _kinds[kind] = _dumps(obj, lambda buffer: False)
-    return pickled
+        known = _kinds[kind] = pickled[:start], pickled[end:]
+    before, after = known
+    return b"".join((before, elements, after))
+
+
+@cache
+def _after(wrapped: bool, array: bool, readonly: bool) -> int:
+    """Return how many bytes of a pickle follow the elements: as many for all dtypes and shapes."""
+    pickles = []
+    for byte in (0, 255):
+        value: Any = np.array([byte], np.uint8)
+        value.flags.writeable = not readonly
+        if not array:
+            value = value[0]
+        pickles.append(_dumps((value,) if wrapped else value, lambda _: True))
+    (at,) = (i for i, pair in enumerate(zip(*pickles, strict=True)) if pair[0] != pair[1])
+    return len(pickles[0]) - at - 1
 
 
 def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
@@ -146,6 +180,7 @@ def _fill(numpy: Any) -> None:
     reducers[_Maker] = lambda make: (maker, (codes[make],))
     _makers.update(makers)
     _dtypes.update(dtypes)
+    _numbers.update(dtype.type for dtype in dtypes.values())
     _reducers.update(reducers)
 
 
