@@ -331,7 +331,7 @@ class Batch:
         self.tasks = tasks
         self.payload = payload
         self.extent: Extent | None = None  # of the payload, while its row is there
-        self.holds = False  # what its descriptor names, as well as others'
+        self.holds: tuple[Shared, ...] = ()  # what its descriptor names, as well as others'
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run

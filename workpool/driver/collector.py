@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from .. import layout, verbs
 from ..arena import empty
@@ -20,7 +21,7 @@ from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
-from ..tasks import Batch, Finished, SharedCode, Tally, Task
+from ..tasks import Batch, Finished, Shared, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
@@ -46,6 +47,10 @@ _BATCH, _EXCEPTION, _LOST = int(Kind.BATCH), int(Kind.EXCEPTION), int(Kind.LOST)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
 _NOTHING = memoryview(b"")
 
+#: What tasks have in common that are counted together: their owner, the tally of their pool, their
+#: code, and whether they are calls, and not turns in a range.
+_Kin: TypeAlias = tuple[int, Tally, SharedCode | None, bool]
+
 
 class Collector:
     """Collects the rows of one driver.  Not thread-safe: its driver holds the lock.
@@ -67,8 +72,8 @@ class Collector:
         The rows.
     finished : Unresolved
         Collected, their futures not resolved yet.
-    retired : list of (Row, Batch)
-        Collected, not free yet.
+    retired : list of (Row, iterable of Shared, Extent or None)
+        Collected, not free yet, and what they hold: not their tasks, whose results are the user's.
     row_s : float
         How long a row takes, over the last ones.
     piece_s : float
@@ -86,10 +91,10 @@ class Collector:
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
         self.finished = Unresolved()
-        self.retired: list[tuple[Row, Batch]] = []
+        self.retired: list[tuple[Row, tuple[Shared, ...], Extent | None]] = []
         self.row_s = SHORT_S
         self.piece_s = 0.0
-        self._uncounted: list[tuple[Task, int, list[int]]] = []  # first, owner, times of some tasks
+        self._uncounted: list[tuple[_Kin, list[int]]] = []  # how long some tasks took
         self._rows = self.published.rows
         self._words = publisher.words
         self._lent = False  # some of the retired rows have something in the arena
@@ -166,9 +171,9 @@ class Collector:
         if self.retired:
             retired, self.retired = self.retired, []
             self._lent = False
-            for _, batch in retired:
-                self._store.remove(batch)
-            self._publisher.retire([row for row, _ in retired])
+            for row, holds, extent in retired:
+                self._store.give_back(holds, extent, row)
+            self._publisher.retire([row for row, _, _ in retired])
         self.count()
 
     def count(self) -> None:
@@ -176,11 +181,10 @@ class Collector:
         if not self._uncounted:
             return
         uncounted, self._uncounted = self._uncounted, []
-        together: dict[tuple[Tally, SharedCode | None, bool, int], list[int]] = {}
-        for task, owner, times_ns in uncounted:
-            key = task.context.tally, task.code, task.segment is None, owner
-            together.setdefault(key, []).extend(times_ns)
-        for (tally, code, calls, owner), times_ns in together.items():
+        together: dict[_Kin, list[int]] = {}
+        for kin, times_ns in uncounted:
+            together.setdefault(kin, []).extend(times_ns)
+        for (owner, tally, code, calls), times_ns in together.items():
             tally.elapsed_ns[owner] += sum(times_ns)
             if calls:  # a turn in a range says itself how many items it was
                 tally.tasks[owner] += len(times_ns)
@@ -268,7 +272,7 @@ class Collector:
             self._add(finished, times_ns)
         self._lent |= batch.extent is not None or batch.tasks[0].segment is not None
         self.published.pop(row.number)
-        self.retired.append((row, batch))
+        self.retired.append((row, batch.holds, batch.extent))
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
@@ -288,7 +292,9 @@ class Collector:
             for task, _, _ in finished.outcomes:
                 self._trace("collected", task)
         if times_ns:
-            self._uncounted.append((finished.outcomes[0][0], finished.owner, times_ns))
+            task, tally = finished.outcomes[0][0], finished.context.tally
+            kin = finished.owner, tally, task.code, task.segment is None
+            self._uncounted.append((kin, times_ns))
         # Last: what is over is not collected again, and to lose it is worse than to count it twice.
         for task, kind, _ in finished.outcomes:
             if task.extent is not None:

@@ -11,11 +11,12 @@ does not fit is STREAMED, piece by piece through the buffer, which nothing else 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from .. import layout, verbs
 from ..arena import Region, empty, write
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
+from ..repository import Row
 from ..serializer import Code, Encoded, Packed
 from ..tasks import ISOLATED, Batch, Shared, SharedCode, Task
 
@@ -148,31 +149,29 @@ class Store:
 
     def _hold(self, batch: Batch) -> None:
         task = batch.tasks[0]
-        batch.holds = True
         if task.extent is not None:
             batch.doubt(True)
-        task.context.users += 1
-        if task.code is not None:
-            task.code.users += 1
-        if task.segment is not None:
-            task.segment.users += 1
+        batch.holds = tuple(filter(None, (task.context, task.code, task.segment)))
+        for shared in batch.holds:
+            shared.users += 1
 
     def remove(self, batch: Batch) -> None:
-        """Give back what a batch held whose row is done, or that has got none."""
-        if batch.holds:
-            task = batch.tasks[0]
-            batch.holds = False
-            if task.extent is not None:
-                batch.doubt(False)
-            self._leave(task.context)
-            if task.code is not None:
-                self._leave(task.code)
-            if task.segment is not None:
-                self._leave(task.segment)
-        if batch.extent is not None:
-            self.region.release(batch.extent)
-            batch.extent = None
-        if batch.row is not None and self._reader == batch.row.number:
+        """Give back what a batch held whose row is not there any more, or that has got none."""
+        if batch.tasks[0].extent is not None:
+            batch.doubt(False)
+        holds, batch.holds = batch.holds, ()
+        extent, batch.extent = batch.extent, None
+        self.give_back(holds, extent, batch.row)
+
+    def give_back(self, holds: Iterable[Shared], extent: Extent | None, row: Row | None) -> None:
+        """Take back what a row held, and let others have the buffer if it read there."""
+        for shared in holds:
+            shared.users -= 1
+            if not shared.kept:
+                self._forget(shared)
+        if extent is not None:
+            self.region.release(extent)
+        if row is not None and self._reader == row.number:
             self._reader = None
 
     def forget_readers_but(self, rows: Container[int]) -> None:
@@ -214,11 +213,6 @@ class Store:
         """Say that no more tasks will need these bytes."""
         shared.kept = False
         self._forget(shared)
-
-    def _leave(self, shared: Shared) -> None:
-        shared.users -= 1
-        if not shared.kept:
-            self._forget(shared)
 
     def _forget(self, shared: Shared) -> None:
         if not shared.users and shared.placed is not None:
