@@ -82,6 +82,9 @@ class Table(Port):
     def read(self, disp: int, nbytes: int) -> memoryview:
         return self.window.read(self.base + disp, nbytes)
 
+    def copy(self, disp: int, nbytes: int) -> memoryview:
+        return self.window.copy(self.base + disp, nbytes)
+
     def load(self, disp: int) -> int:
         return self.window.load(self.base + disp)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
@@ -314,6 +314,10 @@ class Task:
         )
 
 
+#: What a row needs that others need as well.
+Holds: TypeAlias = tuple[Shared | None, ...]
+
+
 class Batch:
     """What one row stands for: a task, or several short ones of one function.
 
@@ -331,7 +335,7 @@ class Batch:
         self.tasks = tasks
         self.payload = payload
         self.extent: Extent | None = None  # of the payload, while its row is there
-        self.holds: tuple[Shared, ...] = ()  # what its descriptor names, as well as others'
+        self.holds: Holds = ()  # what its descriptor names, as well as others'
         self.row: Row | None = None  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run

@@ -21,7 +21,7 @@ from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
-from ..tasks import Batch, Finished, Shared, SharedCode, Tally, Task
+from ..tasks import Batch, Finished, Holds, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
@@ -72,7 +72,7 @@ class Collector:
         The rows.
     finished : Unresolved
         Collected, their futures not resolved yet.
-    retired : list of (Row, iterable of Shared, Extent or None)
+    retired : list of (Row, Holds, Extent or None)
         Collected, not free yet, and what they hold: not their tasks, whose results are the user's.
     row_s : float
         How long a row takes, over the last ones.
@@ -91,7 +91,7 @@ class Collector:
     ) -> None:
         self.published = Published(window, publisher, store, backlog, self._finish)
         self.finished = Unresolved()
-        self.retired: list[tuple[Row, tuple[Shared, ...], Extent | None]] = []
+        self.retired: list[tuple[Row, Holds, Extent | None]] = []
         self.row_s = SHORT_S
         self.piece_s = 0.0
         self._uncounted: list[tuple[_Kin, list[int]]] = []  # how long some tasks took

@@ -11,14 +11,14 @@ does not fit is STREAMED, piece by piece through the buffer, which nothing else 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from .. import layout, verbs
 from ..arena import Region, empty, write
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..repository import Row
 from ..serializer import Code, Encoded, Packed
-from ..tasks import ISOLATED, Batch, Shared, SharedCode, Task
+from ..tasks import ISOLATED, Batch, Holds, Shared, SharedCode, Task
 
 #: Functions whose code stays in the arena.
 CODES = 256
@@ -151,9 +151,12 @@ class Store:
         task = batch.tasks[0]
         if task.extent is not None:
             batch.doubt(True)
-        batch.holds = tuple(filter(None, (task.context, task.code, task.segment)))
-        for shared in batch.holds:
-            shared.users += 1
+        batch.holds = context, code, segment = task.context, task.code, task.segment
+        context.users += 1
+        if code is not None:
+            code.users += 1
+        if segment is not None:
+            segment.users += 1
 
     def remove(self, batch: Batch) -> None:
         """Give back what a batch held whose row is not there any more, or that has got none."""
@@ -163,12 +166,13 @@ class Store:
         extent, batch.extent = batch.extent, None
         self.give_back(holds, extent, batch.row)
 
-    def give_back(self, holds: Iterable[Shared], extent: Extent | None, row: Row | None) -> None:
+    def give_back(self, holds: Holds, extent: Extent | None, row: Row | None) -> None:
         """Take back what a row held, and let others have the buffer if it read there."""
         for shared in holds:
-            shared.users -= 1
-            if not shared.kept:
-                self._forget(shared)
+            if shared is not None:
+                shared.users -= 1
+                if not shared.kept:
+                    self._forget(shared)
         if extent is not None:
             self.region.release(extent)
         if row is not None and self._reader == row.number:

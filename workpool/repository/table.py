@@ -88,7 +88,7 @@ class Table:
 
     def read_record(self, index: int) -> memoryview:
         """Return a copy of the outcome record of a row.  RMA cost: 1 get, 1 flush."""
-        return self.window.read(self.geometry.outcome(index), OUTCOME_NBYTES)
+        return self.window.copy(self.geometry.outcome(index), OUTCOME_NBYTES)
 
     def read_records(self, indices: Sequence[int]) -> list[memoryview]:
         """Return copies of the outcome records of rows, in order.
@@ -109,7 +109,7 @@ class Table:
         self, indices: Sequence[int], place: Callable[[int], int], nbytes: int
     ) -> list[memoryview]:
         if len(indices) == 1:
-            return [self.window.read(place(indices[0]), nbytes)]
+            return [self.window.copy(place(indices[0]), nbytes)]
         copy = memoryview(bytearray(len(indices) * nbytes))
         for run in runs(indices):
             part = copy[run.start * nbytes : run.stop * nbytes]

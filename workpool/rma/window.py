@@ -322,22 +322,33 @@ class Window(Elements):
 
     @whole
     def read(self, disp: int, nbytes: int) -> memoryview:
-        """Return a copy of a few bytes; complete at once, with all that was put and got before.
+        """Return a copy of a few bytes, complete at once: nothing that is read after it is older.
 
         Notes
         -----
         RMA cost: 1 get, 1 flush; none where we have the memory, but as ``flush``.
         """
+        copy = self.copy(disp, nbytes)
+        if self._memory is not None:
+            with self._lock:
+                self._sync()
+        return copy
+
+    @whole
+    def copy(self, disp: int, nbytes: int) -> memoryview:
+        """Return a copy of a few bytes, complete at once: they were there when this was called.
+
+        Notes
+        -----
+        RMA cost: 1 get, 1 flush; none where we have the memory.
+        """
         if not 0 <= disp <= self.nbytes - nbytes:
-            self._outside("read", disp, nbytes)
-        if self._memory is None:
-            copy = memoryview(bytearray(nbytes))
-            self._transfer("read", self._win.Get, disp, copy)
-            self.flush()
-            return copy
-        copy = memoryview(bytearray(self._memory[disp : disp + nbytes]))
-        with self._lock:
-            self._sync()
+            self._outside("copy", disp, nbytes)
+        if self._memory is not None:
+            return memoryview(bytearray(self._memory[disp : disp + nbytes]))
+        copy = memoryview(bytearray(nbytes))
+        self._transfer("copy", self._win.Get, disp, copy)
+        self.flush()
         return copy
 
     @whole

@@ -197,6 +197,10 @@ class MemoryWindow:
         self.flush()
         return copy
 
+    def copy(self, disp: int, nbytes: int) -> memoryview:
+        """Return a copy of bytes; complete at once."""
+        return self.read(disp, nbytes)
+
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
         """Combine numbers into the window; visible to others at the next flush."""
         self._check(disp, values.nbytes, values.itemsize)
