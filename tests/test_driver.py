@@ -531,20 +531,57 @@ def test_who_looks_at_the_only_row_keeps_it_for_the_next_progress() -> None:
     assert driver._rows
 
 
-def test_one_thread_looks_and_the_window_is_not_closed_meanwhile() -> None:
+def test_the_window_is_not_closed_while_somebody_looks() -> None:
     scene = Scene()
     driver = scene.driver
     scene.submit(1)
     driver.progress()
     closing = threading.Thread(target=driver.close)
     with driver._looking:
-        assert not driver._still()
         closing.start()
         closing.join(0.1)
         assert closing.is_alive()
-        assert not driver._closed
+        driver.drop(scene.context)  # by a finalizer, which asks nobody
     closing.join(10)
+    assert not closing.is_alive()
     assert not driver._still()
+
+
+def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync() -> None:
+        held.append(driver.held)
+
+    held: list[bool] = []
+    scene = Scene()
+    driver = scene.driver
+    scene.submit(1)
+    driver.progress()
+    look = scene.window.await_change
+    monkeypatch.setattr(scene.window, "await_change", lambda *a, **k: (sync(), look(*a, **k))[1])
+    assert not driver.held
+    assert driver._still()
+    assert held == [True]
+
+
+def test_a_reader_that_was_collected_keeps_no_other_waiting() -> None:
+    scene = Scene()
+    driver = scene.driver
+    payloads = [pack(np.ones(200_000)) for _ in range(2)]
+    for number, payload in enumerate(payloads):
+        scene.submit(number, payload)
+        driver.progress()
+    first, second = scene.claim(), scene.claim()
+    total = len(payloads[0])
+    for claim in (first, second):
+        wanted = Piece(Stream.PAYLOAD, 0, total, NOTHING)
+        assert scene.worker.request(claim, Step.WANT, wanted)
+        driver.progress()
+    assert isinstance(scene.worker.answered(first, Step.SUPPLY), Piece)
+    assert scene.worker.answered(second, Step.SUPPLY) is None
+    scene.worker.complete(first, NOTHING_TO_FETCH)  # in the middle of it
+    for _ in range(3):
+        driver.progress()
+    assert isinstance(scene.worker.answered(second, Step.SUPPLY), Piece)
 
 
 def test_glances_end_with_the_time_to_wait() -> None:

@@ -76,7 +76,7 @@ class Table(Port):
     def peek(self, *disps: int) -> list[int]:
         return self.window.peek(*(self.base + disp for disp in disps))
 
-    def await_change(self, seen: list[int], *disps: int, looks: int) -> list[int]:
+    def await_change(self, seen: list[int], *disps: int, seconds: float) -> list[int]:
         return self.peek(*disps)
 
     def read(self, disp: int, nbytes: int) -> memoryview:

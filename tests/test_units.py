@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import weakref
 from array import array
 from gc import get_referents
@@ -655,32 +656,35 @@ def test_bytes_are_there_before_the_words_that_show_them(
 
 def test_who_awaits_a_change_looks_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def others() -> None:
+        nonlocal now
+        now += 1
         waited.append(len(win.calls))
-        if len(waited) == changes:
+        if len(waited) == 3:
             memoryview(win.content).cast("q")[2] = 7
 
     waited: list[int] = []
+    now = 0
     monkeypatch.setattr(os, "sched_yield", others)
     win, window = remote_window(True, monkeypatch)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     window._enter_s = math.inf
-    changes = 3
-    assert window.await_change([0, 0], 8, 16, looks=5) == [0, 7]
+    assert window.await_change([0, 0], 8, 16, seconds=5) == [0, 7]
     assert waited == [0, 0, 0]
     assert win.calls == [("sync", 0)]  # nothing that is read from here on is older
-    assert window.await_change([0, 7], 8, 16, looks=5) == [0, 7]
+    assert window.await_change([0, 7], 8, 16, seconds=5) == [0, 7]
     assert len(waited) == 8
-    for seen, looks in (([], 5), ([7, 0], 5), ([0, 7], 0)):
-        assert window.await_change(seen, 8, 16, looks=looks) == [0, 7]
+    for seen, seconds in (([], 5), ([7, 0], 5), ([0, 7], 0)):
+        assert window.await_change(seen, 8, 16, seconds=seconds) == [0, 7]
     assert len(waited) == 8
     for disp in (-8, 4, 4096):
         with pytest.raises(WindowError, match="outside"):
-            window.await_change([0], disp, looks=1)
+            window.await_change([0], disp, seconds=1)
 
 
 def test_over_a_network_a_look_is_a_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_yield", lambda: 1 / 0)
     win, window = remote_window(False, monkeypatch)
-    assert window.await_change([0, 0], 8, 16, looks=5) == [0, 0]
+    assert window.await_change([0, 0], 8, 16, seconds=5) == [0, 0]
     assert win.calls == [("get", 8), ("get", 16), ("flush", 0)]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 #: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
 SPINS = 20
 
-#: Where to look once more is all that there is to do: as many for each of them.
-LOOKS = 16
+#: How long each of them takes where to look is all that there is to do.
+LOOK_S = 12e-6
 
 FIRST_S = 50e-6
 

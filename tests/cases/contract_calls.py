@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from runner import raises, twice
+from runner import SHARED, only, raises, twice
 
 from __main__ import Adder, Colour, Point, Record, echo, factorial, same
 
@@ -181,3 +181,38 @@ def case_results_cross_with_their_own_identity(pool):
     shared = [1]
     first, second = pool.submit(same, [shared, shared]).result()
     assert first is second
+
+
+@only("workpool", SHARED)
+def case_a_function_shows_no_trace_of_what_others_do_with_its_helpers(pool):
+    calls = 0
+
+    def counts():
+        nonlocal calls
+        calls += 1
+
+    def leaves_a_callback(_):
+        string.callback = counts  # as a library does
+        return calls
+
+    class Caller:
+        def call(self):
+            string.callback()
+
+    def calls_back(item):
+        string.callback()
+        return item
+
+    by_parts = functools.partial(lambda item: calls_back(item))
+    others = (
+        lambda: pool.submit(Caller().call).result(),
+        lambda: pool.submit(by_parts, 1).result(),
+        lambda: pool.submit(calls_back, 1).result(),
+        lambda: list(pool.map(by_parts, [1, 2])),
+    )
+    for other in others:
+        for _ in range(3):
+            everywhere = [pool.submit(leaves_a_callback, None) for _ in range(20)]
+            assert {future.result() for future in everywhere} == {0}
+            other()
+            assert pool.submit(leaves_a_callback, None).result() == 0

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from .. import layout, verbs
 from ..arena import empty
-from ..backoff import LOOKS
+from ..backoff import LOOK_S
 from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
@@ -139,7 +139,7 @@ class Collector:
         return bool(asking)
 
     def still(self) -> bool:
-        """Return whether the only row of ours asks for nothing, after some looks.
+        """Return whether the only row of ours asks for nothing, after some time.
 
         Called without the driver's lock, which others may want meanwhile.  RMA cost: as
         ``await_change`` of a window.
@@ -149,7 +149,7 @@ class Collector:
             return False
         ((number, batch),) = rows
         place = self._publisher.geometry.word(number)
-        (word,) = self._window.await_change(self._calm, place, looks=LOOKS)
+        (word,) = self._window.await_change(self._calm, place, seconds=LOOK_S)
         state = layout.state_of(word)
         if state == _DONE:  # which stays so until we have collected it; else look again
             self._seen = number, batch, word
@@ -169,20 +169,20 @@ class Collector:
         Not at once, for somebody waits for their results.
         """
         if self.retired:
-            retired, self.retired = self.retired, []
-            self._lent = False
-            for row, holds, extent in retired:
+            rows = []
+            while self.retired:  # one by one: should a signal's handler raise, the others are here
+                row, holds, extent = self.retired.pop()
                 self._store.give_back(holds, extent, row)
-            self._publisher.retire([row for row, _, _ in retired])
+                rows.append(row)
+            self._lent = False
+            self._publisher.retire(rows)
         self.count()
 
     def count(self) -> None:
         """Take in how many tasks there were, and how long they took."""
-        if not self._uncounted:
-            return
-        uncounted, self._uncounted = self._uncounted, []
         together: dict[_Kin, list[int]] = {}
-        for kin, times_ns in uncounted:
+        while self._uncounted:
+            kin, times_ns = self._uncounted.pop()
             together.setdefault(kin, []).extend(times_ns)
         for (owner, tally, code, calls), times_ns in together.items():
             tally.elapsed_ns[owner] += sum(times_ns)
@@ -347,6 +347,7 @@ class Collector:
             source = task.code.content
         elif wanted.stream == Stream.CONTEXT:
             source = task.context.content
+        self._store.forget_readers_but(self._rows)  # one that is collected reads no more
         piece = self._store.supply(row.number, wanted, source)
         if piece is not None:
             self._publisher.answer(row, Step.SUPPLY, piece)

@@ -88,11 +88,11 @@ class Driver:
         self.trace = trace = Trace(geometry, tracer)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        self._looking = threading.Lock()  # at the only row, which takes time: others may go on
+        self._looking = threading.RLock()  # at the only row, which takes time: others may go on
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
-        self._workers = workers = geometry.members - 1
+        workers = geometry.members - 1
         self._backlog = backlog = Backlog(self._segments.lend, store.place)
         self._bells = bells = bells or Doorbells()
         self._collector = collector = Collector(
@@ -118,7 +118,7 @@ class Driver:
     @property
     def held(self) -> bool:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
-        if self._lock._is_owned():  # type: ignore[attr-defined]
+        if self._lock._is_owned() or self._looking._is_owned():  # type: ignore[attr-defined]
             return True
         # Threads of ours hold other locks as well; to look through the main thread's frames would
         # cost each task a microsecond, and it holds only one more: ``Attendant.wake`` sees to that.
@@ -336,7 +336,7 @@ class Driver:
 
     def disown(self) -> None:
         """Refuse everything from now on: this process was forked from the driver's."""
-        self._lock = Forked()  # type: ignore[assignment]
+        self._lock = self._looking = Forked()  # type: ignore[assignment]
 
     # --- waiting and room ---------------------------------------------------------------------
 
@@ -356,12 +356,8 @@ class Driver:
 
     @whole
     def _still(self) -> bool:
-        if not self._looking.acquire(blocking=False):
-            return False  # another thread does already
-        try:
+        with self._looking:
             return not self._closed and self._collector.still()
-        finally:
-            self._looking.release()
 
     def _rest_s(self) -> float | None:
         return self._dispatcher.rest_s(self._advanced_s - self._asked_s)

@@ -33,13 +33,13 @@ class Awaiter(Table):
         self._seen: list[int] = []  # by the last look, if there was nothing to take
         self._await(-1)
 
-    def quiet(self, looks: int = 0) -> bool:
+    def quiet(self, seconds: float = 0) -> bool:
         """Return whether there is nothing to take, as far as one can know.
 
         Parameters
         ----------
-        looks : int
-            So often we look again first; see ``await_change`` of a window.
+        seconds : float
+            So long we look for it; see ``await_change`` of a window.
 
         Notes
         -----
@@ -48,7 +48,7 @@ class Awaiter(Table):
         first = self._taker.first
         if first != self._awaited:
             self._await(first)
-        words = self.window.await_change(self._seen, *self._places, looks=looks)
+        words = self.window.await_change(self._seen, *self._places, seconds=seconds)
         # Its publisher pushes the tail next: who waits for the row need not wait for that.
         self._published = words[-1] == self._claim[1]
         quiet = self._taker.quiet(words[0]) and not self._published

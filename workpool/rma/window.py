@@ -263,30 +263,31 @@ class Window(Elements):
             self._flush()
             return self._result[: len(disps)].tolist()
 
-    def await_change(self, seen: Sequence[int], *disps: int, looks: int) -> list[int]:
+    @whole
+    def await_change(self, seen: Sequence[int], *disps: int, seconds: float) -> list[int]:
         """Return what `peek` does, later if the words are those that were seen.
 
         Parameters
         ----------
         seen : list of int
         *disps : int
-        looks : int
-            So often we look, and leave the core to others, as long as nothing has changed; only
-            where we have the memory.
+        seconds : float
+            So long we look again and again, and leave the core to others, as long as nothing has
+            changed; only where we have the memory.
 
         Notes
         -----
         RMA cost: as ``peek``.
         """
         words = self._words
-        if words is None or not looks:
+        if words is None or not seconds:
             return self.peek(*disps)
         for disp in disps:
             if disp not in self._places:
                 self._outside("await_change", disp, 8)
         places = [disp >> 3 for disp in disps]
-        while (found := [words[place] for place in places]) == seen and looks:
-            looks -= 1
+        end = time.monotonic() + seconds
+        while (found := [words[place] for place in places]) == seen and time.monotonic() < end:
             os.sched_yield()
         with self._lock:
             self._sync()  # as in peek

@@ -110,6 +110,12 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     A task has often one array or number, or returns one.  What its pickle holds beside the elements
     depends on what kind it is, and is known from the last one of that kind.
 
+    Parameters
+    ----------
+    obj : object
+    keep : callable
+        ``keep(buffer)``: whether it stays in the pickle; then it has less than 64 KiB.
+
     Notes
     -----
     Cost: 2.5 us for an array, 1 us for one of a kind that is known.
@@ -139,6 +145,8 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
         pickled = _dumps(obj, lambda _: within)
         end = len(pickled) - (_after(wrapped, of_type is np.ndarray, readonly) if within else 0)
         start = end - memoryview(elements).nbytes
+        if of_type is np.ndarray and (value.shape, value.dtype.char) != kind[-2:]:
+            return pickled  # another thread has changed them meanwhile
         if len(_kinds) >= _MOST:
             _kinds.clear()
         known = _kinds[kind] = pickled[:start], pickled[end:]
@@ -148,7 +156,10 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
 
 @cache
 def _after(wrapped: bool, array: bool, readonly: bool) -> int:
-    """Return how many bytes of a pickle follow the elements: as many for all dtypes and shapes."""
+    """Return how many bytes of a pickle follow the elements: as many for all dtypes and shapes.
+
+    As long as they stand in its frame, below 64 KiB.
+    """
     pickles = []
     for byte in (0, 255):
         value: Any = np.array([byte], np.uint8)

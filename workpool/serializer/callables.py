@@ -284,6 +284,7 @@ class CallableCache:
         -----
         Cost: 20 us for a small function.
         """
+        self.uncheck()
         restored = _Restored(bytes(data))
         self._restored.keep(code_id, restored, len(restored.data))
         return restored.fn

@@ -170,7 +170,7 @@ class MemoryWindow:
         self.flush()
         return found.tolist()
 
-    def await_change(self, seen: Sequence[int], *disps: int, looks: int) -> list[int]:
+    def await_change(self, seen: Sequence[int], *disps: int, seconds: float) -> list[int]:
         """Return what `peek` does: how long it takes is the scheduler's to say."""
         return self.peek(*disps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ class Runners:
 
     def __init__(self, rank: int, host: str) -> None:
         self.own = Runner(rank, host)
+        self.threads = 0  # of the process, but for those of tasks
         #: The items that were run last, if they were those of a range: whatever else runs may
         #: change what their function refers to.
         self.latest: Blocks | None = None
@@ -169,9 +171,10 @@ class Attempts:
 
     def look_ahead(self) -> None:
         """Do for the next task what can be done before it is there: perhaps it is one like it."""
-        if self._called is not None:
-            callables, code_id = self._called
-            self._called = None
+        called, self._called = self._called, None
+        # A thread that a task has left behind may change something until then.
+        if called is not None and threading.active_count() == self._runners.threads:
+            callables, code_id = called
             callables.check(code_id)
 
     def _run_range(
@@ -179,6 +182,7 @@ class Attempts:
     ) -> bytes:
         """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
         offset, nbytes = descriptor.payload
+        pool.callables.uncheck()
 
         def fetch(start: int, stop: int) -> memoryview:
             return self._exchange.fetch(claim, _PAYLOAD, offset + start, stop - start, inline)

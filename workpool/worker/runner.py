@@ -214,6 +214,8 @@ class Runner:
         try:
             if code_id:
                 function = pool.callables.get(code_id)
+            else:
+                pool.callables.uncheck()
             sent, args, kwargs = unpack_call(payload)
             if sent is not None:
                 function = sent

@@ -18,12 +18,13 @@ tasks that wait for each other do not deadlock as long as there are workers for 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
 from .. import layout, verbs
 from ..arena import keep_freed, write
-from ..backoff import IDLE_S, LOOKS, WAIT_S, Backoff, wake_on_time
+from ..backoff import IDLE_S, LOOK_S, WAIT_S, Backoff, wake_on_time
 from ..layout import NOTHING, Descriptor, Extent, Geometry
 from ..members.leases import Heart
 from ..protocol import Step
@@ -127,6 +128,7 @@ class Worker:
         keep_freed()
         self.runners.own.begin()
         self.heart.start()
+        self.runners.threads = threading.active_count()
         try:
             self._serve(control, Backoff(IDLE_S, growth=IDLE_GROWTH, sleep=sleep))
         finally:
@@ -138,9 +140,9 @@ class Worker:
         while True:
             busy = False
             services = tuple(self._services.values())
-            looks = LOOKS if idle.spins and len(services) == 1 else 0
+            seconds = LOOK_S if idle.spins and len(services) == 1 else 0
             for service in services:
-                busy |= service.work(looks)
+                busy |= service.work(seconds)
             now = time.monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
@@ -189,17 +191,17 @@ class _Service:
 
     # --- take ---------------------------------------------------------------------------------
 
-    def work(self, looks: int = 0) -> bool:
+    def work(self, seconds: float = 0) -> bool:
         """Take tickets and run what they give; return whether there was anything.
 
         Parameters
         ----------
-        looks : int
-            How often we look for something to do before we say that there is nothing.
+        seconds : float
+            So long we look for something to do before we say that there is nothing.
         """
         now = time.monotonic()
         idle = not self._busy and now - self._swept < self._rest_s
-        if idle and self._claimant.quiet(looks):
+        if idle and self._claimant.quiet(seconds):
             return False  # an idle worker does one look each time it wakes
         limit = self._limit
         if idle:
