@@ -195,13 +195,13 @@ def case_a_function_shows_no_trace_of_what_others_do_with_its_helpers(pool):
         string.callback = counts  # as a library does
         return calls
 
+    def calls_back(item):
+        getattr(string, "callback", counts)()  # if it is known where this runs
+        return item
+
     class Caller:
         def call(self):
-            string.callback()
-
-    def calls_back(item):
-        string.callback()
-        return item
+            calls_back(None)
 
     by_parts = functools.partial(lambda item: calls_back(item))
     others = (
