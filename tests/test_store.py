@@ -72,6 +72,21 @@ def test_a_payload_lies_in_the_arena_until_its_task_is_over(
     store.leave(task)
 
 
+def test_what_may_be_in_a_row_that_nobody_knows_stays_so_until_it_is_in_one_that_is(
+    store: Store, task: Task
+) -> None:
+    task.payload = bytes(STRETCH.nbytes // 4)
+    assert store.place(task)
+    cut_off = Batch([task], b"")
+    assert store.descriptor(cut_off) is not None  # and then published, and not noted
+    used = store.region.used_nbytes
+    assert task.in_doubt
+    store.remove(Batch([task], b""))  # another one, which got no row
+    assert task.in_doubt
+    store.leave(task)
+    assert store.region.used_nbytes == used
+
+
 def test_what_finds_no_room_is_streamed_only_if_nobody_gives_any(store: Store, task: Task) -> None:
     task.payload = bytes(STRETCH.nbytes // 4)
     batch = Batch([task], task.payload)

@@ -160,9 +160,9 @@ class Store:
 
     def remove(self, batch: Batch) -> None:
         """Give back what a batch held whose row is not there any more, or that has got none."""
-        if batch.tasks[0].extent is not None:
-            batch.doubt(False)
         holds, batch.holds = batch.holds, ()
+        if holds and batch.tasks[0].extent is not None:
+            batch.doubt(False)
         extent, batch.extent = batch.extent, None
         self.give_back(holds, extent, batch.row)
 
