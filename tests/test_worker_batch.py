@@ -403,6 +403,32 @@ def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPat
     assert layout.owner_of(scene.word) == 1
 
 
+def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heart that has waited for its turn comes between the last stride and the row's end.
+
+    The submitter would have seven tasks run again, and what they add to accumulators counted twice.
+    """
+    scene = Scene()
+    genuine = BatchRun._next
+
+    def then_the_heart(self: BatchRun, stride: bool) -> bool:
+        more = genuine(self, stride)
+        if not more:
+            self.give_back()
+        return more
+
+    def during(n: int) -> None:
+        if n == 3:
+            assert scene.publisher.recall(Row(0, scene.word)) is not None
+
+    monkeypatch.setattr(BatchRun, "_next", then_the_heart)
+    ended = scene.run(during)
+    assert ended == scene.ran == list(range(1 + STRIDE))
+    assert layout.started_of(scene.word) == len(ended)
+
+
 @pytest.fixture
 def restless() -> Iterator[None]:
     """Have threads take turns as often as they can."""

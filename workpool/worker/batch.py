@@ -213,6 +213,10 @@ class BatchRun:
         """Start the next tasks; return whether there are any."""
         payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
         with self._lock:
+            # Unless there are more, before the heart may have the lock: where the tasks behind a
+            # stride were recalled, the word knows nothing of what has run of it since.  The heart
+            # would give that back.
+            self._over = True
             done = len(outcomes.entries)
             if outcomes.nbytes > outcomes.room:
                 return False  # all go elsewhere, and what is left goes back
@@ -228,6 +232,7 @@ class BatchRun:
                 raise Evicted
             self._note(ended, entries)
             if following:
+                self._over = False
                 self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
                 self._calls.send_ahead(self._pending)
             return bool(following)
