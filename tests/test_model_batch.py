@@ -198,6 +198,7 @@ class Worker:
     done: int = 0  # tasks of the claim
     payloads: list[bytes] = field(default_factory=list)  # of its tasks, if they lie apart
     pending: int = 0  # started, as far as the word says
+    over: bool = False  # with the tasks of the claim: its heart leaves them alone
     unsaid: list[bytes] = field(default_factory=list)  # outcomes that are not in the window
     named: list[tuple[int, int, Extent]] = field(default_factory=list)
     place: Extent | None = None
@@ -223,6 +224,7 @@ class Worker:
         found = find_one(self.claimant)
         if isinstance(found, Claim):
             self.claim, self.done, self.pending, self.unsaid = found, 0, 0, []
+            self.over = False
             self.place = self.region.reserve(3 * ENTRY_NBYTES)
             assert self.place is not None
         return found is not Miss.CLOSED or bool(self.named)
@@ -248,8 +250,7 @@ class Worker:
             read = self.payloads[self.done]
             assert read == payload_of(task), f"task {task} reads the payload {read!r}"
         self.ran = sorted([*self.ran, task])
-        if layout.is_stride(claim.word) and choose(2):
-            self._give_back(claim)  # the heart, while this one runs
+        self._beat(claim, choose)
         made = bytes([task, self.shape.ticket(claim.number, claim.word), self.member])
         self.unsaid.append(layout.write_task_outcome(0, 0, made))
         self.done += 1
@@ -263,8 +264,9 @@ class Worker:
                 self.claimant.announce(claim, self.place)
             ended = len(self.unsaid)
             following = self.claimant.next(claim, disp, entries, ended, self.strides)
-            if following is True:
+            if following is not Miss.CONTENDED:
                 self.unsaid = []
+            if following is True:
                 left = len(tasks) - self.done
                 self.pending = min(layout.STRIDE, left) - 1 if self.strides else 0
                 return
@@ -273,6 +275,8 @@ class Worker:
                 return
         else:
             window.put(disp, entries)
+        self._leave()
+        self._beat(claim, choose)
         used = Extent(self.place.offset, self.done * ENTRY_NBYTES)
         if self.offers:
             self._offer(window, claim, used)
@@ -319,6 +323,14 @@ class Worker:
             self.claim, self.place = None, None
         else:
             self._drop()
+
+    def _leave(self) -> None:
+        self.over = True
+
+    def _beat(self, claim: Claim, choose: Callable[[int], int]) -> None:
+        """Do as the heart may, which comes at any time."""
+        if not self.over and layout.is_stride(claim.word) and choose(2):
+            self._give_back(claim)
 
     def _give_back(self, claim: Claim) -> None:
         assert self.place is not None
@@ -475,6 +487,37 @@ def test_giving_back_what_is_run_all_the_same_is_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(Worker, "_give_back", greedy)
     with pytest.raises(Found, match="run twice"):
         explore(strides=True)
+
+
+def shorten_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have tasks behind a stride although they are few."""
+    monkeypatch.setattr(layout, "STRIDE", 2)
+    monkeypatch.setattr(layout.words, "STRIDE", 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batches": (4,), "recalls": 1, "rows": 1},
+        {"batches": (4,), "recalls": 1, "offers": True, "workers": 1},
+        {"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1},
+        {"batches": (5,), "recalls": 1, "workers": 1},
+    ],
+    ids=str,
+)
+def test_tasks_behind_a_stride_end_once(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_strides(monkeypatch)
+    report = explore(strides=True, **options)
+    assert report.states > 300, report
+
+
+def test_giving_back_what_has_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_strides(monkeypatch)
+    monkeypatch.setattr(Worker, "_leave", lambda self: None)
+    with pytest.raises(Found, match="run twice"):
+        explore((4,), strides=True, recalls=1, workers=1)
 
 
 def test_a_stride_that_is_taken_for_one_task_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
