@@ -12,8 +12,9 @@ Whoever has seen the future resolved therefore sees the contribution; a task tha
 evicted, or dies before its commit leaves none.
 
 That is no way for a job that is to outlive its workers: who dies inside ``Accumulate`` leaves
-others waiting for a lock, and who dies before ``complete`` leaves open what has been added.  There
-the outcome carries the contributions, and the driver adds them up when it collects the outcome::
+others waiting for a lock, and who dies before ``complete`` leaves open what has been added.  Nor is
+it one for several hosts: of one that has fallen silent nobody knows whether ``complete`` will come.
+There the outcome carries the contributions, and the driver adds them up when it collects it::
 
     task adds          complete (CAS)          driver collects, adds, resolves the future
     ---------------------->|--------------------->|------------------------>|
@@ -30,12 +31,11 @@ Reference: MPI-4.1 section 12.7.1 (atomicity).
 
 from __future__ import annotations
 
-import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
 from . import verbs
-from .contributions import Spec, Together, combine, current
+from .contributions import Parts, Spec, combine, current
 from .errors import UsageError
 from .lazy import np
 from .reduction import OPERATIONS
@@ -247,30 +247,27 @@ class Accumulators:
         with self._lock:
             self._open.pop(spec)._close()
 
-    def collect(self, carried: memoryview | bytes) -> dict[int, UsageError]:
-        """Add what an outcome carries.
+    def collect(self, parts: Parts) -> UsageError | None:
+        """Add what tasks have added; what counts is taken from `parts`, and never counts again.
 
         Returns
         -------
-        refused : dict of int to UsageError
-            Why something cannot be added, by the places in the row of the tasks that have added it.
-            Of these tasks nothing counts.
+        UsageError or None
+            Why it cannot be added: then nothing of it counts.
 
         Notes
         -----
         RMA cost: 1 accumulate and 1 flush for each accumulator in a window.
         """
-        refused: dict[int, UsageError] = {}
-        groups: list[Together] = pickle.loads(carried)
         with self._lock:  # nobody closes one between the look and the addition
-            for tasks, parts in groups:
-                closed = [spec for spec in parts if spec not in self._open]
-                if closed:
-                    refused.update(dict.fromkeys(tasks, _gone(Accumulator(closed[0]))))
-                    continue
-                for spec, part in parts.items():
-                    self._open[spec]._collect(part)
-        return refused
+            for spec in parts:
+                if spec not in self._open:
+                    return _gone(Accumulator(spec))
+            while parts:  # should there be no memory for one, the others have been added
+                spec = next(iter(parts))
+                self._open[spec]._collect(parts[spec])
+                del parts[spec]
+        return None
 
 
 def _gone(numbers: Accumulator) -> UsageError:

@@ -86,12 +86,14 @@ class Region:
             return None
         for i, hole in enumerate(self._holes):
             if hole.nbytes >= needed:
+                # Made first: once the hole is changed nothing may fail, as calls do without stack.
+                found = Extent(hole.offset, nbytes)
                 if hole.nbytes == needed:
                     del self._holes[i]
                 else:
                     self._holes[i] = Extent(hole.offset + needed, hole.nbytes - needed)
                 self._free_nbytes -= needed
-                return Extent(hole.offset, nbytes)
+                return found
         return None
 
     def release(self, extent: Extent) -> None:

@@ -116,7 +116,7 @@ class Contributions:
         self.parts = parts
 
     def packed(self) -> bytes:
-        """Return everything as bytes, for the driver to `Accumulators.collect`."""
+        """Return everything as bytes, for the driver to `unpack`."""
         return pickle.dumps(list(self._kept.values()))
 
     def clear(self) -> None:
@@ -124,6 +124,12 @@ class Contributions:
         self.task = 0
         self.parts.clear()
         self._kept.clear()
+
+
+def unpack(packed: memoryview | bytes) -> list[Together]:
+    """Return what an outcome carries."""
+    groups: list[Together] = pickle.loads(packed)
+    return groups
 
 
 def combine(parts: Parts, spec: Spec, part: NDArray[Any]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from .contributions import Together
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
 from .serializer import Encoded, Packed, as_bytes, join, pack, split
@@ -351,6 +352,10 @@ class Batch:
         return self.extent is not None or any(task.extent is not None for task in self.tasks)
 
 
+#: What became of a task: the kind of the outcome, and its bytes.
+Outcome: TypeAlias = tuple[Task, int, "memoryview | bytes"]
+
+
 class Finished:
     """What became of the tasks of one row, on its way to their futures.
 
@@ -359,10 +364,9 @@ class Finished:
     context : PoolContext
     owner : int
         The member that ran them.
-    outcomes : iterable of (Task, int, bytes or memoryview)
-        Each with the kind of its outcome and its bytes.
-    carried : bytes or memoryview
-        Contributions to accumulators that nobody has added yet.
+    outcomes : iterable of Outcome
+    carried : list of Together
+        Contributions to accumulators that nobody has added yet, by their places in the row.
 
     Attributes
     ----------
@@ -378,14 +382,14 @@ class Finished:
         self,
         context: PoolContext,
         owner: int,
-        outcomes: Iterable[tuple[Task, int, memoryview | bytes]],
-        carried: memoryview | bytes = b"",
+        outcomes: Iterable[Outcome],
+        carried: Iterable[Together] = (),
     ) -> None:
         self.context = context
         self.owner = owner
         self.outcomes = deque(outcomes)
-        self.carried = carried
-        self.written = not carried
+        self.carried = list(carried)
+        self.written = not self.carried
         if context.noted and self.written:  # most pools have no journal
             self.written = all(task.noted is None for task, _, _ in self.outcomes)
         self.failures: Mapping[Any, Exception] = {}

@@ -298,11 +298,11 @@ BUGS = {
         "publish_one",
         [
             (
-                "if not (self._held or self._reserve_ahead(1)):\n",
+                "if not (self._held or self.reserve_ahead(1)):\n",
                 "for row in self._free_rows(1):\n"
                 "        self.window.put(row.descriptor, record)\n"
                 "    self.window.flush()\n"
-                "    if not (self._held or self._reserve_ahead(1)):\n",
+                "    if not (self._held or self.reserve_ahead(1)):\n",
             )
         ],
         SECOND | {"rows": 1},
@@ -314,11 +314,11 @@ BUGS = {
         "publish",
         [
             (
-                "self._reserve_ahead(len(records))\n",
+                "self.reserve_ahead(len(records))\n",
                 "for row, record in zip(self._free_rows(len(records)), records):\n"
                 "        self.window.put(row.descriptor, record)\n"
                 "    self.window.flush()\n"
-                "    self._reserve_ahead(len(records))\n",
+                "    self.reserve_ahead(len(records))\n",
             )
         ],
         {"tasks": 2, "second": 2, "workers": 1},

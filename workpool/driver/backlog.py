@@ -119,7 +119,7 @@ class Backlog:
                 return Batch(found, join([tuple(task.extent or ()) for task in found]))
             return Batch(found, join([task.payload for task in found]))
         except BaseException:
-            self.put_back(found)
+            tasks.extendleft(reversed(found))  # as `put_back` does, but with no more of the stack
             raise
 
     def _add_small(self, found: list[Task], most: int) -> None:

@@ -14,14 +14,15 @@ import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from .. import layout, verbs
+from .. import contributions, layout, verbs
 from ..arena import empty
 from ..backoff import LOOK_S
+from ..contributions import Together
 from ..layout import Extent, TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
-from ..tasks import Batch, Finished, Holds, SharedCode, Tally, Task
+from ..tasks import Batch, Finished, Holds, Outcome, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
@@ -45,7 +46,6 @@ RETIRED = 16
 _DONE, _WANTED = int(State.DONE), int(State.WANTED)
 _BATCH, _EXCEPTION, _LOST = int(Kind.BATCH), int(Kind.EXCEPTION), int(Kind.LOST)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
-_NOTHING = memoryview(b"")
 
 #: What tasks have in common that are counted together: their owner, the tally of their pool, their
 #: code, and whether they are calls, and not turns in a range.
@@ -224,7 +224,7 @@ class Collector:
                 assert batch.incoming is not None
                 content = batch.incoming
             else:
-                kind, content = self._fetch(batch, kind, Extent(offset, nbytes))
+                kind, content = self._fetch(batch.tasks, kind, Extent(offset, nbytes))
             fetched.append((batch, row, owner, kind, elapsed_ns, content))
         if fetched:
             self._lent = True
@@ -232,14 +232,16 @@ class Collector:
             for each in fetched:
                 self._take_in(*each)
 
-    def _fetch(self, batch: Batch, kind: int, extent: Extent) -> tuple[int, memoryview]:
-        """Get an outcome, complete at the next flush; or what is in its place."""
+    def _fetch(self, tasks: Sequence[Task], kind: int, extent: Extent) -> tuple[int, memoryview]:
+        """Get an outcome of some tasks, complete at the next flush; or what is in its place."""
         try:
             content = empty(extent.nbytes)
             self._window.get(extent.offset, content)
             return kind & ~APART, content
         except MemoryError as error:
-            return _EXCEPTION, memoryview(_refusal(batch, error))
+            for task in tasks:
+                task.retry = None  # what it adds to accumulators counts already
+            return _EXCEPTION, memoryview(refusal(tasks[0], error))
 
     def _take_in(
         self, batch: Batch, row: Row, owner: int, kind: int, elapsed_ns: int, content: memoryview
@@ -251,10 +253,13 @@ class Collector:
         outcome is in its place may be left out.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
-        carried = _NOTHING
+        carried: list[Together] = []
         if kind & CONTRIBUTES:
-            content, carried = layout.read_carried(content)
+            content, packed = layout.read_carried(content)
             kind &= ~CONTRIBUTES
+            # If it is collected again, what has been handed on is over, with what it contributes.
+            groups = contributions.unpack(packed)
+            carried = [g for g in groups if not all(batch.tasks[at].over for at in g.tasks)]
         finished: Finished | None = None
         if len(batch.tasks) > 1:
             if kind == _BATCH:
@@ -276,7 +281,7 @@ class Collector:
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
-        finished, times_ns = self._sorted_out(batch, owner, entries, False, _NOTHING)
+        finished, times_ns = self._sorted_out(batch, owner, entries, False, [])
         self._add(finished, times_ns)
 
     def _add(self, finished: Finished, times_ns: list[int]) -> None:
@@ -295,12 +300,26 @@ class Collector:
             task, tally = finished.outcomes[0][0], finished.context.tally
             kin = finished.owner, tally, task.code, task.segment is None
             self._uncounted.append((kin, times_ns))
+        for i, (task, kind, _) in enumerate(finished.outcomes):
+            if task.extent is None:
+                continue
+            if kind != _LOST:
+                self._store.leave(task)
+            elif (failure := self.keep(task)) is not None:
+                finished.outcomes[i] = failure
         # Last: what is over is not collected again, and to lose it is worse than to count it twice.
-        for task, kind, _ in finished.outcomes:
-            if task.extent is not None:
-                self._store.leave(task, again=kind == _LOST)
+        for task, _, _ in finished.outcomes:
             task.over = True
         self.finished.append(finished)
+
+    def keep(self, task: Task) -> Outcome | None:
+        """Keep the payload of a task that is lost, for another attempt; or return why it fails."""
+        try:
+            self._store.leave(task, again=True)
+        except MemoryError as error:
+            self._store.leave(task)
+            return task, _EXCEPTION, refusal(task, error)
+        return None
 
     def _sorted_out(
         self,
@@ -308,13 +327,13 @@ class Collector:
         owner: int,
         entries: Sequence[TaskOutcome],
         decided: bool,
-        carried: memoryview,
+        carried: list[Together],
     ) -> tuple[Finished, list[int]]:
         """Return what became of the first tasks of a row, and how long they took.
 
         `decided`: the row is DONE, so the tasks without an outcome were not run, and wait again.
         """
-        outcomes: list[tuple[Task, int, memoryview | bytes]] = []
+        outcomes: list[Outcome] = []
         times_ns: list[int] = []
         apart = False
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, entries, strict=False):
@@ -322,7 +341,7 @@ class Collector:
                 continue  # cancelled, recalled, fetched before; or its part is not in the window
             if kind & APART:
                 apart = True
-                kind, encoded = self._fetch(batch, kind, layout.read_extent(encoded))
+                kind, encoded = self._fetch([task], kind, layout.read_extent(encoded))
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
         if apart:
@@ -373,7 +392,7 @@ class Collector:
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
         """Fail the tasks of a row whose outcome is too large for this process."""
         lost = self.published.take_back(batch)
-        content = _refusal(batch, error)
+        content = refusal(batch.tasks[0], error)
         for task in lost:
             self._store.leave(task)
             task.over = True
@@ -384,7 +403,6 @@ class Collector:
         self.finished.append(Finished(context, owner, outcomes))
 
 
-def _refusal(batch: Batch, error: MemoryError) -> bytes:
+def refusal(task: Task, error: MemoryError) -> bytes:
     """Return what is in the place of an outcome for which there is no memory."""
-    host = os.uname().nodename
-    return pack_exception(error, task=batch.tasks[0].function, rank=None, host=host)
+    return pack_exception(error, task=task.function, rank=None, host=os.uname().nodename)

@@ -48,6 +48,9 @@ RECOVER_S = 1.0
 #: How long what waits may have none in the arena because of payloads behind it.
 STUCK_S = 10e-3
 
+#: More than it takes of the stack to publish rows, from the backlog to their words.
+FRAMES = 16
+
 #: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
 CALM_S = 2e-3
 
@@ -209,10 +212,15 @@ class Dispatcher:
         if self.draining:
             return False
         batch = Batch([task], task.payload)
-        record = self._store.descriptor(batch) or self._without_room(batch)
-        if record is None:
-            return False
-        row = self._publisher.publish_one(record, task.attempt)
+        try:
+            record = self._store.descriptor(batch) or self._without_room(batch)
+            if record is None:
+                return False
+            room = self._publisher.reserve_ahead(1)
+        except BaseException:  # as in `publish`
+            self._published.dissolve(batch)
+            raise
+        row = self._publisher.publish_one(record, task.attempt) if room else None
         if row is None:
             self._published.dissolve(batch)
             return False
@@ -264,8 +272,10 @@ class Dispatcher:
                 room = self._publisher.room(min(room, len(waiting)))
             try:
                 self._prepare(batches, records, room, share)
+                _need_stack()
             except BaseException:  # no memory, no stack: those before would be lost with this one
-                self._backlog.put_back([task for batch in batches for task in batch.tasks])
+                tasks = [task for batch in batches for task in batch.tasks]
+                waiting.extendleft(reversed(tasks))
                 for batch in batches:
                     self._published.dissolve(batch)
                 raise
@@ -319,3 +329,9 @@ class Dispatcher:
         if left:
             self._backlog.put_back(left)
         return bool(left)
+
+
+def _need_stack(frames: int = FRAMES) -> None:
+    """Raise RecursionError if there is less left of the stack: rather before a step than in it."""
+    if frames:
+        _need_stack(frames - 1)

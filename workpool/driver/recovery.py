@@ -14,6 +14,8 @@ from .collector import Collector
 from .store import Store
 from .trace import Trace
 
+_LOST = int(Kind.LOST)
+
 
 class Recovery:
     """Takes back what one driver has lost.  Not thread-safe: its driver holds the lock.
@@ -50,6 +52,7 @@ class Recovery:
         self.ran: dict[int, object] = {}
         self._leases = leases
         self._workers = workers
+        self._collector = collector
         self._published = collector.published
         self._finished = collector.finished
         self._store = store
@@ -90,16 +93,23 @@ class Recovery:
             if gone is Gone.DEAD and self._published.settle(batch):
                 continue  # it is DONE now
             lost = self._published.take_back(batch)
-            for task in lost:
-                self._store.leave(task, again=True)
-                task.over = True
-                self._trace("reclaimed", task)
-            self.evicted[member] += bool(lost)
-            if lost:
-                if gone is Gone.DEAD:
-                    self.ran[member] = lost[0].function
-                outcomes = [(task, int(Kind.LOST), loss.encoded()) for task in lost]
-                self._finished.append(Finished(lost[0].context, member, outcomes))
+            if not lost:
+                continue
+            self.evicted[member] += 1
+            if gone is Gone.DEAD:
+                self.ran[member] = lost[0].function
+            try:
+                content = loss.encoded()
+                outcomes = [self._collector.keep(task) or (task, _LOST, content) for task in lost]
+                finished = Finished(lost[0].context, member, outcomes)
+                for task in lost:
+                    self._trace("reclaimed", task)
+                for task in lost:
+                    task.over = True
+                self._finished.append(finished)
+            except BaseException:  # no memory, no stack: nobody but us knows of them
+                self._backlog.tasks.extendleft(task for task in reversed(lost) if not task.over)
+                raise
 
     def _fail_all(self) -> None:
         """Fail what waits: there is nobody left to run it."""
@@ -111,4 +121,4 @@ class Recovery:
             task.over = True
             self._backlog.withdraw(task)
             self._store.leave(task)
-            self._finished.append(Finished(task.context, 0, [(task, int(Kind.LOST), loss)]))
+            self._finished.append(Finished(task.context, 0, [(task, _LOST, loss)]))

@@ -122,15 +122,29 @@ class Store:
             self._window.flush()  # the bytes are here only after it
             task.payload = bytes(content)
         task.extent = None
-        if not task.in_doubt:  # else a row that nobody knows may still be run with what is there
+        if task.in_doubt:
+            return  # a row that nobody knows may still be run with what is there
+        try:
             self.region.release(extent)
+        except RecursionError:  # before it has begun
+            task.extent = extent
+            raise
 
     def _put(self, payload: Encoded) -> Extent | None:
         nbytes = len(payload)
         extent = self.region.reserve(nbytes) if nbytes <= self._most_nbytes else None
         if extent is not None:
-            write(self._window, extent.offset, payload)
+            self._write(extent, payload)
         return extent
+
+    def _write(self, extent: Extent, content: Encoded) -> None:
+        """Fill an extent, or take it back."""
+        try:
+            write(self._window, extent.offset, content)
+        except BaseException:
+            self._window.flush()  # what has begun must not come to those who get the room next
+            self.region.release(extent)
+            raise
 
     def _place(self, batch: Batch) -> Extent | None:
         """Return where the payload of a row is, and put it there if it is not yet.
@@ -208,8 +222,8 @@ class Store:
             place = self.region.reserve(nbytes) if nbytes <= self._shared_room else None
             if place is None:
                 return Blob(shared.blob_id, layout.STREAMED, nbytes)
+            self._write(place, shared.content)
             self._shared_room -= nbytes
-            write(self._window, place.offset, shared.content)
             shared.placed = Blob(shared.blob_id, *place)
         return shared.placed
 

@@ -84,7 +84,8 @@ def _serve(group: rma.Group, survive: bool) -> None:
     from .. import rma
     from ..worker.worker import Worker  # which the driver's rank does without
 
-    worker = Worker(group.rank, group.outer(group.rank), rma.processor_name(), carries=survive)
+    carries = survive or not group.one_host
+    worker = Worker(group.rank, group.outer(group.rank), rma.processor_name(), carries=carries)
     orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import Any
 
 from ..accumulator import Accumulators
 from ..driver.driver import Driver
-from ..errors import BrokenPool, RemoteTraceback
+from ..errors import BrokenPool, RemoteTraceback, UsageError
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..serializer import Kind, pack_exception, unpack_outcome
-from ..tasks import Finished, Tally, Task
+from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
 from ..whole import by_handler, whole
 from .mapping import Seat
@@ -88,23 +88,28 @@ class Resolver:
     @whole
     def _collect(self, finished: Finished) -> None:
         """Add what is carried to the accumulators; a task fails whose part cannot be added."""
+        with self._lock:  # another thread may have been quicker
+            while finished.carried:
+                tasks, parts = finished.carried[-1]
+                error = self._accumulators.collect(parts)
+                if error is not None:
+                    self._refuse(finished, tasks, error)
+                finished.carried.pop()
+
+    def _refuse(self, finished: Finished, tasks: Container[int], error: UsageError) -> None:
+        """Fail the tasks at some places of a row: what they have added cannot count."""
         from .. import rma
 
-        with self._lock:
-            if not finished.carried:
-                return  # another thread was quicker
-            refused = self._accumulators.collect(finished.carried)
-            outcomes: deque[tuple[Task, int, memoryview | bytes]] = deque()
-            for task, kind, content in finished.outcomes:
-                assert task.batch is not None
-                error = refused.get(task.batch.tasks.index(task)) if refused else None
-                if error is not None:
-                    host = rma.processor_name()
-                    kind = Kind.EXCEPTION
-                    content = pack_exception(error, task=task.function, rank=None, host=host)
-                outcomes.append((task, kind, content))
-            finished.outcomes = outcomes
-            finished.carried = b""
+        host = rma.processor_name()
+        outcomes: deque[Outcome] = deque()
+        for outcome in finished.outcomes:
+            task = outcome[0]
+            assert task.batch is not None
+            if task.batch.tasks.index(task) in tasks:
+                content = pack_exception(error, task=task.function, rank=None, host=host)
+                outcome = task, int(Kind.EXCEPTION), content
+            outcomes.append(outcome)
+        finished.outcomes = outcomes
 
     @whole
     def resolve(self, finished: Finished) -> None:
@@ -182,29 +187,32 @@ class Resolver:
             self.broken = error
             return error
         try:
-            return None if self._again(task, error, loss) else error
+            delay_s = self._delay_s(task, error, loss)
         except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
             with suppress(Exception):
                 odd.__cause__ = error
             return odd
+        if delay_s is None:
+            return error
+        self._driver.retry(task, delay_s)
+        self._attend()
+        return None
 
-    def _again(self, task: Task, error: BaseException, loss: Loss | None) -> bool:
-        """Return whether a task that has failed is tried again; it is on its way then."""
+    def _delay_s(self, task: Task, error: BaseException, loss: Loss | None) -> float | None:
+        """Return after how long a task that has failed is tried again; None: not at all."""
         if isinstance(error.__cause__, RemoteTraceback):
             error.__cause__.attempts = task.attempt + 1
         task.crashes += loss is not None and loss.why in _CRASHES
         retry, delay_s = task.retry, 0.0
         if loss is None or loss.why not in OF_THE_WORKER:
             if retry is None or task.failures >= retry.retries or not isinstance(error, retry.on):
-                return False
+                return None
             task.failures += 1
             delay_s = retry.delay_s
         if task.crashes >= MOST_CRASHES:
             error.args = (f"{error}; it has brought down {task.crashes} processes: no more tries",)
-            return False
-        self._driver.retry(task, delay_s)
-        self._attend()
-        return True
+            return None
+        return delay_s
 
     def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
         try:

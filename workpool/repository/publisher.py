@@ -46,7 +46,7 @@ class Publisher(Reserver):
         2 flushes; 1 flush for each reservation, of up to ``AHEAD`` rows more than are needed; 2
         loads, 1 fetch_add and 1 look more when too few rows are known to be free.
         """
-        self._reserve_ahead(len(records))
+        self.reserve_ahead(len(records))
         held = self._held[: len(records)]
         del self._held[: len(records)]
         if not held:
@@ -81,7 +81,7 @@ class Publisher(Reserver):
         -----
         RMA cost: 3 compare_and_swap, 1 put, 2 flushes; now and then as ``publish`` says.
         """
-        if not (self._held or self._reserve_ahead(1)):
+        if not (self._held or self.reserve_ahead(1)):
             return None
         ticket, number, place, descriptor, _, reserved, ready = self._held.pop(0)
         if attempt:

@@ -92,8 +92,13 @@ class Reserver(Table):
         if count <= self._ahead:
             self._hold(count)
 
-    def _reserve_ahead(self, count: int) -> bool:
-        """Reserve so many rows, and some more; return whether we hold any."""
+    def reserve_ahead(self, count: int) -> bool:
+        """Reserve so many rows, and some more; return whether we hold any.
+
+        Notes
+        -----
+        RMA cost: as ``Publisher.publish`` says of reservations.
+        """
         if len(self._held) < count:
             self._hold(count + self._ahead)
         return bool(self._held)
