@@ -25,6 +25,9 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import BrokenExecutor
 
+#: What the standard library says to who submits too late.
+SHUT = "cannot schedule new futures after shutdown"
+
 __all__ = [
     "BrokenPool",
     "LayoutError",

@@ -29,6 +29,10 @@ class Window(Protocol):
 
     nbytes: int
 
+    @property
+    def busy(self) -> bool:
+        """Whether some thread is in the middle of a call, and holds what the others wait for."""
+
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...
     def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]: ...

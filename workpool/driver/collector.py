@@ -144,10 +144,12 @@ class Collector:
         Called without the driver's lock, which others may want meanwhile.  RMA cost: as
         ``await_change`` of a window.
         """
-        rows = tuple(self._rows.items())
-        if len(rows) != 1:
+        if len(self._rows) != 1:
             return False
-        ((number, batch),) = rows
+        try:
+            ((number, batch),) = list(self._rows.items())
+        except ValueError:  # another thread was quicker
+            return False
         place = self._publisher.geometry.word(number)
         (word,) = self._window.await_change(self._calm, place, seconds=LOOK_S)
         state = layout.state_of(word)

@@ -89,6 +89,7 @@ class Driver:
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
         self._looking = threading.RLock()  # at the only row, which takes time: others may go on
+        self._window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
@@ -120,9 +121,11 @@ class Driver:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
         if self._lock._is_owned() or self._looking._is_owned():  # type: ignore[attr-defined]
             return True
-        # Threads of ours hold other locks as well; to look through the main thread's frames would
-        # cost each task a microsecond, and it holds only one more: ``Attendant.wake`` sees to that.
-        return threading.get_ident() != _MAIN and held(sys._getframe(1))
+        # Threads of ours hold other locks as well.  To look through the main thread's frames would
+        # cost each task a microsecond: of those that a submit wants it holds one more, of MPI.
+        if threading.get_ident() == _MAIN and not self._window.busy:
+            return False
+        return held(sys._getframe(1))
 
     @property
     @whole
@@ -272,7 +275,7 @@ class Driver:
     def busy(self) -> bool:
         """Whether there is something in the table, or on its way to its future."""
         with self._lock:  # a row that is about to be withdrawn is not there for a moment
-            return bool(self._rows or self._finished)
+            return bool(self._rows or self._finished or self._finished.hands)
 
     @whole
     def tasks(self, pool_id: int) -> list[Task]:
@@ -350,7 +353,9 @@ class Driver:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        if self.held or threading.get_ident() == self.runs_tasks:
+        # What it wants may be in the hands of this very thread, which holds no lock.
+        mine = self.held or held(sys._getframe(1))
+        if mine or threading.get_ident() == self.runs_tasks:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         return self.waits.wait(ended, timeout)
 

@@ -11,7 +11,17 @@ RESOLVED = 64
 
 
 class Unresolved(deque[Finished]):
-    """What was collected, in order.  Resolved without the driver's lock, by any of its threads."""
+    """What was collected, in order.  Resolved without the driver's lock, by any of its threads.
+
+    Attributes
+    ----------
+    hands : list
+        One entry for each thread that has something of it in hand.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hands: list[None] = []
 
     def resolve(self) -> int:
         """Resolve some futures and return of how many rows, or parts of batches.
@@ -20,22 +30,26 @@ class Unresolved(deque[Finished]):
         """
         count = 0
         while self and count < RESOLVED:
+            self.hands.append(None)  # before it is in none of the two
             try:
-                finished = self.popleft()
-            except IndexError:  # another thread was quicker
-                break
-            count += 1
-            try:
-                if not finished.written:
-                    self._write_down(finished)
-                finished.context.resolve(finished)
-            except BaseException:
-                self.appendleft(finished)
-                raise
+                try:
+                    finished = self.popleft()
+                except IndexError:  # another thread was quicker
+                    break
+                count += 1
+                try:
+                    if not finished.written:
+                        self._write_down(finished)
+                    finished.context.resolve(finished)
+                except BaseException:
+                    self.appendleft(finished)
+                    raise
+            finally:
+                self.hands.pop()
         return count
 
     def _write_down(self, finished: Finished) -> None:
         """Have written down what must be before anybody sees it, of all that have ended at once."""
         context = finished.context
-        others = [other for other in tuple(self) if other.context is context]
+        others = [other for other in list(self) if other.context is context]
         context.write_down([finished, *(other for other in others if not other.written)])

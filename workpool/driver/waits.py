@@ -90,7 +90,7 @@ class Waits:
                     lost_s = math.inf
                 elif time.monotonic() < lost_s:
                     lost_s = min(lost_s, time.monotonic() + self._patience_s)
-                elif not (_stepping() or ended()):
+                elif not (_stepping() or self._rows or self._outstanding() or ended()):
                     self._patience_s = LOST_AS_WELL_S
                     raise TaskLost(
                         "a step of the pool was cut off by what a signal's handler raised, and has "

@@ -108,6 +108,8 @@ def _disown() -> None:
     if _current is not None:
         for driver in _current.tables.drivers:
             driver.disown()
+        for pool in _current.pools:
+            pool.disown()
 
 
 os.register_at_fork(after_in_child=_disown)

@@ -161,8 +161,8 @@ class Attendant:
             self._work.wait(REST_S)
             stopped = self._stopped  # before we look: what was told until then is done
             self._act()
-            if stopped:
-                return
+            if stopped or self._thread is not threading.current_thread():
+                return  # else its start was cut off, and there is another
             drivers = self._drivers()
             busy = [driver for driver in drivers if driver.outstanding]
             if not busy:

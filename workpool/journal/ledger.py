@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..errors import ResourceError, UsageError
+from ..errors import SHUT, ResourceError, UsageError
 from ..lazy import np
 from ..recent import Recent
 from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
@@ -53,6 +53,13 @@ class Ledgers:
         Told of each journal, before it is opened and when it is open no more.
     path : str or Path, optional
         Of the one for all tasks.
+
+    Attributes
+    ----------
+    default : Ledger or None
+        The one for all tasks.
+    used : bool
+        Whether there ever was one.
     """
 
     def __init__(
@@ -66,7 +73,8 @@ class Ledgers:
         self._opened = opened
         self._closed = closed
         self._by_path: dict[str, Ledger] = {}
-        self._used = False  # whether there ever was one
+        self.used = False
+        self._over = False
         self._lock = threading.Lock()
         self._storing = threading.Lock()
         self._stored_s = 0.0
@@ -87,8 +95,10 @@ class Ledgers:
         self._opened()  # first: to read a large file takes a while
         try:
             with self._lock:
+                if self._over:
+                    raise RuntimeError(SHUT)
                 if name not in self._by_path:
-                    self._used = True
+                    self.used = True
                     found = self._by_path[name] = Ledger(path, self._setup)
                     return found
                 found = self._by_path[name]  # another thread was quicker
@@ -108,7 +118,7 @@ class Ledgers:
 
         There it fails, and so do the tasks: what is not stored must not be seen.
         """
-        if self._used:
+        if self.used:
             with self._storing:
                 store(waiting)
                 self._stored_s = time.monotonic()
@@ -116,6 +126,7 @@ class Ledgers:
     def close(self) -> None:
         """Let others have the files."""
         with self._lock:
+            self._over = True  # a map may be about to open one
             ledgers, self._by_path = self._by_path, {}
         for ledger in ledgers.values():
             ledger.journal.close()

@@ -14,7 +14,8 @@ from .. import accumulator
 from ..accumulator import Accumulator
 from ..contributions import Spec
 from ..driver.driver import Driver
-from ..errors import SerializationError, TaskKilled, TaskLost, UsageError
+from ..driver.forked import Forked
+from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 #: Sets of limits whose tasks share what they have in common for good; programs make more of them
 #: that give each task what is left of some time.
 CONTEXTS = 32
-
-
-SHUT = "cannot schedule new futures after shutdown"
 
 
 class Core:
@@ -81,6 +79,7 @@ class Core:
         self._lost = 0  # of them, by what a signal's handler has raised
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
+        self._detaching = threading.RLock()  # reentrant as the other
         self._accumulators: list[tuple[Spec, Extent]] = []
         self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         try:
@@ -135,7 +134,8 @@ class Core:
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
         self.check_open()
-        if self.driver.held:
+        # With a journal it takes locks of which the driver knows nothing.
+        if self.driver.held or (self.ledgers.used and held(sys._getframe(1))):
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
     @whole
@@ -201,49 +201,60 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error)
             return future
-        if self._max_pending is not None and self._pending - self._lost >= self._max_pending:
-            self._wait_for_room(self._max_pending)
+        if self._full:
+            self._wait_for_room()
         number = next(self._runtime.numbers)
         task = Task(number, kind, fn, context, payload, future, None, retry, noted)
         future._task = task
-        if not self._submit(task, code):
-            raise RuntimeError(SHUT)
+        while not self._submit(task, code):
+            self.check_open()
+            self._wait_for_room()  # others were quicker
         if noted is not None and self.ledgers.due:
             self.driver.progress()  # who goes on submitting makes none otherwise
         return future
 
-    def _wait_for_room(self, most: int) -> None:
+    @property
+    def _full(self) -> bool:
+        """Whether as many tasks are pending as may be."""
+        most = self._max_pending
+        return most is not None and self._pending - self._lost >= most
+
+    def _wait_for_room(self) -> None:
         try:
-            self.driver.wait(lambda: self._pending - self._lost < most)
+            self.driver.wait(lambda: not self._full)
         except TaskLost:  # there is nothing else
             self._lost = self._pending
         self.check_open()
 
-    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
-        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
+    def take_turn(
+        self, seat: Seat, fn: Callable[..., Any], code: Code | None, further: bool
+    ) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown.
+
+        `further`: it goes on with what was submitted before, and is taken as long as something is
+        pending: then we have not let go of the table, and are not about to.
+        """
         segment = seat.segment
         noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
         task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
-        return task if self._submit(task, code, further=True) else None
+        return task if self._submit(task, code, further) else None
 
     @whole
     def _submit(self, task: Task, code: Code | None, further: bool = False) -> bool:
-        """Give a task to the driver, unless the pool is shut down.
-
-        One that goes on with what was submitted before is taken as long as something is pending:
-        then we have not let go of the table, and are not about to.
-        """
+        """Give a task to the driver, unless the pool is shut down, or full."""
         with self.lock:
             if self._shut and not (further and self._pending):
+                return False
+            if task.segment is None and self._full:
                 return False
             self._pending += 1
         try:
             self.driver.submit(task, code)
-        except BaseException:  # no memory for its arguments: nobody gets its future
+            self._runtime.attendant.wake()
+        except BaseException:  # no memory for its arguments, no thread: nobody gets its future
             if self.driver.cancel(task) or self.driver.kill(task):
                 self.ended()
             raise
-        self._runtime.attendant.wake()
         return True
 
     @whole
@@ -284,7 +295,7 @@ class Core:
         try:
             self.driver.wait(lambda: not self.watched or interrupted())
         except TaskLost as error:
-            for future in tuple(self.watched):
+            for future in list(self.watched):
                 self.lose(future, error)
 
     def lose(self, future: PoolFuture[Any], error: TaskLost) -> None:
@@ -306,9 +317,13 @@ class Core:
             try:
                 callbacks()
             finally:
-                calling.pop()
+                del calling[-1:]
 
-        self._runtime.attendant.call(call)
+        try:
+            self._runtime.attendant.call(call)
+        except BaseException:  # by a signal's handler: perhaps it will never be called
+            del calling[-1:]
+            raise
 
     @whole
     def ended(self) -> None:
@@ -372,17 +387,24 @@ class Core:
         if wait or last:
             self._detach()
 
+    def disown(self) -> None:
+        """Refuse everything from now on: this process was forked from the driver's."""
+        self.lock = self._detaching = Forked()  # type: ignore[assignment]
+
     @whole
     def _detach(self) -> None:
         """Let go of the table: nothing of this pool is in it any more."""
-        with self.lock:
-            accumulators, self._accumulators = self._accumulators, []
-            if self in self._runtime.pools:
-                self._runtime.pools.remove(self)
-        for spec, extent in accumulators:
-            self._runtime.accumulators.close(spec)
-            if not self._pending:  # else a task was cut off, and what it adds may be on its way
-                self.driver.release(extent)
-        for context in tuple(self._contexts.values()):
-            self.driver.drop(context)
-        self.ledgers.close()
+        with self._detaching:  # who comes second returns when nothing is left
+            try:
+                while self._accumulators:
+                    spec, extent = self._accumulators.pop()
+                    self._runtime.accumulators.close(spec)
+                    if not self._pending:  # else one was cut off: what it adds may be on its way
+                        self.driver.release(extent)
+                for context in tuple(self._contexts.values()):
+                    self.driver.drop(context)
+                self.ledgers.close()
+            finally:
+                with self.lock:  # last: as long as we are in the list, nobody closes the table
+                    if self in self._runtime.pools:
+                        self._runtime.pools.remove(self)

@@ -83,6 +83,11 @@ class Window(Elements):
             for origin, compare, result in self._slots
         ]
 
+    @property
+    def busy(self) -> bool:
+        """Whether some thread of this process is in the middle of a call into MPI."""
+        return self._lock.locked()
+
     def load(self, disp: int) -> int:
         """Read a CAS word.
 

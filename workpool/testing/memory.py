@@ -120,6 +120,8 @@ class MemoryWindow:
         self._begun: list[tuple[str, int, int]] = []  # since the flush: verb, first byte, end
         self._pending: list[Op] = []  # of the default scheduler
 
+    busy = False  # no call waits for another
+
     def load(self, disp: int) -> int:
         """Read a CAS word."""
         return self.compare_and_swap(disp, NEVER, NEVER)

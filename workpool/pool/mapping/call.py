@@ -41,7 +41,9 @@ class Pool(Protocol):
     driver: Driver
     lock: threading.RLock
 
-    def take_turn(self, seat: Seat, fn: Callable[..., Any], code: Code | None) -> Task | None:
+    def take_turn(
+        self, seat: Seat, fn: Callable[..., Any], code: Code | None, further: bool
+    ) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
 
     def check_open(self) -> None:
@@ -105,6 +107,7 @@ class Mapping:
         self._failure: BaseException | None = None
         self._refusal: BaseException | None = None  # of the items after all stretches
         self._stopped = False
+        self._begun = False  # a turn was submitted
 
     @whole
     def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
@@ -232,10 +235,10 @@ class Mapping:
     def stop(self) -> None:
         """Let no more items be taken."""
         self._stopped = True
-        for stretch in self._stretches:
+        for stretch in list(self._stretches):  # who iterates may be at their end
             for segment in stretch.segments if stretch.seats else ():
                 self._pool.driver.withdraw(segment)
-            for task in tuple(stretch.tasks):
+            for task in list(stretch.tasks):
                 if self._pool.driver.cancel(task):
                     self.leave(task.future)
                     self._pool.ended()
@@ -287,10 +290,11 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code)
+        task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code, self._begun)
         if task is None:  # by another thread, just now
             seat.set_exception(CancelledError("the pool was shut down"))
             return
+        self._begun = True
         seat.stretch.tasks.add(task)
         if seat.left:  # by now, in another thread: which comes after us, or saw no task
             seat.stretch.tasks.discard(task)
