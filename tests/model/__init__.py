@@ -5,6 +5,7 @@
     Rules         what a member may do to which word and which bytes, checked at every call
     invariants    what holds in every state, and when nobody has anything left to do
     case          all of them together, to be explored
+    batch         the same of rows of several tasks; its ``explore`` is all of them
 
 A task's payload and an attempt's outcome name themselves (task, ticket, owner), so that whoever
 reads one can tell whether it is the right one.
