@@ -29,9 +29,8 @@ class Window(Protocol):
 
     nbytes: int
 
-    @property
     def busy(self) -> bool:
-        """Whether some thread is in the middle of a call, and holds what the others wait for."""
+        """Return whether a thread is in the middle of a call, and holds what others wait for."""
 
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...

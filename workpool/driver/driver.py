@@ -123,7 +123,7 @@ class Driver:
             return True
         # Threads of ours hold other locks as well.  To look through the main thread's frames would
         # cost each task a microsecond: of those that a submit wants it holds one more, of MPI.
-        if threading.get_ident() == _MAIN and not self._window.busy:
+        if threading.get_ident() == _MAIN and not self._window.busy():
             return False
         return held(sys._getframe(1))
 
@@ -353,8 +353,8 @@ class Driver:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        # What it wants may be in the hands of this very thread, which holds no lock.
-        mine = self.held or held(sys._getframe(1))
+        # What it wants may be in the hands of this very thread, which holds no lock then.
+        mine = self.held or (self._finished.hands and held(sys._getframe(1)))
         if mine or threading.get_ident() == self.runs_tasks:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         return self.waits.wait(ended, timeout)

@@ -201,7 +201,7 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error)
             return future
-        if self._full:
+        if self._max_pending is not None and self._full:
             self._wait_for_room()
         number = next(self._runtime.numbers)
         task = Task(number, kind, fn, context, payload, future, None, retry, noted)
@@ -216,8 +216,7 @@ class Core:
     @property
     def _full(self) -> bool:
         """Whether as many tasks are pending as may be."""
-        most = self._max_pending
-        return most is not None and self._pending - self._lost >= most
+        return self._max_pending is not None and self._pending - self._lost >= self._max_pending
 
     def _wait_for_room(self) -> None:
         try:
@@ -245,7 +244,7 @@ class Core:
         with self.lock:
             if self._shut and not (further and self._pending):
                 return False
-            if task.segment is None and self._full:
+            if self._max_pending is not None and task.segment is None and self._full:
                 return False
             self._pending += 1
         try:

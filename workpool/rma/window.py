@@ -67,6 +67,7 @@ class Window(Elements):
         self._win = win
         self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock
+        self.busy = lock.locked  # a call into MPI is under way, by some thread of this process
         # One element for each atomic under way; MPI reads and writes them until the flush.  Who
         # says what a buffer holds spares mpi4py a third of a microsecond of finding out.
         self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
@@ -82,11 +83,6 @@ class Window(Elements):
             partial(win.Compare_and_swap, origin, compare, result, host)
             for origin, compare, result in self._slots
         ]
-
-    @property
-    def busy(self) -> bool:
-        """Whether some thread of this process is in the middle of a call into MPI."""
-        return self._lock.locked()
 
     def load(self, disp: int) -> int:
         """Read a CAS word.

@@ -120,7 +120,9 @@ class MemoryWindow:
         self._begun: list[tuple[str, int, int]] = []  # since the flush: verb, first byte, end
         self._pending: list[Op] = []  # of the default scheduler
 
-    busy = False  # no call waits for another
+    def busy(self) -> bool:
+        """Return that no call waits for another."""
+        return False
 
     def load(self, disp: int) -> int:
         """Read a CAS word."""
