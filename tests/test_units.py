@@ -363,7 +363,9 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
                 self.stop()
 
     done: list[bool] = []
-    Late(list, bool, bool)._attend()
+    attendant = Late(list, bool, bool)
+    attendant._thread = threading.current_thread()
+    attendant._attend()
     assert done == [True]
 
 
