@@ -387,8 +387,9 @@ class Core:
             self._detach()
 
     def disown(self) -> None:
-        """Refuse everything from now on: this process was forked from the driver's."""
-        self.lock = self._detaching = Forked()  # type: ignore[assignment]
+        """Let go of nothing: this process was forked from the driver's, which has the table."""
+        self.lock = threading.RLock()  # a thread may have had the other that is not here
+        self._detaching = Forked()  # type: ignore[assignment]
 
     @whole
     def _detach(self) -> None:
