@@ -393,8 +393,8 @@ class Collector:
 
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
         """Fail the tasks of a row whose outcome is too large for this process."""
+        content = refusal(batch.tasks[0], error)  # first: then they are in no row
         lost = self.published.take_back(batch)
-        content = refusal(batch.tasks[0], error)
         for task in lost:
             self._store.leave(task)
             task.over = True

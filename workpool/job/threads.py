@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from ..backoff import Backoff
 from ..driver.driver import Driver
@@ -202,9 +202,13 @@ class Attendant:
                     self._bell.wait(rest_s)
 
     def _act(self) -> None:
-        while not self._actions.empty():
+        while True:
             try:
-                self._actions.get()()
+                action = self._actions.get_nowait()
+            except Empty:
+                return
+            try:
+                action()
             except BaseException:  # the user's callback: nothing of ours depends on it
                 traceback.print_exc()
 
