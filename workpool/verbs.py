@@ -30,7 +30,7 @@ class Window(Protocol):
     nbytes: int
 
     def busy(self) -> bool:
-        """Return whether a thread is in the middle of a call, and holds what others wait for."""
+        """Return whether this thread is in the middle of a call, where a finalizer has come."""
 
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...

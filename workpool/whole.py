@@ -11,6 +11,7 @@ themselves nothing::
     @uncut                      the same, but it calls the user's functions, and then holds no lock
     within(frame)               one of them is under way
     held(frame)                 one that may hold a lock is
+    inside(frame, package)      any function of a package is
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until none of them is under way
     by_handler(error)           any signal's handler has raised it, and not the user's objects
@@ -39,6 +40,7 @@ __all__ = [
     "defer_interrupts",
     "failures",
     "held",
+    "inside",
     "interrupts",
     "uncut",
     "whole",
@@ -95,6 +97,15 @@ def held(frame: FrameType | None) -> bool:
     has called in the middle of a step: what that wants done has to wait.
     """
     return within(frame, _holding)
+
+
+def inside(frame: FrameType | None, package: str) -> bool:
+    """Return whether a package's function is under way in a frame or in those that called it."""
+    while frame is not None:
+        if frame.f_globals.get("__package__") == package:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Deferring:

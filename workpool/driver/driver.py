@@ -123,8 +123,8 @@ class Driver:
             return True
         # Threads of ours hold other locks as well.  To look through the main thread's frames would
         # cost each task a microsecond: of those that a submit wants it holds one more, of MPI.
-        if threading.get_ident() == _MAIN and not self._window.busy():
-            return False
+        if threading.get_ident() == _MAIN:
+            return self._window.busy()
         return held(sys._getframe(1))
 
     @property

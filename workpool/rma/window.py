@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from array import array
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..verbs import NEVER
-from ..whole import whole
+from ..whole import inside, whole
 from .elements import Elements
 from .mpi import MPI
 from .ticker import Ticker
@@ -67,7 +68,6 @@ class Window(Elements):
         self._win = win
         self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock
-        self.busy = lock.locked  # a call into MPI is under way, by some thread of this process
         # One element for each atomic under way; MPI reads and writes them until the flush.  Who
         # says what a buffer holds spares mpi4py a third of a microsecond of finding out.
         self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
@@ -83,6 +83,13 @@ class Window(Elements):
             partial(win.Compare_and_swap, origin, compare, result, host)
             for origin, compare, result in self._slots
         ]
+
+    def busy(self) -> bool:
+        """Return whether this thread is in the middle of a call, where a finalizer has come.
+
+        Or a signal's handler; what it wants of MPI would wait for its own thread.
+        """
+        return self._lock.locked() and inside(sys._getframe(1), __package__)
 
     def load(self, disp: int) -> int:
         """Read a CAS word.

@@ -121,7 +121,7 @@ class MemoryWindow:
         self._pending: list[Op] = []  # of the default scheduler
 
     def busy(self) -> bool:
-        """Return that no call waits for another."""
+        """Return that nothing comes in the middle of a call."""
         return False
 
     def load(self, disp: int) -> int:
