@@ -63,6 +63,27 @@ def test_what_was_answered_before_the_end_is_received() -> None:
     channel.close()
 
 
+def test_what_was_answered_at_length_before_the_end_is_received_without_a_wait() -> None:
+    ours, theirs = socket.socketpair()
+    channel, other = Channel(ours), Channel(theirs)
+    other.send(bytes(100_000))  # some reads
+    other.flush()
+    other.close()
+    assert channel.ready(0)
+    assert len(channel.receive()) == 100_000
+    channel.close()
+
+
+def test_a_connection_is_closed_although_a_forked_process_has_this_end_of_it() -> None:
+    ours, theirs = socket.socketpair()
+    copy, other = ours.dup(), Channel(theirs)
+    Channel(ours).close()
+    with pytest.raises(EOFError):
+        other.ready(10)
+    copy.close()
+    other.close()
+
+
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
@@ -247,6 +268,50 @@ def test_a_child_that_dies_between_two_tasks_costs_none(child: Child, tmp_path: 
     assert child.call(payload(1)) == -1
     assert ran(tmp_path) == [0, 1]
     assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_a_child_ends_in_peace_though_nobody_reads_what_it_refuses(
+    child: Child, tmp_path: Path
+) -> None:
+    tasks = [payload(1, str(tmp_path / "gate")), payload(2), payload(3)]
+    child.send_ahead(tasks)
+    answers: list[Any] = []
+    caller = threading.Thread(target=lambda: answers.append(child.call(tasks[0])))
+    caller.start()
+    until(lambda: ran(tmp_path)[-1] == 1)
+    until(child.runner.retract)
+    started = child.runner._child
+    assert started is not None
+    # As after a long answer: nothing of what follows is received along with it.
+    started.channel._pull = lambda: pull_one(started.channel)  # type: ignore[method-assign]
+    (tmp_path / "gate").touch()
+    caller.join()
+    assert answers == [-1]
+    until(lambda: started.numbers[isolation.child.BEGUN] == 4)
+    child.runner.leave()
+    assert started._process.returncode == 0
+
+
+def pull_one(channel: Channel) -> None:
+    """Receive no more than the message that is waited for."""
+    received = channel._socket.recv(8, socket.MSG_WAITALL)
+    channel._ahead = received + channel._socket.recv(int.from_bytes(received, "little"))
+
+
+def test_tasks_for_which_there_is_no_memory_are_not_sent_ahead(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = isolation._request
+
+    def refuse(*_: Any) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(isolation, "_request", refuse)
+    tasks = [payload(1), payload(2)]
+    child.send_ahead(tasks)
+    monkeypatch.setattr(isolation, "_request", genuine)
+    assert [child.call(task) for task in tasks] == [-1, -2]
+    assert ran(tmp_path) == [0, 1, 2]
 
 
 def test_a_signal_may_have_no_name() -> None:

@@ -176,3 +176,27 @@ def test_ranks_are_named_as_the_program_knows_them() -> None:
         workpool.run(main, root=2)
     """
     assert "all right" in run_ranks(4, script, spmd=True).stdout
+
+
+def test_an_interrupt_while_a_busy_worker_is_waited_for_ends_the_job() -> None:
+    """Else its worker serves for ever, and MPI_Finalize waits for it."""
+    script = """
+        import os, signal, sys, threading, time
+        import workpool
+
+        def wait():
+            time.sleep(60)
+
+        def main(pool):
+            task = pool.submit(wait)
+            while not task.running():
+                time.sleep(0.01)
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            raise ValueError("later")
+
+        workpool.run(main)
+        print("it went on")
+    """
+    result = run_ranks(2, script, spmd=True, expect_status=130, timeout=30)
+    assert "KeyboardInterrupt" in result.stderr
+    assert "it went on" not in result.stdout

@@ -226,6 +226,20 @@ def test_the_initializer_is_not_within_the_tasks_memory() -> None:
     assert run_ranks(2, script).stdout == "32 64\n"
 
 
+def test_the_initializer_is_not_within_the_tasks_time() -> None:
+    script = """
+        import time
+        from workpool import TaskTimeout, WorkPool
+
+        with WorkPool(initializer=time.sleep, initargs=(1.5,)) as pool:
+            short = pool.with_options(timeout_s=0.7)
+            print(short.submit(pow, 2, 5).result(60))
+            assert isinstance(short.submit(time.sleep, 60).exception(60), TaskTimeout)
+            print(short.submit(pow, 2, 6).result(60))
+    """
+    assert run_ranks(2, script).stdout == "32\n64\n"
+
+
 def test_retries(tmp_path: Path) -> None:
     run(
         3,

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -244,6 +245,27 @@ def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
         time.sleep(0.3)
         started.signal(signal.SIGINT)
         assert started.wait(5).status == 5
+
+
+def test_a_signal_ends_the_wait_for_what_ranks_have_started(tmp_path: Path) -> None:
+    command = launch(tmp_path, "reporter.ended(0)", before="setsid sleep 100 &", grace_s=60)
+    with job(command) as started:
+        started.until("begun")
+        time.sleep(0.5)
+        started.signal(signal.SIGTERM)
+        assert started.wait(10).status == 0
+
+
+def test_all_last_words_are_heard(watch: Watch) -> None:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(os.path.join(watch.place, "driver"))
+        assert watch.look(1)
+        hosts = "".join(f"host node{n:04d}.cluster {n}\n" for n in range(60))
+        line.sendall(f"{os.getpid()}\n{hosts}3 0\n".encode())
+    while watch.look(0):
+        pass
+    assert len(watch.elsewhere) == 60
+    assert watch.ending == (3, False)
 
 
 @pytest.mark.parametrize("program", ["reporter.ended(0)", "reporter.failed(1)", "sys.exit(2)"])
@@ -523,6 +545,21 @@ def test_rank_dies(rank: int, signum: int) -> None:
         ended = started.wait(10)
     assert ended.status not in (0, 128 + signal.SIGTERM)
     assert "workpool: the driver never told" in ended.err or "the job broke" in ended.err
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("survive", [[], ["--survive"]], ids=["", "survive"])
+def test_a_driver_dies_though_what_it_has_forked_lives(survive: list[str]) -> None:
+    text = (
+        "import os, signal, time, workpool\nwith workpool.WorkPool() as pool:\n"
+        "    pool.submit(abs, -1).result()\n"
+        "    if not os.fork(): time.sleep(30); os._exit(0)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with run("-w", "2", *survive, "-c", text) as started:
+        ended = started.wait(10)
+    assert ended.status not in (0, 1)
+    assert ("was killed by signal 9" in ended.err) == bool(survive)
 
 
 @pytest.mark.mpi

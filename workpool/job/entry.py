@@ -139,6 +139,10 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     finally:
         try:
             runtime.close()  # callbacks may make one more pool in it
+        except BaseException as error:
+            if not runtime.left and group.size > 1:  # MPI_Finalize would wait for who still serves
+                runtime.fail(_show(error))
+            raise
         finally:
             _current = outer
 

@@ -72,6 +72,8 @@ class Runtime:
     accumulators : Accumulators
     numbers : iterator of int
         Of tasks, contexts, pools: unique in the job.
+    left : bool
+        Whether everybody has left the job.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Runtime:
         self.lock = threading.RLock()
         self.reporter: Reporter | None = None
         self._fail = fail
-        self._ending = self._closed = False
+        self._ending = self._closed = self.left = False
         self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
         self._staying = False  # whether SIGTERM is the driver's matter alone
         self._deaths: Deaths | None = None
@@ -245,6 +247,7 @@ class Runtime:
                     self.tables.until(lambda: thread.ended)
                 self._call(Order("leave"), self._free)
             self._drain.ended()
+            self.left = True
 
     def _free(self) -> None:
         """Free every window."""

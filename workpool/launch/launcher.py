@@ -236,7 +236,8 @@ class _Job:
             give_up = min(give_up, now + self.signals.pass_on())
         self.signals.judge(self.bereft)
         status = self.process.poll()  # None: it must be ended
-        self.watch.look(0)  # the last words may have come with the end
+        while self.watch.look(0):  # the last words may have come with the end
+            pass
         self.routes.look()
         self.routes.close()
         if status == 0 and self.watch.ending is not None:
@@ -268,6 +269,8 @@ class _Job:
         begun = time.monotonic()
         while left := self._members():
             passed_s = time.monotonic() - begun
+            if self.signals.pass_on() < math.inf:
+                after_s = min(after_s, passed_s)
             if passed_s > after_s + _TIDY_S:
                 say(f"processes that cannot be killed: {list(left)}")
                 return

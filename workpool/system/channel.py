@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import time
+from contextlib import suppress
 
 _LENGTH = struct.Struct("<Q")
 
@@ -80,18 +81,20 @@ class Channel:
         give_up = None if within_s is None else time.monotonic() + within_s
         left_s = None
         while not self._there():
-            if left_s == 0:
-                return False
             if give_up is not None:
                 left_s = max(0.0, give_up - time.monotonic())
             wanted = select.EPOLLIN | select.EPOLLOUT if self._unsent else select.EPOLLIN
             self._epoll.modify(self._socket, wanted)
+            pulled = False
             for _, event in self._epoll.poll(left_s):
                 # What came before the end of the other end counts, though nothing can be sent.
                 if event & ~select.EPOLLOUT:  # the end of it, too
                     self._pull()
+                    pulled = True
                 else:
                     self._push()
+            if left_s == 0 and not pulled:  # else there may be more, and with it all of it
+                return self._there()
         return True
 
     def receive(self) -> bytearray:
@@ -108,8 +111,10 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Close this end."""
+        """Close the connection, whatever processes that were forked have of this end."""
         self._epoll.close()
+        with suppress(OSError):  # the other end is closed
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _there(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from .supervisor import RANK_VARIABLES
 
@@ -61,8 +62,17 @@ def is_alone() -> bool:
 def part() -> None:
     """Drop the variables that name the line to the process manager, which MPI has taken up.
 
-    The numbers stay: programs look at them, to share out a host's devices for example.
+    The numbers stay: programs look at them, to share out a host's devices for example.  Processes
+    that are forked drop hydra's line itself, for its end is how hydra sees that a rank has died.
     """
+    line = [int(fd) for fd in [os.environ.get("PMI_FD", "")] if fd.isdigit()]
+
+    def let_go() -> None:
+        while line:  # once: to a fork of the fork the number is another file's
+            with suppress(OSError):
+                os.close(line.pop())
+
+    os.register_at_fork(after_in_child=let_go)
     for name in os.environ.keys() - without_line(os.environ).keys():
         del os.environ[name]
 

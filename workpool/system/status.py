@@ -83,6 +83,7 @@ class Reporter:
         self._line: int | None = None  # open until the very end: its end is that of the process
         self._ending: Ending | None = None
         atexit.register(self._tell)
+        os.register_at_fork(after_in_child=self._let_go)
 
     @property
     def heard(self) -> bool:
@@ -137,6 +138,12 @@ class Reporter:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Open MPI ends its ranks with it
         time.sleep(PATIENCE_S)
 
+    def _let_go(self) -> None:
+        """Be silent: this process was forked, and its end is not the driver's."""
+        line, self._line = self._line, None
+        if line is not None:
+            os.close(line)
+
     def _tell(self) -> None:
         if self.heard and self._ending is not None:
             self._say(f"{self._ending.status} {self._ending.failed:d}")
@@ -182,8 +189,8 @@ class Watch:
     def __exit__(self, *raised: object) -> None:
         self._socket.close()
 
-    def look(self, timeout_s: float, others: Collection[int] = ()) -> None:
-        """Wait for news from the driver, at most `timeout_s`, and take them in.
+    def look(self, timeout_s: float, others: Collection[int] = ()) -> bool:
+        """Wait for news from the driver, at most `timeout_s`; take in some, if there are any.
 
         Parameters
         ----------
@@ -193,7 +200,8 @@ class Watch:
         """
         own = self._socket.fileno()
         fds = [*others, own] if own >= 0 else others
-        if own in select.select(fds, [], [], timeout_s)[0]:
+        found = own in select.select(fds, [], [], timeout_s)[0]
+        if found:
             if self._connected:
                 self._read()
             else:
@@ -201,6 +209,7 @@ class Watch:
                 self._socket.close()  # one driver: nobody else gets through
                 self._socket = line
                 self._connected = True
+        return found
 
     def _read(self) -> None:
         news = b""

@@ -30,9 +30,10 @@ from .runner import Runner
 STACK_SIGNAL = signal.SIGRTMAX - 3
 
 #: Messages that are no answers: it can begin; it lacks the context of the task, or the code of its
-#: function; it has not begun the task, and will not.
+#: function; it has done what its pool wants done first; it has not begun the task, and will not.
 READY = b"ready"
 CONTEXT = b"context"
+ENTERED = b"entered"
 CODE = b"code"
 REFUSED = b"refused"
 
@@ -109,7 +110,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     numbers = map_numbers(numbers_fd)
     os.close(numbers_fd)
     channel.send(READY)
-    with suppress(EOFError):
+    with suppress(EOFError, ConnectionError):  # nobody asks any more, or reads what we answer
         while True:
             request = channel.receive()
             numbers[BEGUN] += 1
@@ -144,7 +145,9 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None
     try:
-        pool = pool or runner.enter(request.pool_id, context)
+        if pool is None:
+            pool = runner.enter(request.pool_id, context)
+            channel.send(ENTERED)
         if pool.failure is not None:
             return Answer(Kind.BROKEN, pool.failure, None)
         if code is not None:

@@ -170,7 +170,10 @@ class IsolatedRunner:
         if self._knows == (pool.pool_id, code_id) and pool.limits == Limits():
             assert self._child is not None
             assert not self._ahead
-            requests = [_request(pool, kind, code_id, payload) for payload in payloads]
+            try:
+                requests = [_request(pool, kind, code_id, payload) for payload in payloads]
+            except MemoryError:
+                return  # for all of them: each by itself may find some
             self._ahead.extend(payloads)
             self._tasks += len(requests)
             with suppress(OSError):  # the child is gone, as ``call`` will find
@@ -235,20 +238,22 @@ class IsolatedRunner:
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
-        start = time.monotonic()
-        while self._wait(process, start, pool.limits.timeout_s):
+        start, limit_s = time.monotonic(), pool.limits.timeout_s
+        while self._wait(process, start, limit_s):
             message = process.channel.receive()
             if message == child.REFUSED:
                 continue  # what was sent ahead of this, and taken back
             if message == child.CONTEXT:
-                self._knows = None
+                self._knows = limit_s = None  # the initializer is not the task's matter
                 process.channel.send(pool.content)
+            elif message == child.ENTERED:
+                limit_s = pool.limits.timeout_s
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
                 process.channel.send(pool.callables[code_id])
             else:
                 return message
-            start = time.monotonic()  # what it lacked is not the task's matter
+            start = time.monotonic()  # nor is what it lacked
         return None
 
     def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
