@@ -102,7 +102,7 @@ def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
 
 DEADLY = """
 import os, signal, sys, time
-from workpool import WorkPool
+from workpool import ResourceError, WorkPool
 from workpool.job import entry
 
 def task(n):
@@ -120,6 +120,10 @@ with WorkPool(lease_s={lease_s}) as pool:
         os.kill(members[n].pid, signal.SIGKILL)
     assert [future.result() for future in futures] == list(range(400))
     print("right", sum(pool.map(abs, range(100_000))), flush=True)
+    try:
+        WorkPool(rows=64)  # which takes all ranks
+    except ResourceError:
+        print("refused", flush=True)
 print("dead", *(f"{{members[n].host}} {{members[n].pid}}" for n in {victims}))
 """
 
@@ -137,7 +141,7 @@ def test_the_job_outlives_workers_of_any_host(hosts: Hosts, victims: str, lease_
     with hosts.run("-c", text, survive=True) as started:
         ended = started.wait()
     assert ended.status == 0, ended
-    assert "right 4999950000\n" in ended.out
+    assert "right 4999950000\nrefused\n" in ended.out
     dead = ended.out.partition("dead ")[2].split()
     said = "died, signal 9" if lease_s > 1 else "does not answer any more"
     for host, pid in zip(dead[::2], dead[1::2], strict=True):

@@ -30,9 +30,10 @@ class Crew:
     bells : Doorbells
     until : callable
         ``until(ended, limit_s)``: serves the tables until `ended` says so, at most for so long.
-    hearts : callable, optional
-        Returns leases of those who serve a table, and its choice, if there is one; None where the
-        job outlives its workers.
+    hearts : callable
+        Returns leases of those who serve a table, and its choice, if there is one.
+    survive : bool
+        Whether the job outlives its workers.
     """
 
     def __init__(
@@ -41,13 +42,15 @@ class Crew:
         liveness: Liveness,
         bells: Doorbells,
         until: Callable[[Callable[[], bool], float], None],
-        hearts: Callable[[], tuple[Choice, Leases] | None] | None,
+        hearts: Callable[[], tuple[Choice, Leases] | None],
+        survive: bool,
     ) -> None:
         self.control = control
         self._liveness = liveness
         self._bells = bells
         self._until = until
         self._hearts = hearts
+        self._survive = survive
 
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.
@@ -65,7 +68,7 @@ class Crew:
         self.gather(control.obeyed)
         try:
             self.gather(self.summon())
-            dead = self._liveness.dead() if self._hearts is None else ()
+            dead = self._liveness.dead() if self._survive else ()
             if dead and order.what != "stay":  # which is for each by himself
                 raise ResourceError(
                     "no table can be opened any more: that takes all ranks of the job, and "
@@ -105,13 +108,13 @@ class Crew:
             If one is waited for without a limit, and its heart is not heard any more.
         """
         state = self._liveness.state
-        hearts = None if self._hearts is None else self._hearts()
+        hearts = self._hearts() if limit_s == math.inf else None
 
         def ended() -> bool:
             missing = self.control.missing(word)
-            if self._hearts is None:
-                return all(member in late or state(member) == "dead" for member in missing)
-            if missing and hearts is not None:
+            if self._survive:
+                missing = [m for m in missing if m not in late and state(m) != "dead"]
+            if missing and hearts is not None:  # nobody says of all ranks of a host that they died
                 self._check_heard(*hearts, missing)
             return not missing
 

@@ -112,8 +112,7 @@ class Runtime:
             near = filter(liveness.near, range(1, group.size))
             self._bells = Doorbells({m: doorbell.name(liveness.members[m]) for m in near})
             self.tables = tables = Tables(group, liveness, self._bells)
-            hearts = None if survive else tables.hearts
-            self._crew = Crew(control, liveness, self._bells, tables.until, hearts)
+            self._crew = Crew(control, liveness, self._bells, tables.until, tables.hearts, survive)
             if survive:
                 self._deaths = Deaths(group, liveness, self._crew, tables, fail)
         self.attendant = Attendant(
