@@ -231,9 +231,13 @@ def test_the_initializer_is_not_within_the_tasks_time() -> None:
         import time
         from workpool import TaskTimeout, WorkPool
 
-        with WorkPool(initializer=time.sleep, initargs=(1.5,)) as pool:
-            short = pool.with_options(timeout_s=0.7)
-            print(short.submit(pow, 2, 5).result(60))
+        def last(seconds):
+            time.sleep(seconds)
+            return 32
+
+        with WorkPool(initializer=time.sleep, initargs=(1,)) as pool:
+            short = pool.with_options(timeout_s=1.6)
+            print(short.submit(last, 1).result(60))
             assert isinstance(short.submit(time.sleep, 60).exception(60), TaskTimeout)
             print(short.submit(pow, 2, 6).result(60))
     """

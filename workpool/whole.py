@@ -11,7 +11,7 @@ themselves nothing::
     @uncut                      the same, but it calls the user's functions, and then holds no lock
     within(frame)               one of them is under way
     held(frame)                 one that may hold a lock is
-    inside(frame, package)      any function of a package is
+    inside(frame, modules)      any function of some modules is
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until none of them is under way
     by_handler(error)           any signal's handler has raised it, and not the user's objects
@@ -99,10 +99,10 @@ def held(frame: FrameType | None) -> bool:
     return within(frame, _holding)
 
 
-def inside(frame: FrameType | None, package: str) -> bool:
-    """Return whether a package's function is under way in a frame or in those that called it."""
+def inside(frame: FrameType | None, modules: Container[str]) -> bool:
+    """Return whether a function of some modules is under way in a frame or in its callers."""
     while frame is not None:
-        if frame.f_globals.get("__package__") == package:
+        if frame.f_globals.get("__name__") in modules:
             return True
         frame = frame.f_back
     return False

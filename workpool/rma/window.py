@@ -29,6 +29,10 @@ ENTER_S = 0.2e-3
 BATCH = 256
 
 
+#: Modules whose functions call MPI, with the lock held, and nothing of the user's.
+_CALLING = {f"{__package__}.{name}" for name in ("elements", "group", "own", "patient", "window")}
+
+
 class Window(Elements):
     """One rank's memory, open to the one-sided calls of all.
 
@@ -89,7 +93,7 @@ class Window(Elements):
 
         Or a signal's handler; what it wants of MPI would wait for its own thread.
         """
-        return self._lock.locked() and inside(sys._getframe(1), __package__)
+        return self._lock.locked() and inside(sys._getframe(1), _CALLING)
 
     def load(self, disp: int) -> int:
         """Read a CAS word.

@@ -238,22 +238,22 @@ class IsolatedRunner:
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
-        start, limit_s = time.monotonic(), pool.limits.timeout_s
-        while self._wait(process, start, limit_s):
+        start = time.monotonic()
+        while self._wait(process, start, pool.limits.timeout_s):
             message = process.channel.receive()
             if message == child.REFUSED:
                 continue  # what was sent ahead of this, and taken back
             if message == child.CONTEXT:
-                self._knows = limit_s = None  # the initializer is not the task's matter
+                self._knows = None
                 process.channel.send(pool.content)
-            elif message == child.ENTERED:
-                limit_s = pool.limits.timeout_s
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
                 process.channel.send(pool.callables[code_id])
-            else:
+            elif message != child.ENTERED:
                 return message
-            start = time.monotonic()  # nor is what it lacked
+            # What it lacked is not the task's matter, nor is the initializer, which may take as
+            # long by itself.
+            start = time.monotonic()
         return None
 
     def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
