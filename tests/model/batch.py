@@ -17,7 +17,7 @@ from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.testing import Explorer, Memory, MemoryWindow
 
 from .batch_submitter import Submitter, slot
-from .places import GREEDY, Port, geometry, obituary, payload_of
+from .places import GREEDY, Port, cell, geometry, obituary, payload_of
 from .worker import find_one
 
 ENTRY_NBYTES = len(layout.write_task_outcome(0, 0, bytes(3)))
@@ -175,7 +175,7 @@ class Worker:
     def _contribute(self, claim: Claim) -> None:
         _, payload = layout.read_descriptor(memoryview(claim.record))
         for task in payload[: self.done]:
-            self.port.accumulate(count_of(self.shape, task), np.ones(1, np.int64), "sum")
+            self.port.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")
         self.port.flush()  # before the row is DONE
 
     def _leave(self) -> None:
@@ -198,11 +198,6 @@ class Worker:
         for extent in filter(None, (self.place, self.piece)):
             self.region.release(extent)
         self.claim, self.place, self.piece = None, None, None
-
-
-def count_of(shape: layout.Geometry, task: int) -> int:
-    """Return where it is counted how often a task has contributed."""
-    return shape.nbytes + (4 + task) * layout.WORD_NBYTES
 
 
 def check(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
@@ -240,7 +235,7 @@ def explore(
         assert sorted(ended.got) == given, f"of {given} only {ended.got}"
         ran = [task for worker in rest for task in worker.ran]
         for task in given:
-            number = memory.word(count_of(submitter.shape, task)) if counts else 1
+            number = memory.word(cell(submitter.shape, task)) if counts else 1
             assert number == 1, f"task {task} counts {number} times"
             most = 1 + ended.again.count(task)
             assert crashes or 1 <= ran.count(task) <= most, f"task {task} ran too often"

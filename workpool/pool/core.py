@@ -201,14 +201,12 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error)
             return future
-        if self._max_pending is not None and self._full:
-            self._wait_for_room()
         number = next(self._runtime.numbers)
         task = Task(number, kind, fn, context, payload, future, None, retry, noted)
         future._task = task
         while not self._submit(task, code):
             self.check_open()
-            self._wait_for_room()  # others were quicker
+            self._wait_for_room()
         if noted is not None and self.ledgers.due:
             self.driver.progress()  # who goes on submitting makes none otherwise
         return future
@@ -244,7 +242,7 @@ class Core:
         with self.lock:
             if self._shut and not (further and self._pending):
                 return False
-            if self._max_pending is not None and task.segment is None and self._full:
+            if task.segment is None and self._full:
                 return False
             self._pending += 1
         try:

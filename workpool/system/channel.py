@@ -94,7 +94,7 @@ class Channel:
                 else:
                     self._push()
             if left_s == 0 and not pulled:  # else there may be more, and with it all of it
-                return self._there()
+                return False
         return True
 
     def receive(self) -> bytearray:

@@ -65,7 +65,8 @@ def part() -> None:
     The numbers stay: programs look at them, to share out a host's devices for example.  Processes
     that are forked drop hydra's line itself, for its end is how hydra sees that a rank has died.
     """
-    line = [int(fd) for fd in [os.environ.get("PMI_FD", "")] if fd.isdigit()]
+    fd = os.environ.get("PMI_FD", "")
+    line = [int(fd)] if fd.isdigit() else []
 
     def let_go() -> None:
         while line:  # once: to a fork of the fork the number is another file's
