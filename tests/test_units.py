@@ -25,7 +25,7 @@ import workpool
 from workpool import accumulator, layout, protocol
 from workpool.accumulator import Accumulators
 from workpool.arena import LONG_NBYTES, Region, empty
-from workpool.contributions import Contributions, current
+from workpool.contributions import KEPT_NBYTES, Contributions, combine, current, unpack
 from workpool.errors import (
     LayoutError,
     ProtocolError,
@@ -328,6 +328,57 @@ def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
     contributions.make(window)
     assert len(lent) == 2
     assert window.memory.word(0) == window.memory.word(64) == 3
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool) -> None:
+    shape = (KEPT_NBYTES // 32,)  # four of them are not too many
+    specs = [
+        accumulator.check(shape, "int64", op)._replace(offset=offset)
+        for op, offset in (("sum", 0), ("max", 8 * shape[0]))
+    ]
+    contributions = Contributions()
+    parts: list[weakref.ref[NDArray[Any]]] = []
+    for task in range(20):
+        contributions.task = task
+        for spec in specs[: 1 + task % 2]:
+            values = np.full(shape, task)
+            parts.append(weakref.ref(values))
+            contributions.add(spec, values)
+            del values
+        contributions.keep()
+        assert sum(part() is not None for part in parts) <= 6
+    if carried:
+        groups = unpack(contributions.packed())
+        assert [group.tasks for group in groups] == [{*range(0, 20, 2)}, {*range(1, 20, 2)}]
+        (even, odd), (most,) = ([g.parts[spec] for g in groups if spec in g.parts] for spec in specs)
+        assert (even + odd == 190).all()
+        assert (most == 19).all()
+        return
+    window = MemoryWindow(16 * shape[0])
+    contributions.make(window)
+    assert window.memory.word(0) == window.memory.word(8 * shape[0] - 8) == 190
+    assert window.memory.word(8 * shape[0]) == window.memory.word(16 * shape[0] - 8) == 19
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "complex64", "bool"])
+@pytest.mark.parametrize("op", accumulator.OPERATIONS)
+def test_many_parts_are_combined_as_one_after_another(op: str, dtype: str) -> None:
+    if np.dtype(dtype).kind not in accumulator.OPERATIONS[op].kinds:
+        with pytest.raises(UsageError, match="MPI defines no such reduction"):
+            accumulator.check(3, dtype, op)
+        return
+    for shape in ((), (3,), (2, 3)):
+        spec = accumulator.check(shape, dtype, op)
+        numbers = np.arange(1, 50 * (np.prod(shape, dtype=int)) + 1) % 7
+        parts = [np.asarray(part) for part in numbers.reshape(-1, *shape).astype(dtype)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = combine(spec, (total, part))
+        together = combine(spec, parts)
+        assert type(together) is np.ndarray
+        assert (together.dtype, together.shape) == (total.dtype, total.shape)
+        np.testing.assert_allclose(together, total, rtol=1e-5)
 
 
 def test_memory_window_takes_the_freedoms_of_mpi() -> None:

@@ -204,9 +204,7 @@ class Accumulator:
                 self._window.accumulate(self._spec.offset, part, self._spec.op)
                 self._window.flush()  # whoever sees the result must see the contribution
             elif self._numbers is not None:
-                parts = {self._spec: self._numbers}
-                combine(parts, self._spec, part)
-                self._numbers = parts[self._spec]
+                self._numbers = combine(self._spec, (self._numbers, part))
             else:
                 raise UsageError(
                     f"add to {self!r} outside of a task: call it in the thread that runs the task"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -29,6 +30,10 @@ class Spec(NamedTuple):
         return math.prod(self.shape) * int(np.dtype(self.dtype).itemsize)
 
 
+#: More of what tasks have added is combined before the end of their attempt: it takes less to
+#: combine many parts at once than one by one.
+KEPT_NBYTES = 1 << 16
+
 #: What was added to accumulators, each one's parts combined.
 Parts: TypeAlias = "dict[Spec, NDArray[Any]]"
 
@@ -41,7 +46,7 @@ class Together(NamedTuple):
 
 
 class Contributions:
-    """What the tasks of one attempt have added so far, each accumulator's parts combined.
+    """What the tasks of one attempt have added so far.
 
     Attributes
     ----------
@@ -57,7 +62,10 @@ class Contributions:
         self.pool = 0
         self.task = 0
         self.parts: Parts = {}
-        self._kept: dict[tuple[Spec, ...], Together] = {}  # of the tasks that have ended well
+        # Of the tasks that have ended well, by what they have added to: their places, and a part of
+        # each accumulator for each of them, which are combined when there are many.
+        self._kept: dict[tuple[Spec, ...], tuple[set[int], list[tuple[NDArray[Any], ...]]]] = {}
+        self._kept_nbytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -69,20 +77,22 @@ class Contributions:
 
     def add(self, spec: Spec, values: NDArray[Any]) -> None:
         """Combine `values`, which nobody else changes, with what the task has added before."""
-        combine(self.parts, spec, values)
+        known = self.parts.get(spec)
+        self.parts[spec] = values if known is None else combine(spec, (known, values))
 
     def keep(self) -> None:
         """The task has ended well: what it added, if anything, counts if the attempt does."""
         if not self.parts:
             return
-        specs = tuple(self.parts)
-        group = self._kept.get(specs)
-        if group is None:
-            group = self._kept[specs] = Together(set(), {})
-        group.tasks.add(self.task)
-        for spec, part in self.parts.items():
-            combine(group.parts, spec, part)
+        tasks, kept = self._kept.setdefault(tuple(self.parts), (set(), []))
+        tasks.add(self.task)
+        kept.append(tuple(self.parts.values()))
+        self._kept_nbytes += sum([part.nbytes for part in kept[-1]])
         self.parts.clear()
+        if self._kept_nbytes > KEPT_NBYTES:
+            for specs, (_, kept) in self._kept.items():
+                kept[:] = [tuple(map(combine, specs, zip(*kept, strict=True)))]
+            self._kept_nbytes = 0
 
     def drop(self) -> None:
         """The task has failed: what it added does not count."""
@@ -98,10 +108,11 @@ class Contributions:
         -----
         RMA cost: 1 accumulate for each accumulator, 1 flush.
         """
-        total: Parts = {}
-        for group in self._kept.values():
-            for spec, part in group.parts.items():
-                combine(total, spec, part)
+        parts: dict[Spec, list[NDArray[Any]]] = {}
+        for specs, (_, kept) in self._kept.items():
+            for spec, column in zip(specs, zip(*kept, strict=True), strict=True):
+                parts.setdefault(spec, []).extend(column)
+        total = {spec: combine(spec, some) for spec, some in parts.items()}
         for spec, part in total.items():
             window.accumulate(spec.offset, part, spec.op)  # ours until the flush
         window.flush()  # before the row says DONE: who sees the result must see the contribution
@@ -117,13 +128,18 @@ class Contributions:
 
     def packed(self) -> bytes:
         """Return everything as bytes, for the driver to `unpack`."""
-        return pickle.dumps(list(self._kept.values()))
+        groups = []
+        for specs, (tasks, kept) in self._kept.items():
+            parts = map(combine, specs, zip(*kept, strict=True))
+            groups.append(Together(tasks, dict(zip(specs, parts, strict=True))))
+        return pickle.dumps(groups)
 
     def clear(self) -> None:
         """Forget everything: the attempt is over."""
         self.task = 0
         self.parts.clear()
         self._kept.clear()
+        self._kept_nbytes = 0
 
 
 def unpack(packed: memoryview | bytes) -> list[Together]:
@@ -132,14 +148,15 @@ def unpack(packed: memoryview | bytes) -> list[Together]:
     return groups
 
 
-def combine(parts: Parts, spec: Spec, part: NDArray[Any]) -> None:
-    """Combine a part with what is there of its accumulator."""
-    known = parts.get(spec)
-    if known is not None:
-        with np.errstate(all="ignore"):  # as MPI does; the task may have asked for errors
-            combined = verbs.ufunc(spec.op)(known, part)
-        part = np.asarray(combined, part.dtype)  # of two arrays of shape () NumPy makes a scalar
-    parts[spec] = part
+def combine(spec: Spec, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return some parts of one accumulator combined; they stay as they are."""
+    if len(parts) == 1:
+        return parts[0]
+    function = verbs.ufunc(spec.op)
+    with np.errstate(all="ignore"):  # as MPI does; the task may have asked for errors
+        combined = function(*parts) if len(parts) == 2 else function.reduce(parts)
+    # What NumPy makes of shape () is a scalar, of small integers large ones, of logicals a bool.
+    return np.asarray(combined, parts[0].dtype)
 
 
 #: What the task that runs in this context has added; None outside of tasks.
