@@ -351,7 +351,9 @@ def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool
     if carried:
         groups = unpack(contributions.packed())
         assert [group.tasks for group in groups] == [{*range(0, 20, 2)}, {*range(1, 20, 2)}]
-        (even, odd), (most,) = ([g.parts[spec] for g in groups if spec in g.parts] for spec in specs)
+        (even, odd), (most,) = (
+            [g.parts[spec] for g in groups if spec in g.parts] for spec in specs
+        )
         assert (even + odd == 190).all()
         assert (most == 19).all()
         return
