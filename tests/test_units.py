@@ -614,7 +614,8 @@ def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
             under_way.clear()
 
     monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
-    from workpool.rma.window import BATCH, Window
+    from workpool.rma.window import Window
+    from workpool.rma.words import BATCH
 
     under_way: list[int] = []
     flushed: list[int] = []

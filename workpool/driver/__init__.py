@@ -7,6 +7,7 @@
     segments      which ranges have a counter for their items
     published     the batches that have a row
     collector     what rows that have ended hold
+    streams       what goes through the table in pieces
     unresolved    rows that have ended, on their way to futures
     recovery      what becomes of the tasks of workers that are gone
     waits         threads that make progress because they wait

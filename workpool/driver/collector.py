@@ -10,7 +10,6 @@ A row says by its word what is to be done about it::
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -19,13 +18,14 @@ from ..arena import empty
 from ..backoff import LOOK_S
 from ..contributions import Together
 from ..layout import Extent, TaskOutcome
-from ..protocol import State, Step
-from ..repository import Publisher, Row, Stream
-from ..serializer import APART, CONTRIBUTES, Encoded, Kind, pack_exception
+from ..protocol import State
+from ..repository import Publisher, Row
+from ..serializer import APART, CONTRIBUTES, Kind, pack_exception
 from ..tasks import Batch, Finished, Holds, Outcome, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
 from .store import Store
+from .streams import Streams
 from .trace import Trace
 from .unresolved import Unresolved
 
@@ -76,8 +76,7 @@ class Collector:
         Collected, not free yet, and what they hold: not their tasks, whose results are the user's.
     row_s : float
         How long a row takes, over the last ones.
-    piece_s : float
-        When a piece of a stream was passed on last.
+    streams : Streams
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Collector:
         self.finished = Unresolved()
         self.retired: list[tuple[Row, Holds, Extent | None]] = []
         self.row_s = SHORT_S
-        self.piece_s = 0.0
+        self.streams = Streams(window, publisher, store)
         self._uncounted: list[tuple[_Kin, list[int]]] = []  # how long some tasks took
         self._rows = self.published.rows
         self._words = publisher.words
@@ -129,9 +128,11 @@ class Collector:
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
-                self._supply(row)
+                self.streams.supply(row, rows)
             elif state == State.OFFERED:
-                self._take(row)
+                error = self.streams.take(row, rows[number])
+                if error is not None:
+                    self._refuse(rows[number], layout.owner_of(row.word), error)
         if self.published.batches:
             self.published.recall_late(words)
         if done:
@@ -355,41 +356,6 @@ class Collector:
             for task in left:
                 task.batch = None
         return finished, times_ns
-
-    # --- pieces -------------------------------------------------------------------------------
-
-    def _supply(self, row: Row) -> None:
-        """Answer a worker that wants the next piece of a stream."""
-        batch = self._rows[row.number]
-        task = batch.tasks[0]
-        wanted = layout.read_piece(self._publisher.read_record(row.number))
-        source: Encoded = batch.payload if task.segment is None else task.segment.content
-        if wanted.stream == Stream.CODE and task.code is not None:
-            source = task.code.content
-        elif wanted.stream == Stream.CONTEXT:
-            source = task.context.content
-        self._store.forget_readers_but(self._rows)  # one that is collected reads no more
-        piece = self._store.supply(row.number, wanted, source)
-        if piece is not None:
-            self._publisher.answer(row, Step.SUPPLY, piece)
-            self.piece_s = time.monotonic()
-
-    def _take(self, row: Row) -> None:
-        """Fetch the piece of an outcome that a worker offers."""
-        batch = self._rows[row.number]
-        piece = layout.read_piece(self._publisher.read_record(row.number))
-        if piece.position == 0:
-            try:
-                batch.incoming = empty(piece.total_nbytes)
-            except MemoryError as error:
-                self._refuse(batch, layout.owner_of(row.word), error)
-                return
-        assert batch.incoming is not None
-        end = piece.position + piece.extent.nbytes
-        self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
-        self._window.flush()  # the worker writes the next piece over this one
-        self._publisher.answer(row, Step.TAKE)
-        self.piece_s = time.monotonic()
 
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
         """Fail the tasks of a row whose outcome is too large for this process."""

@@ -193,7 +193,7 @@ class Dispatcher:
         rows, row_s = len(self._published.rows), self._collector.row_s
         if not rows or row_s <= SHORT_S:
             return None
-        if time.monotonic() < self._collector.piece_s + NEXT_S:
+        if time.monotonic() < self._collector.streams.passed_s + NEXT_S:
             return FIRST_S
         if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from .. import accumulator
 from ..accumulator import Accumulator
-from ..contributions import Spec
 from ..driver.driver import Driver
 from ..driver.forked import Forked
-from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
+from ..errors import SHUT, SerializationError, TaskKilled, TaskLost
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
-from ..layout import Extent
 from ..serializer import Code, Packed, pack_call
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from ..whole import held, whole, within
 from .future import PoolFuture
 from .mapping import Seat
+from .numbers import Numbers
 from .resolver import Resolver
 from .stats import WorkerStats
 
@@ -80,7 +79,6 @@ class Core:
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
-        self._accumulators: list[tuple[Spec, Extent]] = []
         self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         try:
             with job.lock:
@@ -88,6 +86,7 @@ class Core:
                 self.pool_id = self.number()
                 self._table = job.table(choice)
                 self.driver: Driver = self._table.driver
+                self._numbers = Numbers(job, self._table, choice, self.pool_id)
                 self._resolver = Resolver(
                     self.driver,
                     job.accumulators,
@@ -341,18 +340,9 @@ class Core:
         from .. import rma
 
         spec = accumulator.check(shape, dtype, rma.op_name(op))
-        with self.lock:  # a shutdown by another thread comes before, or finds it in the list
+        with self.lock:  # a shutdown by another thread comes before, or finds them
             self.check_open()
-            extent = self.driver.reserve(spec.nbytes)
-            if extent is None:
-                raise UsageError(
-                    f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half "
-                    f"of the arena of {self.choice.arena_nbytes:,}: raise arena_nbytes="
-                )
-            spec = spec._replace(pool=self.pool_id, offset=extent.offset)
-            self._accumulators.append((spec, extent))
-            window = None if self._runtime.survive else self._table.window
-            return self._runtime.accumulators.add(spec, window)
+            return self._numbers.open(spec)
 
     def stats(self) -> list[WorkerStats]:
         """Return what each worker has done so far, by rank."""
@@ -394,11 +384,8 @@ class Core:
         """Let go of the table: nothing of this pool is in it any more."""
         with self._detaching:  # who comes second returns when nothing is left
             try:
-                while self._accumulators:
-                    spec, extent = self._accumulators.pop()
-                    self._runtime.accumulators.close(spec)
-                    if not self._pending:  # else one was cut off: what it adds may be on its way
-                        self.driver.release(extent)
+                # If one task was cut off, what it adds may be on its way.
+                self._numbers.close(settled=not self._pending)
                 for context in tuple(self._contexts.values()):
                     self.driver.drop(context)
                 self.ledgers.close()

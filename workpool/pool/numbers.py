@@ -1,0 +1,62 @@
+"""The accumulators of one pool, and their room in its table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..accumulator import Accumulator
+from ..contributions import Spec
+from ..errors import UsageError
+from ..layout import Extent
+
+if TYPE_CHECKING:
+    from ..job.control import Choice
+    from ..job.runtime import Runtime
+    from ..job.tables import Table
+
+
+class Numbers:
+    """Opens the accumulators of a pool.  Not thread-safe.
+
+    Parameters
+    ----------
+    job : Runtime
+    table : Table
+    choice : Choice
+        Of the table.
+    pool_id : int
+    """
+
+    def __init__(self, job: Runtime, table: Table, choice: Choice, pool_id: int) -> None:
+        self._runtime = job
+        self._table = table
+        self._choice = choice
+        self._pool_id = pool_id
+        self._open: list[tuple[Spec, Extent]] = []
+
+    def open(self, spec: Spec) -> Accumulator:
+        """Return numbers in the repository's window, or on the driver where workers may die.
+
+        Raises
+        ------
+        UsageError
+            If there is no room.
+        """
+        extent = self._table.driver.reserve(spec.nbytes)
+        if extent is None:
+            raise UsageError(
+                f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half of "
+                f"the arena of {self._choice.arena_nbytes:,}: raise arena_nbytes="
+            )
+        spec = spec._replace(pool=self._pool_id, offset=extent.offset)
+        self._open.append((spec, extent))
+        window = None if self._runtime.survive else self._table.window
+        return self._runtime.accumulators.add(spec, window)
+
+    def close(self, settled: bool) -> None:
+        """Keep the last values, and give back the room if nobody adds any more."""
+        while self._open:
+            spec, extent = self._open.pop()
+            self._runtime.accumulators.close(spec)
+            if settled:
+                self._table.driver.release(extent)
