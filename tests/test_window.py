@@ -1,0 +1,265 @@
+"""The verbs of a window: of ours in plain memory, and what is asked of MPI."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workpool.errors import (
+    WindowError,
+)
+from workpool.testing import MemoryWindow
+
+
+def test_memory_window_takes_the_freedoms_of_mpi() -> None:
+    window = MemoryWindow(256)
+    source, target = bytearray(b"abcdefgh"), bytearray(8)
+    window.put(64, source)
+    assert window.memory.read(64, 8) == bytes(8), "a put is not visible before its flush"
+    window.flush()
+    window.get(64, target)
+    assert target != b"abcdefgh", "a get has read nothing before its flush"
+    window.flush()
+    assert target == b"abcdefgh"
+    window.put(64, source)
+    source[0] = 0
+    with pytest.raises(WindowError, match="changed"):
+        window.flush()
+    for disp in (-8, 4, 256):
+        with pytest.raises(WindowError):
+            window.load(disp)
+    with pytest.raises(WindowError):
+        window.put(250, bytes(8))
+
+
+def test_buffers_are_held_until_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lent(bytearray):
+        pass
+
+    class Win:
+        def Compare_and_swap(self, *_: Any) -> None:
+            raise AssertionError
+
+        def Put(self, given: list[Any], host: int, disp: int) -> None:
+            held.append(weakref.ref(given[0].obj))
+
+        def Flush(self, host: int) -> None:
+            alive.append([reference() is not None for reference in held])
+
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    held: list[weakref.ref[Any]] = []
+    alive: list[list[bool]] = []
+    window = Window(Win(), 0, 4096, threading.Lock())  # type: ignore[arg-type]
+    window.put(0, Lent(8))
+    window.put(64, Lent(8))
+    window.flush()
+    assert alive == [[True, True]]
+    assert [reference() for reference in held] == [None, None]
+
+
+def test_many_atomics_share_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Win:
+        def Compare_and_swap(
+            self, origin: Any, compare: Any, result: Any, host: int, disp: int
+        ) -> None:
+            under_way.append(disp)
+            result[0][0] = words.get(disp, 0)
+            if words.get(disp, 0) == compare[0][0]:
+                words[disp] = origin[0][0]
+
+        def Flush(self, host: int) -> None:
+            flushed.append(len(under_way))
+            under_way.clear()
+
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+    from workpool.rma.words import BATCH
+
+    under_way: list[int] = []
+    flushed: list[int] = []
+    words = {8 * i: i for i in range(0, 1000, 2)}
+    window = Window(Win(), 0, 8000, threading.Lock())  # type: ignore[arg-type]
+    steps = [(8 * i, 0, 1000) for i in range(1000)]
+    assert window.compare_and_swap_all(steps) == [0 if i % 2 else i for i in range(1000)]
+    assert words == {8 * i: i if i % 2 == 0 and i else 1000 for i in range(1000)}
+    assert sum(flushed) == 1000
+    assert max(flushed) == BATCH
+    for disp in (-8, 4, 8000):
+        with pytest.raises(WindowError, match="outside"):
+            window.compare_and_swap_all([(0, 1, 2), (disp, 0, 1)])
+        with pytest.raises(WindowError, match="outside"):
+            window.peek(disp)
+
+
+class RemoteWin:
+    """A stand-in for ``MPI.Win`` that carries everything out, and writes down in which order."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.content = bytearray(nbytes)
+        self.calls: list[tuple[str, int]] = []  # with the displacement
+        self._gets: list[tuple[memoryview, int]] = []
+
+    def Put(self, given: list[Any], host: int, disp: int) -> None:
+        self.calls.append(("put", disp))
+        self.content[disp : disp + given[1]] = given[0]
+
+    def Get(self, given: list[Any], host: int, disp: int) -> None:
+        self.calls.append(("get", disp))
+        self._gets.append((given[0].cast("B"), disp))
+
+    def Accumulate(self, given: list[Any], host: int, disp: int, op: object) -> None:
+        self.calls.append(("accumulate", disp))
+
+    def Compare_and_swap(self, origin: Any, compare: Any, answer: Any, host: int, at: int) -> None:
+        self.calls.append(("swap", at))
+        words = memoryview(self.content).cast("q")
+        answer[0][0] = words[at // 8]
+        if answer[0][0] == compare[0][0]:
+            words[at // 8] = origin[0][0]
+
+    def Flush(self, host: int) -> None:
+        self.calls.append(("flush", 0))
+        for view, disp in self._gets:
+            view[:] = self.content[disp : disp + len(view)]
+        self._gets.clear()
+
+    def Sync(self) -> None:
+        self.calls.append(("sync", 0))
+
+
+def remote_window(ours: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[RemoteWin, Any]:
+    """Return a window, whose memory is ours or is not, and what it calls."""
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    win = RemoteWin(4096)
+    memory = memoryview(win.content) if ours else None
+    return win, Window(win, 0, 4096, threading.Lock(), memory)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_bytes_are_there_before_the_words_that_show_them(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win, window = remote_window(ours, monkeypatch)
+    assert window.put_and_swap(64, b"content", [(8, 0, 5), (16, 1, 5)]) == [0, 0]
+    before = [("sync", 0)] if ours else [("put", 64), ("flush", 0)]
+    swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
+    assert win.calls == [*before, *swaps]
+    assert bytes(win.content[64:72]) == b"content\0"
+    assert window.peek(8, 16) == [5, 0]
+    win.calls.clear()
+    window.accumulate(128, np.ones(1), "sum")
+    window.put_and_swap(64, b"other", [(8, 5, 6)])  # and whatever was begun before
+    assert ("flush", 0) in win.calls[: win.calls.index(("swap", 8))]
+    assert bytes(win.content[64:72]) == b"othernt\0"
+    win.calls.clear()
+    for disp in (-8, -1, 4090, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.put_and_swap(disp, b"content", [(8, 6, 7)])
+        with pytest.raises(WindowError, match="outside"):
+            window.get_and_swap(disp, 7, [(8, 6, 7)])
+    assert not win.calls
+    for place in (-8, 4, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.put_and_swap(64, b"content", [(place, 0, 1)])
+        with pytest.raises(WindowError, match="outside"):
+            window.get_and_swap(64, 7, [(place, 0, 1)])
+    assert window.peek(8) == [6]
+
+
+def test_who_awaits_a_change_looks_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def others() -> None:
+        nonlocal now
+        now += 1
+        waited.append(len(win.calls))
+        if len(waited) == 3:
+            memoryview(win.content).cast("q")[2] = 7
+
+    waited: list[int] = []
+    now = 0
+    monkeypatch.setattr(os, "sched_yield", others)
+    win, window = remote_window(True, monkeypatch)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    window._enter_s = math.inf
+    assert window.await_change([0, 0], 8, 16, seconds=5) == [0, 7]
+    assert waited == [0, 0, 0]
+    assert win.calls == [("sync", 0)]  # nothing that is read from here on is older
+    assert window.await_change([0, 7], 8, 16, seconds=5) == [0, 7]
+    assert len(waited) == 8
+    for seen, seconds in (([], 5), ([7, 0], 5), ([0, 7], 0)):
+        assert window.await_change(seen, 8, 16, seconds=seconds) == [0, 7]
+    assert len(waited) == 8
+    for disp in (-8, 4, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.await_change([0], disp, seconds=1)
+
+
+def test_over_a_network_a_look_is_a_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_yield", lambda: 1 / 0)
+    win, window = remote_window(False, monkeypatch)
+    assert window.await_change([0, 0], 8, 16, seconds=5) == [0, 0]
+    assert win.calls == [("get", 8), ("get", 16), ("flush", 0)]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_what_is_read_is_there_at_once(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    win, window = remote_window(ours, monkeypatch)
+    window._enter_s = math.inf
+    win.content[64:71] = b"content"
+    for take, calls in ((window.copy, []), (window.read, [("sync", 0)])):
+        win.calls.clear()
+        copy = take(64, 7)
+        win.content[64:71] = b"changed"
+        assert bytes(copy) == b"content"
+        assert win.calls == (calls if ours else [("get", 64), ("flush", 0)])
+        win.content[64:71] = b"content"
+        for disp in (-8, -1, 4090, 4096):
+            with pytest.raises(WindowError, match="outside"):
+                take(disp, 7)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_copy_is_complete_by_the_flush_of_the_swaps(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win, window = remote_window(ours, monkeypatch)
+    win.content[64:71] = b"content"
+    copy, found = window.get_and_swap(64, 7, [(8, 0, 5), (16, 1, 5)])
+    swaps = [("swap", 8), ("swap", 16), ("flush", 0)]
+    assert win.calls == [*([] if ours else [("get", 64)]), *swaps]
+    assert (bytes(copy), found) == (b"content", [0, 0])
+    win.content[64:71] = b"changed"
+    assert bytes(copy) == b"content"
+    copy, found = window.get_and_swap(4092, 4, [])  # up to the very end
+    assert (bytes(copy), found) == (bytes(4), [])
+
+
+def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.own import OwnWindow
+
+    memory = memoryview(bytearray(4096))
+    windows = [
+        OwnWindow(RemoteWin(0), 0, 4096, threading.Lock(), memory),  # type: ignore[arg-type]
+        MemoryWindow(4096),
+    ]
+    for window in windows:
+        assert window.put_and_swap(64, b"content", [(8, 0, 5), (16, 1, 5)]) == [0, 0]
+        copy, found = window.get_and_swap(64, 7, [(8, 5, 6), (16, 1, 5)])
+        assert (bytes(copy), found) == (b"content", [5, 0])
+        assert window.peek(8, 16) == [6, 0]
+        with pytest.raises(WindowError):
+            window.put_and_swap(4090, b"content", [(8, 6, 7)])
+        with pytest.raises(WindowError):
+            window.get_and_swap(4090, 7, [(8, 6, 7)])
+        assert window.load(8) == 6
