@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+import workpool.serializer
 from workpool.serializer import CodeCache
+
+#: Before each script that runs beside ``peer``.
+PRELUDE = """
+from peer import Worker
+worker = Worker()
+run = worker.run
+
+def failure(fn, *args):
+    try:
+        run(fn, *args)
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing raised")
+"""
 
 #: Where the other way of taking tasks is tried as well: with few workers, and with many.
 COUNTERS = (2, 8)
@@ -58,3 +79,30 @@ def claim(request: pytest.FixtureRequest) -> Iterator[str]:
 def codes() -> CodeCache:
     """Give a memory of code with nothing in it."""
     return CodeCache()
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a script next to ``peer`` and checks that it succeeds."""
+    shutil.copy(Path(__file__).with_name("peer.py"), tmp_path)
+    root = Path(workpool.serializer.__file__).parents[2]
+    paths = [str(root), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def run_script(body: str, **modules: str) -> subprocess.CompletedProcess[str]:
+        for name, source in modules.items():
+            (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        script = tmp_path / "script.py"
+        script.write_text(PRELUDE + textwrap.dedent(body))
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", str(script)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended
+
+    return run_script

@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 from workpool import accumulator
 from workpool.accumulator import Accumulators
 from workpool.contributions import KEPT_NBYTES, Contributions, combine, current, unpack
-from workpool.errors import (
-    UsageError,
-    WindowError,
-)
+from workpool.errors import UsageError, WindowError
 from workpool.testing import MemoryWindow
 
 

@@ -10,11 +10,7 @@ import pytest
 
 from workpool import layout, protocol
 from workpool.arena import LONG_NBYTES, Region, empty
-from workpool.errors import (
-    LayoutError,
-    ProtocolError,
-    UsageError,
-)
+from workpool.errors import LayoutError, ProtocolError, UsageError
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
 from workpool.protocol import TRANSITIONS, State, Step
 

@@ -15,10 +15,7 @@ import pytest
 
 import workpool
 from workpool.accumulator import Accumulators
-from workpool.errors import (
-    RemoteTraceback,
-    TaskLost,
-)
+from workpool.errors import RemoteTraceback, TaskLost
 from workpool.job.drain import Drain
 from workpool.job.threads import Attendant, Flag
 from workpool.journal.ledger import Ledgers

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workpool.errors import (
-    WindowError,
-)
+from workpool.errors import WindowError
 from workpool.testing import MemoryWindow
 
 

@@ -1,0 +1,492 @@
+"""Classes of a script, on a worker and back: see ``test_serializer_processes``."""
+
+from __future__ import annotations
+
+
+def test_instances_of_classes_of_the_script(run_script):
+    run_script("""
+        import dataclasses, enum
+        import numpy as np
+        @dataclasses.dataclass
+        class Point:
+            x: float
+            y: np.ndarray
+        class Color(enum.Enum):
+            RED = 1
+        class Text(str): pass
+        def task(point, color): return Point(point.x + 1, point.y * 2), color, Color.RED, Text("t")
+        for _ in range(3):
+            point, *rest = run(task, Point(1.0, np.ones(100_000)), Color.RED)
+            assert type(point) is Point and point.x == 2.0 and (point.y == 2).all()
+            point.y[0] = 3
+            assert rest == [Color.RED, Color.RED, "t"] and rest[0] is rest[1] is Color.RED
+            assert type(rest[-1]) is Text
+        assert run(lambda: Point) is Point
+    """)
+
+
+def test_members_of_enumerations_of_the_script_are_whole(run_script):
+    run_script("""
+        import dataclasses, enum
+        class Planet(enum.Enum):
+            EARTH = 5.9, 6.3
+            HOME = EARTH
+            def __init__(self, mass, radius): self.mass, self.radius = mass, radius
+            def __reduce_ex__(self, protocol): return getattr, (Planet, self.name)
+        class Axis(bytes, enum.Enum):
+            def __new__(cls, value, label):
+                member = bytes.__new__(cls, [value])
+                member._value_, member.label = value, label
+                return member
+            X = 1, "ex"
+        @dataclasses.dataclass(frozen=True)
+        class Kind:
+            legs: int
+        class Animal(Kind, enum.Enum):
+            DOG = 4
+        class Pair(tuple, enum.Enum):
+            A = 1, 2
+        class Lists(list, enum.Enum):
+            L = [1, 2]
+        class Mode(enum.Flag):
+            R = 4
+            W = 2
+            RW = 6
+        class Number(enum.IntEnum):
+            ONE = 1
+            TWO = 2
+        def look(*members):
+            assert members[0] is Planet.EARTH and members[1] is Axis.X
+            return [
+                Planet.EARTH.mass, Planet.HOME.radius, list(Planet.__members__),
+                Axis.X.label, Axis.X.value, bytes(Axis.X), Axis(1) is Axis.X,
+                Animal.DOG.legs, Animal.DOG == Animal(Animal.DOG.value), Pair.A.value, Pair.A[1],
+                list(Lists.L), Mode.RW.name, (Mode.R | Mode.W) is Mode.RW, (~Mode.R).value,
+                Number.ONE + 1, Number(2).name,
+            ]
+        members = Planet.EARTH, Axis.X, Animal.DOG, Pair.A, Mode.RW, Mode.W, Number.ONE
+        for _ in range(2):
+            assert run(look, *members) == look(*members)
+            for member, back in zip(members, run(lambda *them: them, *members)):
+                assert back is member
+        Planet.EARTH.mass = 6.0
+        assert run(lambda: Planet.EARTH.mass) == 6.0
+    """)
+
+
+def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
+    run_script("""
+        class Base:
+            flag = False
+            def name(self): return "base"
+        class Sub(Base): pass
+        kept = []
+        def look(instance):
+            kept.append(instance)  # so that the class stays there
+            return Sub.flag, Sub().name(), getattr(Sub, "extra", None)
+        for _ in range(3):
+            assert run(look, Sub()) == (False, "base", None)
+            Sub.flag, Sub.name, Sub.extra = True, lambda self: "patched", 5
+            Sub.__doc__ = "of its own"
+            assert run(look, Sub()) == (True, "patched", 5)
+            Sub.flag, Sub.name, Sub.__doc__ = Base.flag, Base.name, Base.__doc__
+            del Sub.extra
+    """)
+
+
+def test_a_class_that_comes_home_is_left_as_it_is(run_script):
+    run_script("""
+        made = []
+        class Base:
+            def __init_subclass__(cls): made.append(cls)
+        class Counted(Base):
+            created = 0
+            def __init__(self): Counted.created += 1
+            def reads_global(self): return made
+        method = Counted.__dict__["reads_global"]
+        def task(x): return x
+        for i in range(1, 4):
+            back = run(task, Counted())
+            assert type(back) is Counted
+            assert Counted.created == i
+        assert Counted.__dict__["reads_global"] is method
+        assert back.reads_global() is made
+        assert made == [Counted]
+    """)
+
+
+def test_a_class_made_in_a_task_comes_back_whole(run_script):
+    run_script("""
+        def task():
+            class Local:
+                def answer(self): return 42
+            return Local()
+        first, second = run(task), run(task)
+        assert first.answer() == second.answer() == 42
+    """)
+
+
+def test_fields_without_defaults_are_known_as_such(run_script):
+    run_script("""
+        import dataclasses
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            tags: list = dataclasses.field(default_factory=list)
+
+        def required():
+            missing = dataclasses.MISSING
+            fields = dataclasses.fields(Point)
+            return [f.name for f in fields if f.default is missing is f.default_factory]
+
+        def below():
+            @dataclasses.dataclass
+            class Space(Point): z: int = 0
+            try:
+                Space()
+            except TypeError as error:
+                return str(error)
+
+        assert run(required) == ["x"]
+        assert "'x'" in run(below)
+    """)
+
+
+def test_classes_with_slots(run_script):
+    run_script("""
+        import abc, dataclasses, typing
+
+        @dataclasses.dataclass(slots=True)
+        class Point:
+            x: int
+            y: int = 2
+
+        @dataclasses.dataclass(slots=True)
+        class Space(Point):
+            z: int = 3
+
+        class One: __slots__ = "x"
+        class Private:
+            __slots__ = ("__x",)
+            def __init__(self, x): self.__x = x
+            def get(self): return self.__x
+        class Below(Private):
+            __slots__ = iter(["y"])
+        class Open(Private): pass
+        class Dict(One): __slots__ = ("__dict__", "__weakref__")
+        class Abstract(abc.ABC):
+            __slots__ = ()
+            @abc.abstractmethod
+            def get(self): pass
+        class Concrete(Abstract):
+            __slots__ = {"x": "documented"}
+            def get(self): return self.x
+        class Pair(typing.NamedTuple):
+            a: int
+            b: int = 2
+        class Failure(Exception):
+            __slots__ = ("code",)
+
+        def point(p): return Point(p.x + 1)
+        def space(p): return Space(p.x, z=5)
+        def one():
+            value = One()
+            value.x = 5
+            return value
+        def private(p): return Private(p.get() + 1)
+        def below(p):
+            made = Below(p.get())
+            made.y = 7
+            return made
+        def opened():
+            value = Open(1)
+            value.free = 2
+            return value
+        def dictionary():
+            value = Dict()
+            value.x, value.other = 1, 2
+            return value
+        def concrete():
+            value = Concrete()
+            value.x = 9
+            return value
+        def pair(p): return p._replace(b=3)
+        def fails():
+            error = Failure("why")
+            error.code = 4
+            raise error
+        def has_dict(p): return hasattr(p, "__dict__")
+
+        for _ in range(3):
+            assert run(point, Point(1)) == Point(2)
+            assert run(space, Point(1)) == Space(1, 2, 5)
+            assert not run(has_dict, Point(1))
+            assert run(one).x == 5 and type(run(one)) is One
+            assert run(private, Private(1)).get() == 2
+            assert (run(below, Private(1)).get(), run(below, Private(1)).y) == (1, 7)
+            assert (run(opened).get(), run(opened).free) == (1, 2)
+            assert (run(dictionary).x, run(dictionary).other) == (1, 2)
+            assert run(concrete).get() == 9
+            assert run(pair, Pair(1)) == Pair(1, 3)
+            assert failure(fails).code == 4
+    """)
+
+
+def test_classes_whose_base_wants_arguments(run_script):
+    run_script("""
+        class Tagged:
+            def __init_subclass__(cls, tag, **more):
+                super().__init_subclass__(**more)
+                cls.tag = tag
+        class One(Tagged, tag=1): pass
+        class Two(One, tag=2): x = 3
+
+        def below():
+            class Three(Two, tag=One.tag + 2): pass
+            return Three.tag, Three.x
+        def two(value): return type(value).tag, Two()
+
+        for _ in range(3):
+            assert run(below) == (3, 3)
+            tag, value = run(two, Two())
+            assert tag == 2 and type(value) is Two
+        assert str(failure(lambda: type("Four", (Tagged,), {}))).endswith("argument: 'tag'")
+    """)
+
+
+def test_generic_functions(run_script):
+    run_script("""
+        import functools
+
+        @functools.singledispatch
+        def size(value, scale=1):
+            "How large it is."
+            raise TypeError("of no size")
+        @size.register
+        def _(value: int): return value
+        @size.register(list)
+        def of_list(value): return sum(map(size, value))
+        size.note = "kept"
+
+        class Shape:
+            @functools.singledispatchmethod
+            def area(self, side): return None
+            @area.register
+            def _(self, side: int): return side * side
+
+        def asks(value): return size(value), size.note, size.__doc__
+        def area(side): return Shape().area(side)
+
+        for _ in range(3):
+            assert run(size, [1, [2, 3]]) == 6
+            assert run(asks, [4]) == (4, "kept", "How large it is.")
+            assert str(failure(size, "text")) == "of no size"
+            assert (run(area, 3), run(area, "x")) == (9, None)
+        try:
+            run(size)
+        except TypeError as error:
+            assert str(error) == "size requires at least 1 positional argument", error
+        size.register(str, len)
+        assert run(asks, ["abc"])[0] == 3, "what is registered later counts"
+    """)
+
+
+def test_classes_of_ctypes(run_script):
+    run_script("""
+        import ctypes
+
+        class Point(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_int), ("y", ctypes.c_double)]
+            kind = ctypes.c_long
+            def total(self):
+                return self.x + self.y
+
+        class Deep(Point):
+            _fields_ = [("z", ctypes.c_int)]
+
+        class Number(ctypes.Union):
+            _fields_ = [("i", ctypes.c_uint32), ("f", ctypes.c_float)]
+
+        class Packet(ctypes.BigEndianStructure):
+            _pack_ = 1
+            _fields_ = [("bits", ctypes.c_uint8, 3), ("n", ctypes.c_uint16)]
+
+        class Tagged(ctypes.Structure):
+            _anonymous_ = ("number",)
+            _fields_ = [("tag", ctypes.c_char), ("number", Number)]
+
+        class Row(ctypes.Array):
+            _type_, _length_ = Point, 2
+
+        class Id(ctypes.c_int): ...
+
+        class Node(ctypes.Structure): ...
+        Node._fields_ = [("next", ctypes.POINTER(Node)), ("value", ctypes.c_int)]
+
+        class Box(ctypes.Structure):
+            _fields_ = [("points", Row), ("name", ctypes.c_char * 8), ("ids", Id * 2)]
+
+        def same(value):
+            return value
+
+        box = Box(Row(Point(1, 2.5), Point(3, 4)), b"name", (Id * 2)(Id(5), Id(6)))
+        values = [Point(1, 2.5), Deep(1, 2.5, 3), Number(f=1.5), Packet(5, 0x102), Row(), Id(7)]
+        arrays = (Point * 2)(Point(1, 2)), (ctypes.c_int * 3)(1, 2, 3)
+        for value in (*values, *arrays, box, Tagged(b"x", (1,))):
+            back = run(same, value)
+            assert type(back) is type(value) and bytes(back) == bytes(value), value
+
+        def work(point):
+            assert Tagged(i=7).number.i == 7
+            point.x += 1
+            first, second = Node(value=1), Node(value=2)
+            first.next = ctypes.pointer(second)
+            return point.total(), first.next.contents.value, bytes(Packet(5, 0x102))
+
+        for _ in range(2):  # there are copies of the classes there by now
+            assert run(work, Point(1, 2.5)) == (4.5, 2, bytes(Packet(5, 0x102)))
+        Point.total = lambda self: "changed"
+        assert run(work, Point(1, 2.5))[0] == "changed"
+    """)
+
+
+def test_hooks_of_classes_are_called_once(run_script):
+    run_script("""
+        class Base:
+            count, names = 0, []
+            def __init_subclass__(cls, tag=None):
+                Base.count += 1
+                Base.names.append(cls.__name__)
+        class A(Base, tag=1): pass
+        class B(A): pass
+        class Plugin(type):
+            made = []
+            def __new__(meta, name, bases, namespace):
+                if bases and "command" not in namespace:
+                    raise TypeError("no command")
+                return super().__new__(meta, name, bases, namespace)
+            def __init__(cls, name, bases, namespace):
+                super().__init__(name, bases, namespace)
+                Plugin.made.append(name)
+        class M(metaclass=Plugin): pass
+        class N(M): command = "n"
+        def classes(): return A.__name__, B.__name__, Base.count, Base.names
+        def metaclass(): return M.__name__, N.command, Plugin.made
+        def subclass():
+            class C(B, tag=2): pass
+            return Base.count, Base.names[-1]
+        for _ in range(3):
+            assert run(classes) == ("A", "B", 2, ["A", "B"])
+            assert run(metaclass) == ("M", "n", ["M", "N"])
+        assert run(subclass) == (3, "C")
+        assert run(lambda: isinstance(N(), M)) and type(run(N)) is N
+    """)
+
+
+def test_what_a_metaclass_does_not_let_be_set_is_there(run_script):
+    run_script("""
+        import abc
+        class Counted(abc.ABCMeta):
+            @property
+            def arity(cls): return cls.__dict__["arity"] + 1
+        class Function(metaclass=Counted):
+            arity = 1
+            def call(self): return type(self).arity
+        class Other(Function): arity = 4
+        def task(): return Function.arity, Other().call(), isinstance(Other(), Function)
+        for _ in range(3):
+            assert run(task) == (2, 5, True)
+    """)
+
+
+def test_classes_that_their_metaclass_takes_for_equal_stay_apart(run_script):
+    run_script("""
+        class ByName(type):
+            def __eq__(cls, other): return cls.__name__ == getattr(other, "__name__", None)
+            def __hash__(cls): return hash(cls.__name__)
+        class Old:
+            class Config(metaclass=ByName):
+                def version(self): return "old"
+        class New:
+            class Config(metaclass=ByName):
+                def version(self): return "new"
+        def versions(*objects): return [thing.version() for thing in objects]
+        assert run(versions, Old.Config(), New.Config()) == ["old", "new"]
+        assert run(versions, New.Config()) == ["new"]
+        assert type(run(New.Config)) is New.Config
+    """)
+
+
+def test_what_says_by_which_name_the_script_has_it_is_that(run_script):
+    run_script("""
+        class Missing:
+            def __init__(self): self.text = "nothing"
+            def __reduce__(self): return "MISSING"
+        class Slotted:
+            __slots__ = ("text",)
+            def __init__(self): self.text = "slot"
+            def __reduce__(self): return "SLOTTED"
+        class Plain:
+            def __init__(self, x): self.x = x
+            def __reduce__(self): return Plain, (self.x,)
+        MISSING, SLOTTED = Missing(), Slotted()
+        def task(x=MISSING): return x is MISSING, x is SLOTTED, getattr(x, "text", None)
+        for _ in range(3):
+            assert run(task) == run(task, MISSING) == (True, False, "nothing")
+            assert run(task, SLOTTED) == (False, True, "slot")
+            assert run(task, None) == (False, False, None)
+        assert run(lambda: [MISSING, SLOTTED]) == [MISSING, SLOTTED]
+        assert run(lambda x: x.x, Plain(3)) == 3
+        def change():
+            before, MISSING.text = MISSING.text, "changed"
+            return before
+        for _ in range(3):
+            assert run(change) == "nothing", "what a task has made of it, the next does not see"
+        del SLOTTED
+        assert "SLOTTED" in str(failure(task, Slotted()))
+    """)
+
+
+def test_a_metaclass_is_not_told_again_what_is_set(run_script):
+    run_script("""
+        class Frozen(type):
+            told = []
+            def __setattr__(cls, name, value):
+                Frozen.told.append(name)
+                if name != "y":
+                    raise AttributeError("frozen class")
+                super().__setattr__(name, value)
+        class Constants(metaclass=Frozen):
+            X = 1
+        Constants.y = 2
+        for _ in range(3):
+            assert run(lambda: (Constants.X, Constants.y, Frozen.told)) == (1, 2, ["y"])
+    """)
+
+
+def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
+    run_script("""
+        import dataclasses, pickle, sys
+        @dataclasses.dataclass
+        class Row:
+            x: int
+        class Outer:
+            class Inner(Row): pass
+        class Worker: pass  # by that name the other program has another class
+        def task(x): return pickle.dumps([Row(x), Outer.Inner(x), Row])
+        assert pickle.loads(run(task, 3)) == [Row(3), Outer.Inner(3), Row]
+        class Row:
+            pass
+        assert pickle.loads(run(lambda: pickle.dumps(Row))) is Row
+        assert pickle.loads(run(lambda: pickle.dumps(Worker))) is Worker
+
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Point:  # the second class of that name: the first had no slots
+            x: int
+        assert pickle.loads(run(lambda: pickle.dumps(Point(2)))) == Point(2)
+        made = type("Made", (), {})
+        assert run(lambda: (made, "Made" in vars(sys.modules["__main__"])))[1] is False
+        sent = pickle.dumps(Row())
+        assert "Row" in str(failure(pickle.loads, sent)), "no task has brought it along"
+    """)
