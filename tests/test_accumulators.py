@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workpool import accumulator
 from workpool.accumulator import Accumulators
-from workpool.contributions import KEPT_NBYTES, Contributions, combine, current, unpack
+from workpool.contributions import KEPT_NBYTES, Contributions, combine, contribute, current, unpack
 from workpool.errors import UsageError, WindowError
 from workpool.testing import MemoryWindow
 
@@ -39,7 +39,7 @@ def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
             contributions.add(spec, np.array(number))
             contributions.keep()
     window = MemoryWindow(256)
-    contributions.make(window)
+    contribute(contributions.total(), window)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -94,7 +94,7 @@ def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
         for _ in range(3):
             contributions.add(spec, np.ones(shape, "int64"))
     contributions.keep()
-    contributions.make(window)
+    contribute(contributions.total(), window)
     assert len(lent) == 2
     assert window.memory.word(0) == window.memory.word(64) == 3
 
@@ -127,7 +127,7 @@ def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool
         assert (most == 19).all()
         return
     window = MemoryWindow(16 * shape[0])
-    contributions.make(window)
+    contribute(contributions.total(), window)
     assert window.memory.word(0) == window.memory.word(8 * shape[0] - 8) == 190
     assert window.memory.word(8 * shape[0]) == window.memory.word(16 * shape[0] - 8) == 19
 

@@ -202,7 +202,7 @@ def test_tasks_stay_where_they_cannot_be_published(
     tasks = [job.task(len, bytes(5000)) for _ in range(4)]
     job.driver._backlog.tasks.extend(tasks)
     used = job.driver._store.busy_nbytes
-    fail(dispatcher, "_need_stack", RecursionError())
+    fail(dispatcher, "need_stack", RecursionError())
     with pytest.raises(RecursionError):
         job.driver.progress()
     placed = job.context.placed

@@ -19,7 +19,7 @@ import pytest
 
 from workpool import accumulator, layout, protocol
 from workpool.arena import Region, in_lines
-from workpool.contributions import Contributions
+from workpool.contributions import Contributions, contribute
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
 from workpool.members.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
@@ -383,7 +383,7 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
     entries = memoryview(b"".join(scene.batch.outcomes.entries))
     kinds = [kind for kind, _, _ in layout.read_task_outcomes(entries)]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
-    contributions.make(scene.window)
+    contribute(contributions.total(), scene.window)
     assert scene.window.memory.word(spec.offset) == 101
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -34,6 +34,9 @@ class Spec(NamedTuple):
 #: combine many parts at once than one by one.
 KEPT_NBYTES = 1 << 16
 
+#: What an array takes beside its elements.
+ARRAY_NBYTES = 128
+
 #: What was added to accumulators, each one's parts combined.
 Parts: TypeAlias = "dict[Spec, NDArray[Any]]"
 
@@ -62,10 +65,7 @@ class Contributions:
         self.pool = 0
         self.task = 0
         self.parts: Parts = {}
-        # Of the tasks that have ended well, by what they have added to: their places, and a part of
-        # each accumulator for each of them, which are combined when there are many.
-        self._kept: dict[tuple[Spec, ...], tuple[set[int], list[tuple[NDArray[Any], ...]]]] = {}
-        self._kept_nbytes = 0
+        self._kept: dict[tuple[Spec, ...], _Group] = {}  # of the tasks that have ended well
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -81,41 +81,34 @@ class Contributions:
         self.parts[spec] = values if known is None else combine(spec, (known, values))
 
     def keep(self) -> None:
-        """The task has ended well: what it added, if anything, counts if the attempt does."""
+        """The task has ended well: what it added, if anything, counts if the attempt does.
+
+        Raises
+        ------
+        MemoryError
+            Then it does not.
+        """
         if not self.parts:
             return
-        tasks, kept = self._kept.setdefault(tuple(self.parts), (set(), []))
-        tasks.add(self.task)
-        kept.append(tuple(self.parts.values()))
-        self._kept_nbytes += sum([part.nbytes for part in kept[-1]])
+        specs = tuple(self.parts)
+        group = self._kept.get(specs)
+        if group is None:
+            group = _Group(specs)
+        group.add(self.task, tuple(self.parts.values()))
+        self._kept[specs] = group
         self.parts.clear()
-        if self._kept_nbytes > KEPT_NBYTES:
-            for specs, (_, kept) in self._kept.items():
-                kept[:] = [tuple(map(combine, specs, zip(*kept, strict=True)))]
-            self._kept_nbytes = 0
 
     def drop(self) -> None:
         """The task has failed: what it added does not count."""
         self.parts.clear()
 
-    def make(self, window: verbs.Window) -> None:
-        """Put everything into the window of the pool's table; complete when this returns.
-
-        Only while the row is COMMITTED, and only if nothing is `foreign`: until the row is DONE
-        the task is not over, and its pool keeps the room of its numbers.
-
-        Notes
-        -----
-        RMA cost: 1 accumulate for each accumulator, 1 flush.
-        """
+    def total(self) -> Parts:
+        """Return what has been added to each accumulator."""
         parts: dict[Spec, list[NDArray[Any]]] = {}
-        for specs, (_, kept) in self._kept.items():
-            for spec, column in zip(specs, zip(*kept, strict=True), strict=True):
+        for group in self._kept.values():
+            for spec, column in group.columns():
                 parts.setdefault(spec, []).extend(column)
-        total = {spec: combine(spec, some) for spec, some in parts.items()}
-        for spec, part in total.items():
-            window.accumulate(spec.offset, part, spec.op)  # ours until the flush
-        window.flush()  # before the row says DONE: who sees the result must see the contribution
+        return {spec: combine(spec, some) for spec, some in parts.items()}
 
     def take(self) -> Parts | None:
         """Return what a task has added in a process of its own, to be given to another."""
@@ -128,18 +121,60 @@ class Contributions:
 
     def packed(self) -> bytes:
         """Return everything as bytes, for the driver to `unpack`."""
-        groups = []
-        for specs, (tasks, kept) in self._kept.items():
-            parts = map(combine, specs, zip(*kept, strict=True))
-            groups.append(Together(tasks, dict(zip(specs, parts, strict=True))))
-        return pickle.dumps(groups)
+        return pickle.dumps([group.together() for group in self._kept.values()])
 
     def clear(self) -> None:
         """Forget everything: the attempt is over."""
         self.task = 0
         self.parts.clear()
         self._kept.clear()
-        self._kept_nbytes = 0
+
+
+class _Group:
+    """Tasks that have ended well, and added to the same accumulators."""
+
+    __slots__ = ("_nbytes", "_parts", "_specs", "_tasks")
+
+    def __init__(self, specs: tuple[Spec, ...]) -> None:
+        self._specs = specs
+        self._tasks: set[int] = set()
+        self._parts: list[tuple[NDArray[Any], ...]] = []  # of one task each, or of many
+        self._nbytes = 0
+
+    def add(self, task: int, parts: tuple[NDArray[Any], ...]) -> None:
+        """Take what a task has added, all or nothing of it."""
+        nbytes = self._nbytes + sum([part.nbytes + ARRAY_NBYTES for part in parts])
+        if nbytes > KEPT_NBYTES and self._parts:
+            several = zip(*self._parts, parts, strict=True)
+            self._parts = [tuple(map(combine, self._specs, several))]
+            nbytes = 0
+        else:
+            self._parts.append(parts)
+        self._nbytes = nbytes
+        self._tasks.add(task)
+
+    def columns(self) -> Iterator[tuple[Spec, tuple[NDArray[Any], ...]]]:
+        """Return the parts of each accumulator."""
+        return zip(self._specs, zip(*self._parts, strict=True), strict=True)
+
+    def together(self) -> Together:
+        """Return what stands or falls together."""
+        return Together(self._tasks, {spec: combine(spec, some) for spec, some in self.columns()})
+
+
+def contribute(total: Parts, window: verbs.Window) -> None:
+    """Put what was added into the window of the pool's table; complete when this returns.
+
+    Only while the row is COMMITTED, and only if nothing is foreign: until the row is DONE the task
+    is not over, and its pool keeps the room of its numbers.
+
+    Notes
+    -----
+    RMA cost: 1 accumulate for each accumulator, 1 flush.
+    """
+    for spec, part in total.items():
+        window.accumulate(spec.offset, part, spec.op)  # ours until the flush
+    window.flush()  # before the row says DONE: who sees the result must see the contribution
 
 
 def unpack(packed: memoryview | bytes) -> list[Together]:

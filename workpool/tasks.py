@@ -370,13 +370,15 @@ class Finished:
 
     Attributes
     ----------
+    adding : bool
+        Whether the last of `carried` is just being added; not for long, unless that was cut off.
     written : bool
         Whether nothing is left to write down before anybody may see the outcomes.
     failures : mapping of Ledger to Exception
         By journal, why results could not be stored there.
     """
 
-    __slots__ = ("carried", "context", "failures", "outcomes", "owner", "written")
+    __slots__ = ("adding", "carried", "context", "failures", "outcomes", "owner", "written")
 
     def __init__(
         self,
@@ -389,6 +391,7 @@ class Finished:
         self.owner = owner
         self.outcomes = deque(outcomes)
         self.carried = list(carried)
+        self.adding = False
         self.written = not self.carried
         if context.noted and self.written:  # most pools have no journal
             self.written = all(task.noted is None for task, _, _ in self.outcomes)

@@ -17,6 +17,7 @@ themselves nothing::
     by_handler(error)           any signal's handler has raised it, and not the user's objects
     except interrupts():        such a one, or Ctrl-C
     except failures():          what the user's objects raise, and neither of these
+    need_stack(frames)          it is not to end in the middle either
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "held",
     "inside",
     "interrupts",
+    "need_stack",
     "uncut",
     "whole",
     "within",
@@ -106,6 +108,12 @@ def inside(frame: FrameType | None, modules: Container[str]) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def need_stack(frames: int) -> None:
+    """Raise RecursionError if there is less left of the stack: rather before a step than in it."""
+    if frames:
+        need_stack(frames - 1)
 
 
 class Deferring:

@@ -13,6 +13,7 @@ from ..backoff import FIRST_S, WAIT_S
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
 from ..tasks import LARGE_NBYTES, Batch, Task
+from ..whole import need_stack
 from .backlog import BATCH_S, Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
@@ -272,7 +273,7 @@ class Dispatcher:
                 room = self._publisher.room(min(room, len(waiting)))
             try:
                 self._prepare(batches, records, room, share)
-                _need_stack()
+                need_stack(FRAMES)
             except BaseException:  # no memory, no stack: those before would be lost with this one
                 tasks = [task for batch in batches for task in batch.tasks]
                 waiting.extendleft(reversed(tasks))
@@ -329,9 +330,3 @@ class Dispatcher:
         if left:
             self._backlog.put_back(left)
         return bool(left)
-
-
-def _need_stack(frames: int = FRAMES) -> None:
-    """Raise RecursionError if there is less left of the stack: rather before a step than in it."""
-    if frames:
-        _need_stack(frames - 1)

@@ -381,14 +381,14 @@ class Driver:
 
     @whole
     def withdraw(self, segment: Segment) -> None:
-        """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
+        """Take what is left of a range: no worker shall have it.  RMA cost: 2 fetch_add."""
         with self._lock:
             if not self._closed:
                 self._segments.exhaust(segment)
 
     @whole
     def end(self, segment: Segment) -> None:
-        """Say that nobody will take a turn in a range any more.  RMA cost: 1 fetch_add."""
+        """Say that nobody will take a turn in a range any more.  RMA cost: 2 fetch_add."""
         with self._lock:
             if not self._closed:
                 self._segments.take_back(segment)

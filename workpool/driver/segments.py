@@ -43,12 +43,12 @@ class Segments:
         return segment.items is not None
 
     def exhaust(self, segment: Segment) -> None:
-        """Take what is left of a range: no worker shall have it.  RMA cost: 1 fetch_add."""
+        """Take what is left of a range: no worker shall have it.  RMA cost: 2 fetch_add."""
         if segment.items is not None:
             self._counters.exhaust(segment.items)
 
     def take_back(self, segment: Segment) -> None:
-        """Have the counter of a range back.  RMA cost: 1 fetch_add."""
+        """Have the counter of a range back.  RMA cost: 2 fetch_add."""
         items, segment.items = segment.items, None  # first: never twice, for it is lent again
         if items is not None:
             self._counters.take_back(items)

@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any, TypeVar
 
 from ..errors import SerializationError, UsageError
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
+from ..serializer import pack_call
 from ..tasks import CALL, CHUNK, PoolContext, Retry
 from ..whole import failures
 from .core import Core
@@ -83,6 +85,8 @@ class Maps:
                 results = mapping.results(lambda: source.feed(mapping), deadline)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
+        if not self._sendable(fn):
+            items = islice(items, 1)  # it fails as all would, each after a long search for why
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
@@ -117,11 +121,22 @@ class Maps:
         try:
             mapping.add(items, last=True, large=True)
         except failures() as error:
+            if mapping.over:  # some turns were submitted
+                raise
             raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
         values: list[T] = mapping.fold(deadline)
         if not values:
             raise UsageError("reduce of no items has no value")
         return values[0]
+
+    def _sendable(self, fn: Callable[..., Any]) -> bool:
+        """Return whether a function can be pickled."""
+        if self._core.code(fn) is None:
+            try:
+                pack_call(fn, (), {})
+            except SerializationError:
+                return False
+        return True
 
     def _mapping(
         self,

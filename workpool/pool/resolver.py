@@ -15,19 +15,27 @@ from typing import Any
 
 from ..accumulator import Accumulators
 from ..driver.driver import Driver
-from ..errors import BrokenPool, RemoteTraceback, UsageError
+from ..errors import BrokenPool, RemoteTraceback, TaskLost, UsageError
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..serializer import Kind, pack_exception, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
-from ..whole import by_handler, whole
+from ..whole import by_handler, need_stack, whole
 from .mapping import Seat
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
 _STORED = (_VALUE, int(Kind.TURN))
 _CRASHES = (Why.CRASHED.value, Why.DEAD.value)
+
+#: More than it takes of the stack to add what a task has added, or to take in a turn.
+FRAMES = 40
+
+_CUT_OFF = (
+    "a signal's handler has raised while what the task adds to accumulators was being added: "
+    "nobody knows whether it was"
+)
 
 
 class Resolver:
@@ -73,6 +81,7 @@ class Resolver:
         self._pool_id = pool_id
         self._ended = ended
         self._attend = attend
+        self._uncounted: list[None] = []  # tasks that have ended
         self._interrupted: Task | None = None  # whose result was being restored
 
     def write_down(self, several: Iterable[Finished]) -> None:
@@ -91,12 +100,23 @@ class Resolver:
         with self._lock:  # another thread may have been quicker
             while finished.carried:
                 tasks, parts = finished.carried[-1]
-                error = self._accumulators.collect(parts)
+                error: UsageError | TaskLost | None
+                if finished.adding:
+                    error = TaskLost(_CUT_OFF)
+                else:
+                    need_stack(FRAMES)
+                    finished.adding = True
+                    try:
+                        error = self._accumulators.collect(parts)
+                    except MemoryError:  # for a sum: what is left of the parts is not added yet
+                        finished.adding = False
+                        raise
                 if error is not None:
                     self._refuse(finished, tasks, error)
                 finished.carried.pop()
+                finished.adding = False
 
-    def _refuse(self, finished: Finished, tasks: Container[int], error: UsageError) -> None:
+    def _refuse(self, finished: Finished, tasks: Container[int], error: Exception) -> None:
         """Fail the tasks at some places of a row: what they have added cannot count."""
         from .. import rma
 
@@ -114,18 +134,24 @@ class Resolver:
     @whole
     def resolve(self, finished: Finished) -> None:
         """Give futures their outcomes; another thread may help."""
+        while self._uncounted:
+            self._ended()
+            self._uncounted.pop()
         while finished.outcomes:
             try:
                 outcome = finished.outcomes.popleft()
             except IndexError:  # another thread was quicker
                 return
+            task, begun = outcome[0], False
             try:
+                if task.segment is not None:  # what comes of a turn is taken in once
+                    need_stack(FRAMES)
+                    begun = True
                 self._resolve_one(finished, *outcome)
             except BaseException as error:
                 # There is less of the stack left than that takes, or a signal's handler has raised.
                 again = isinstance(error, RecursionError) or by_handler(error)
-                task = outcome[0]
-                if again and task.segment is None and not task.future.done():
+                if again and not begun and (task.segment is not None or not task.future.done()):
                     finished.outcomes.appendleft(outcome)
                 raise
 
@@ -172,10 +198,17 @@ class Resolver:
             future.resolve(value, error)
         except BaseException:
             if task.segment is not None or future.done():  # else it comes once more
-                self._ended()
+                self._count()
             raise
         future._task = task.batch = None  # which refer to each other
-        self._ended()
+        self._count()
+
+    def _count(self) -> None:
+        """Count a task that has ended, now or, where the stack is full, with the next one."""
+        try:
+            self._ended()
+        except RecursionError:
+            self._uncounted.append(None)
 
     def _failed(
         self, task: Task, kind: int, error: BaseException, loss: Loss | None

@@ -46,6 +46,10 @@ def absent() -> View:
     return view
 
 
+#: Within so long an attempt that has ended becomes an outcome, or another attempt.
+ENDED_S = 1e-3
+
+
 class View(Executor):
     """A pool, and options for the tasks that are submitted through it.
 
@@ -153,10 +157,14 @@ class View(Executor):
                 f"kill of task {name}, which runs in the rank itself: submit it by "
                 "with_options(isolate=True), then it runs in a process that can be killed"
             )
-        self._core.driver.single_out(task)
-        if future.cancel():
-            return True
-        return self._core.kill(task, TaskKilled(f"task {name} was killed while it ran"))
+        driver, error = self._core.driver, TaskKilled(f"task {name} was killed while it ran")
+        while True:
+            driver.single_out(task)
+            if future.cancel() or self._core.kill(task, error):
+                return True
+            # This attempt has just ended, perhaps to be followed by another.
+            if driver.wait(future.done, ENDED_S):
+                return False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.

@@ -183,13 +183,13 @@ class BatchRun:
                             end - start,
                             as_bytes(encoded),
                         )
-                    except MemoryError as error:  # for a copy of a large result
+                        if contributions.parts:
+                            contributions.keep()
+                    except MemoryError as error:  # for a copy of a large result, or of numbers
                         contributions.drop()
                         entry = layout.write_task_outcome(
                             Kind.EXCEPTION, end - start, calls.failure(error)
                         )
-                    if contributions.parts:
-                        contributions.keep()
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
                 short = end - begun < calls.short_ns * (len(entries) - done)

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from .. import layout, verbs
 from ..arena import keep_freed, write
 from ..backoff import IDLE_S, LOOK_S, WAIT_S, Backoff, wake_on_time
+from ..contributions import contribute
 from ..layout import NOTHING, Descriptor, Extent, Geometry
 from ..members.leases import Heart
 from ..protocol import Step
@@ -301,10 +302,11 @@ class _Service:
         record, held = self._record(claim, kind, content, elapsed_ns, carried)
         following: Claim | Miss = _EMPTY
         if contributes and not carried:
+            total = contributions.total()  # before: nothing may fail between commit and complete
             committed = self._claimant.commit(claim, record)
             if committed:
                 # Only the attempt that won the commit contributes: exactly once.
-                contributions.make(self._window)
+                contribute(total, self._window)
                 self._claimant.advance(claim, Step.COMPLETE)
         else:
             committed, following = self._claimant.complete(claim, record, then)

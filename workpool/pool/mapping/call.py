@@ -144,6 +144,8 @@ class Mapping:
         try:
             self.add(items, last=True, large=True)
         except failures() as error:
+            if self.over:  # what has failed is not the encoding
+                return False
             good, self._refusal = self._cutter.blame(items, error)
             if good:
                 self.add(items[:good], last=True, large=True)
@@ -211,7 +213,7 @@ class Mapping:
     def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
         if not came():
             left = None if deadline is None else deadline - time.monotonic()
-            if not self._pool.driver.wait(lambda: came() or self._over(), left):
+            if not self._pool.driver.wait(lambda: came() or self.over, left):
                 raise FutureTimeout
         if not came():
             raise self._failure or CancelledError
@@ -228,7 +230,9 @@ class Mapping:
         assert error is not None
         return error
 
-    def _over(self) -> bool:
+    @property
+    def over(self) -> bool:
+        """Whether no more of it is shared out."""
         return self._stopped or self._failure is not None
 
     @whole
@@ -259,7 +263,7 @@ class Mapping:
         """
         found = []
         with self._pool.lock:
-            while self._waiting and not self._over():
+            while self._waiting and not self.over:
                 untaken = self._untaken + self._waiting[0].items
                 if self._untaken and untaken > SEGMENT_ITEMS:
                     break
@@ -312,7 +316,7 @@ class Mapping:
                 stretch.cover([(start, start + total) for start, total in covered])
             if outcome.failed is not None:
                 self._item_failed(stretch, outcome)
-            if not outcome.exhausted and not self._over():
+            if not outcome.exhausted and not self.over:
                 with self._pool.lock:
                     stretch.seats += 1
                 self._take_turn(Seat(self, stretch, seat.segment))
@@ -357,7 +361,7 @@ class Mapping:
             return
         stretch.tasks.clear()
         ended, stretch.segments = stretch.segments, []
-        if not self._over():
+        if not self.over:
             # A worker that is gone has taken them with it; one that was only taken for gone may
             # have taken them later still, and what it reports is refused.
             content, ends = ended[0].content, bool(ended[0].terms.last)

@@ -14,6 +14,10 @@ from .cutter import SEGMENT_ITEMS
 WINDOWS = 4
 LEAST_BUFFERSIZE = 1024
 
+#: Items of a range that are taken at once: no more, because the counters that they are taken from
+#: only grow, for as long as their table is open.
+RANGE_ITEMS = 1 << 40
+
 #: So few items for each worker are not worth sharing out.
 FEW = 8
 
@@ -50,21 +54,23 @@ class Source:
         self, iterables: tuple[Iterable[Any], ...], star: bool, buffersize: int | None
     ) -> None:
         self.several = star or len(iterables) != 1
-        self._items: Iterator[Any]  # those that are not taken
-        self._all: Sequence[Any] = ()
+        # Those that are not taken: a range, or whatever there is.
+        self._range: range | None = None
+        self._items: Iterator[Any] = iter(())
         if self.several:
             self._items = arguments(iterables, star)
         elif isinstance(iterables[0], range) and buffersize is None:
-            self._all, self._items = iterables[0], iter(())
+            self._range = iterables[0]
         else:
             self._items = iter(iterables[0])
         # One window is one stretch of a map: the next is taken when it is used up.
         self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
         self._begun = False
+        self._refused = False  # something in the last window: nothing comes after it
 
     def all(self) -> Sequence[Any]:
         """Return all items."""
-        return self._all or list(self._items)
+        return list(self._items) if self._range is None else self._range
 
     def feed(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
         """Give a map its first windows, or the next one; return all items if it wants none."""
@@ -72,19 +78,31 @@ class Source:
             self._feed_next(mapping)
             return None
         self._begun = True
-        window: Sequence[Any] = self._all or list(islice(self._items, self._window))
+        window = self._next()
         try:
             taken = mapping.add(window, last=True)
-        except failures():  # sent one by one, the one that cannot be gets the blame
-            taken = False
+        except failures():
+            if mapping.over:  # some turns were submitted
+                raise
+            taken = False  # sent one by one, the one that cannot be gets the blame
         if not taken:
-            rest = chain(window, self._items)
+            rest = chain(window, self._range or (), self._items)
             return rest if self.several else zip(rest)
         for _ in range(1, WINDOWS):
             self._feed_next(mapping)
         return None
 
     def _feed_next(self, mapping: Mapping) -> None:
-        window = list(islice(self._items, self._window)) if self._window else []
-        if window and not mapping.add_next(window):
-            self._window = 0
+        window = () if self._refused else self._next()
+        if window:
+            self._refused = not mapping.add_next(window)
+
+    def _next(self) -> Sequence[Any]:
+        """Take the next window."""
+        if self._range is None:
+            items = list(islice(self._items, self._window))
+            if self._window is None:
+                self._items = iter(())  # asked once, an iterator need not end for good
+            return items
+        window, self._range = self._range[:RANGE_ITEMS], self._range[RANGE_ITEMS:]
+        return window
