@@ -141,16 +141,33 @@ def test_what_is_edited_is_another_function() -> None:
 
 
 ENUM = """
+import enum, functools
 from enum import Enum
 class Colour(Enum):
+    __scale = 10
     RED = 1
     GREEN = 2
     DEFAULT = RED
     def next(self): return self
     @property
     def shade(self): return self.value * 2
+    @functools.lru_cache
+    def light(self): return self.value * 4
+    @enum.property
+    def dark(self): return self.value * 5
+    @functools.cached_property
+    def pale(self): return self.value * 6
     @classmethod
     def _missing_(cls, value): return cls.RED
+class Part(enum.Flag, boundary=enum.KEEP):
+    HEAD = 1
+class Named(Enum):
+    def __new__(cls, value, label):
+        self = object.__new__(cls)
+        self._value_, self.label = value, label
+        return self
+    FIRST = 1, "one"
+    SECOND = 2, "two"
 """
 
 
@@ -161,10 +178,19 @@ def digest(text: str, name: str) -> bytes:
     return fingerprint(space[name], type(None))
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="enum.property, boundary: Python 3.11")
 def test_an_enumeration_is_all_that_its_body_defines() -> None:
-    first = digest(ENUM, "Colour")
-    assert digest(ENUM, "Colour") == first
+    names = "Colour", "Part", "Named"
+    first = {name: digest(ENUM, name) for name in names}
+    assert {name: digest(ENUM, name) for name in names} == first
     for old, new in (
+        ("scale = 10", "scale = 11"),
+        ("* 4", "* 7"),
+        ("* 5", "* 7"),
+        ("* 6", "* 7"),
+        ("KEEP", "EJECT"),
+        ('"two"', '"three"'),
+        ("    GREEN = 2\n    DEFAULT = RED\n", "    DEFAULT = RED\n    GREEN = 2\n"),
         ("* 2", "* 3"),
         ("cls.RED", "cls.GREEN"),
         ("DEFAULT = RED", "DEFAULT = GREEN"),
@@ -172,7 +198,8 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         ("return self\n", "return None\n"),
     ):
         assert old in ENUM
-        assert digest(ENUM.replace(old, new), "Colour") != first
+        edited = {name: digest(ENUM.replace(old, new, 1), name) for name in names}
+        assert sum(edited[name] != first[name] for name in names) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,6 +210,12 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         "def make(y): return lambda x: x + y\nf = make(1)",
         "def f(x): return x\nf.y = 1",
         "class A1: pass\nclass A2: pass\nclass f(A1): pass",
+        "def f(x: 1): return x",
+        "class f:\n x: 1",
+        "from typing import *\nT = TypeVar('T')\nclass A(Generic[T]): pass\nclass f(A[Literal[1]]): pass",
+        "import typing as t\nf = t.TypeVar('T', bound=t.Literal[1])",
+        "import abc\nclass A1: pass\nclass A2: pass\nclass f(abc.ABC): pass\nf.register(A1)",
+        "class CField:\n def __init__(self, n): self.n = n\nclass f:\n x = CField(1)",
     ],
 )
 def test_a_definition_is_all_that_its_calls_may_depend_on(text: str) -> None:
@@ -204,8 +237,18 @@ def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     text, again = "x" * 50, "".join(["x"] * 50)
     assert of(text, text) == of(text, again)
     assert of([text, (text, 1)]) == of([again, (text, 1)])
-    assert of(1, b=2, c=3) == of(1, c=3, b=2)
-    values = [of(), of(1), of(True), of(1.0), of("1"), of(1, 1), of((1, 1)), of(b=1), of(1, b=1)]
+    assert of(1, b=2, c=3) != of(1, c=3, b=2)
+    values = [
+        of(),
+        of(1),
+        of(True),
+        of(1.0),
+        of("1"),
+        of(1, 1),
+        of((1, 1)),
+        of(b=1),
+        of(1, b=1),
+    ]
     values += [of({"a": 1}), of([1]), of({1}), of(frozenset({1})), of(None), of(np.float64(1))]
     assert len(set(values)) == len(values)
     assert of(5) + of("a") == item_fingerprints(b"f" * 16, [5, "a"], False, Refused)

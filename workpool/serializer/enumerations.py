@@ -11,7 +11,7 @@ from __future__ import annotations
 import copyreg
 from typing import Any, Final, TypeAlias
 
-__all__ = ["reduce_enumeration"]
+__all__ = ["own_attributes", "reduce_enumeration"]
 
 _BUILT: Final = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"})
 """Attributes of a member that it has as soon as it is made, or comes to by itself."""
@@ -74,6 +74,11 @@ def _fill_enumeration(cls: Any, state: tuple[Any, ...]) -> None:
         vars(cls.__members__[name]).update(own)
 
 
+def own_attributes(member: Any) -> dict[str, Any]:
+    """Return the attributes that a member has from the script."""
+    return {key: value for key, value in vars(member).items() if key not in _BUILT}
+
+
 def reduce_enumeration(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild an enumeration, from how cloudpickle would."""
     members: dict[str, _Member] = {}
@@ -83,7 +88,7 @@ def reduce_enumeration(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         if data is None:
             return reduced
         members[name] = data, member._value_
-        own = {key: value for key, value in vars(member).items() if key not in _BUILT}
+        own = own_attributes(member)
         if own and name == member.name:
             attributes[name] = own
     _, (bases, name, qualname, _, module, *_), (content, slots), _, _, setter = reduced

@@ -15,8 +15,10 @@ Objects that cannot do without the memo, because they contain themselves or are 
 
 from __future__ import annotations
 
+from _abc import _get_dump  # type: ignore[import-not-found]
+from abc import ABCMeta
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import Enum, Flag
 from io import BytesIO
 from pickle import Pickler, PicklingError, dumps
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -26,6 +28,7 @@ from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
 from .byvalue import ByValuePickler, generic_parts, is_generic
+from .enumerations import own_attributes
 from .frozen import ATOMS
 from .named import PROTOCOL, named, registered_modules
 from .names import reads
@@ -42,12 +45,27 @@ _SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
 #: What Python adds to a class by itself, and what changes nothing.
 _INCIDENTAL: Final = frozenset(
     {
+        # `dataclass` makes a docstring of the defaults, with their addresses.
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
         "__slotnames__",  # kept by copyreg once an instance was pickled
-        *("__firstlineno__", "__static_attributes__", "__parameters__", "__orig_bases__"),
-        *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+        *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
     }
 )
+
+
+class _Choice(Enum):
+    """Has what each enumeration has, whatever its body defines."""
+
+    ONE = 1
+
+
+class _Flags(Flag):
+    """The same of flags."""
+
+    ONE = 1
+
+
+_OF_ENUMERATIONS: Final = {*vars(_Choice), *vars(_Flags)} - {"ONE"}
 
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
@@ -86,7 +104,7 @@ def call_fingerprint(
     """
     if not kwargs and not kind:
         return item_fingerprints(function, (args,), True, refused)
-    call = (args, sorted(kwargs.items()), kind)
+    call = (args, list(kwargs.items()), kind)
     content = _bytes_of(call, refused)
     return _digest(content, salt=function, person=b"call")
 
@@ -187,7 +205,8 @@ class _Pickler(ByValuePickler):
             plain = not obj.__flags__ & _HEAP_TYPE or named(obj)
             return None if plain else self._met_again(obj) or _class(obj)
         if kind is TypeVar:
-            return "TypeVar", obj.__name__
+            variance = obj.__covariant__, obj.__contravariant__
+            return "TypeVar", obj.__name__, variance, _bounds(obj)
         if kind is CodeType:
             return _code(obj)
         if isinstance(obj, self._refused):
@@ -217,7 +236,8 @@ def _function(function: Any) -> tuple[object, ...]:
         return "generic", function.__qualname__, list(implementations.items()), attributes
     return (
         "function",
-        function.__qualname__,
+        (function.__name__, function.__qualname__),
+        _annotations(function),
         _code(function.__code__),
         function.__defaults__,
         function.__kwdefaults__,
@@ -231,22 +251,48 @@ def _class(cls: type) -> tuple[object, ...]:
         name: value
         for name, value in vars(cls).items()
         if name not in _INCIDENTAL
+        and (name != "__annotations__" or value)  # none until somebody asks for them
         and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
-        and type(value).__name__ != "CField"  # of ctypes: there is `_fields_`
+        # There is `_fields_`.
+        and (type(value).__module__, type(value).__name__) != ("_ctypes", "CField")
     }
     if issubclass(cls, Enum):  # without what its metaclass has made of it
         members = cls.__members__
         attributes = {
             name: value
             for name, value in attributes.items()
-            if name not in members
-            and (type(value) in _METHODS or not (name[0] == "_" or hasattr(value, "__get__")))
+            if name not in members and (type(value) in _METHODS or name not in _OF_ENUMERATIONS)
         }
-        attributes.update((name, (it.name, it.value)) for name, it in members.items())
+        attributes["_boundary_"] = getattr(cls, "_boundary_", None)
+        attributes["__members__"] = [
+            (name, it.name, it.value, own_attributes(it)) for name, it in members.items()
+        ]
+    if isinstance(cls, ABCMeta):
+        attributes["_abc_registry"] = _registered(cls)
     kind: object = type(cls)
     if type(cls).__module__ == "_ctypes":  # where it cannot be looked up
         kind = type(cls).__qualname__
     return ("class", cls.__qualname__, kind, cls.__bases__, sorted(attributes.items()))
+
+
+def _annotations(function: Any) -> object:
+    """Return what a function is annotated with; from Python 3.14 on, what makes it."""
+    annotate = getattr(function, "__annotate__", None)
+    return function.__annotations__ if annotate is None else annotate
+
+
+def _bounds(variable: TypeVar) -> object:
+    """Return what a type variable is bound to; nothing if that is not defined yet."""
+    try:
+        return variable.__bound__, variable.__constraints__
+    except Exception:  # the script's own code
+        return None
+
+
+def _registered(cls: ABCMeta) -> list[str]:
+    """Return the names of the classes that were registered with an abstract one."""
+    found = [reference() for reference in _get_dump(cls)[0]]
+    return sorted(f"{each.__module__}.{each.__qualname__}" for each in found if each is not None)
 
 
 def _code(code: CodeType) -> tuple[object, ...]:

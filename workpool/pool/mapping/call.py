@@ -231,6 +231,11 @@ class Mapping:
         return error
 
     @property
+    def started(self) -> bool:
+        """Whether a worker may have some of it."""
+        return any(stretch.tasks or stretch.parts for stretch in self._stretches)
+
+    @property
     def over(self) -> bool:
         """Whether no more of it is shared out."""
         return self._stopped or self._failure is not None

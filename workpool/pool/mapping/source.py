@@ -82,7 +82,7 @@ class Source:
         try:
             taken = mapping.add(window, last=True)
         except failures():
-            if mapping.over:  # some turns were submitted
+            if mapping.started:
                 raise
             taken = False  # sent one by one, the one that cannot be gets the blame
         if not taken:
