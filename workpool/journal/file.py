@@ -45,6 +45,11 @@ COMMIT;
 """
 
 
+def _me() -> str:
+    """Return what a lock says of this process."""
+    return f"process {os.getpid()} on {os.uname().nodename}"
+
+
 def lock(path: str) -> int:
     """Return a descriptor that holds the lock of a journal."""
     name = _beside(path, ".lock")
@@ -66,14 +71,17 @@ def lock(path: str) -> int:
                     raise
                 time.sleep(_LOOK_S / 10)
         os.ftruncate(held, 0)
-        os.pwrite(held, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        os.pwrite(held, _me().encode(), 0)
     except BlockingIOError:
         who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
         os.close(held)
-        raise UsageError(
-            f"journal {path} is in use by {who}: wait for its end, or give each job a "
-            "journal of its own"
-        ) from None
+        todo = "wait for its end, or give each job a journal of its own"
+        if who == _me():
+            who, todo = (
+                "a pool of this program",
+                "shut that down first: make it by a with statement",
+            )
+        raise UsageError(f"journal {path} is in use by {who}: {todo}") from None
     except OSError as error:
         os.close(held)
         raise ResourceError(

@@ -34,7 +34,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
-from ..system.shared_memory import SHM, litter_of, remove
+from ..system.shared_memory import SHM, free, litter_of, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams, say
 from .mpiexec import (
@@ -75,9 +75,12 @@ _ADVICE = (
 
 #: The same where the ranks have used more shared memory than there is.
 _ADVICE_BUS = (
-    f"; if that was a bus error, {SHM} was full: lower arena_nbytes=, or enlarge it "
+    f"; if it found too little memory, {SHM} was full: lower arena_nbytes=, or enlarge it "
     "(docker run --shm-size=1g)"
 )
+
+#: With so little of it free, UCX, which MPICH uses, may die at the start by another signal.
+_SHORT_NBYTES = 1 << 25
 
 #: The same where a host may have died with all of its ranks.
 _ADVICE_PLACED = (
@@ -318,9 +321,16 @@ class _Job:
         died = died and self.watch.driver is not None and not (self.survive and self.local)
         if _is_unread(_STDOUT):
             advice = "; whoever read its output is gone"
-        bus = _ADVICE_BUS * (abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS))
-        say(f"{began if told is None else 'the job broke'}: mpiexec {how}{bus}{advice * died}")
+        full = self._full(status)
+        say(f"{began if told is None else 'the job broke'}: mpiexec {how}{full}{advice * died}")
         return 128 - status if status < 0 else status or 1
+
+    def _full(self, status: int) -> str:
+        """Return what to do where a process died of too little shared memory; else nothing."""
+        left_nbytes = free()
+        short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
+        bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
+        return _ADVICE_BUS * (bus or (short and self.watch.driver is None))
 
     def _lament(self, ended: int | None) -> int:
         """Tell of a death that the job cannot outlive; return the status for it.
@@ -342,7 +352,7 @@ class _Job:
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        say(f"{who} {how}, {what}")
+        say(f"{who} {how}, {what}{self._full(status)}")
         return 128 - status if status < 0 else status or 1
 
     def _left(self) -> str:

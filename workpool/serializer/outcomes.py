@@ -27,7 +27,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from io import BytesIO
 from pickle import Unpickler, dumps, loads
-from types import FunctionType, MemberDescriptorType
+from types import CoroutineType, FunctionType, MemberDescriptorType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
@@ -117,6 +117,11 @@ def pack_value(value: object, task: object = None) -> Encoded:
     except (interrupts(), MemoryError):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
+        if isinstance(value, CoroutineType):
+            value.close()  # nobody awaits it
+            raise SerializationError(
+                f"task {task_name(task)} is an async function: have a task call asyncio.run itself"
+            ) from None
         raise SerializationError(
             f"cannot pickle the result of task {task_name(task)}, which is of type "
             f"{type_name(value)}: {said(error)}; return plain data from it, or give its class "
