@@ -150,3 +150,23 @@ def test_many_parts_are_combined_as_one_after_another(op: str, dtype: str) -> No
         assert type(together) is np.ndarray
         assert (together.dtype, together.shape) == (total.dtype, total.shape)
         np.testing.assert_allclose(together, total, rtol=1e-5)
+
+
+def test_a_part_that_cannot_be_combined_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NDArray[Any]:
+        raise MemoryError
+
+    spec = accumulator.check(KEPT_NBYTES // 8, "int64", "sum")._replace(offset=0)
+    contributions = Contributions()
+    contributions.add(spec, np.ones(spec.shape, np.int64))
+    contributions.keep()
+    contributions.task = 1
+    contributions.add(spec, np.ones(spec.shape, np.int64))
+    with monkeypatch.context() as patch:
+        patch.setattr("workpool.contributions.combine", fail)
+        with pytest.raises(MemoryError):
+            contributions.keep()
+    contributions.drop()
+    (together,) = unpack(contributions.packed())
+    assert together.tasks == {0}
+    assert (together.parts[spec] == 1).all()

@@ -177,6 +177,32 @@ def test_kill_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
     )
 
 
+def test_kill_ends_what_is_about_to_be_tried_again(tmp_path: Path) -> None:
+    run(
+        2,
+        f"""
+        def fail(path):
+            open(path, "w").close()
+            time.sleep(0.1)
+            raise ValueError
+
+        def late(task):
+            alone(task)
+            with driver._lock:  # nobody collects, and the attempt ends meanwhile
+                time.sleep(0.5)
+
+        view, path = pool.with_options(isolate=True, retries=9), {str(tmp_path / "begun")!r}
+        view.submit(abs, 1).result()
+        driver = pool._core.driver
+        alone, driver.single_out = driver.single_out, late
+        future = view.submit(fail, path)
+        until_made(path)
+        assert pool.kill(future)
+        assert future.cancelled() or type(future.exception()) is TaskKilled
+        """,
+    )
+
+
 def test_what_a_task_has_started_does_not_answer_for_it() -> None:
     run(
         3,

@@ -696,3 +696,85 @@ with WorkPool() as pool:
 assert not notes("late"), "it has waited for the first item"
 """
     run_ranks(3, FAILING + script, str(tmp_path), timeout=60)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranges_of_any_length_may_be_left_alone_and_others_follow(ranks: int) -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        def same(n):
+            return n
+
+        with WorkPool() as pool:
+            for start in range(0, 6000, 1000):
+                for length in (2**40 + 5, sys.maxsize, 2**70):
+                    results = pool.map(same, range(start, start + length))
+                    assert [next(results) for _ in range(3)] == [start, start + 1, start + 2]
+                    results.close()
+            assert list(pool.map(same, range(10_000))) == list(range(10_000))
+            pool.shutdown(cancel_futures=True)
+    """
+    run_ranks(ranks, script)
+
+
+def test_a_map_of_which_turns_have_begun_is_not_begun_again() -> None:
+    script = """
+        import threading, time
+        from workpool import WorkPool
+        from workpool.pool.core import Core
+
+        def add(numbers, n):
+            numbers.add(1)
+            return n
+
+        def take_turn(self, *arguments):
+            if threading.current_thread() is threading.main_thread():
+                turns.append(None)
+                if len(turns) == 2:
+                    time.sleep(0.2)  # somebody has the first one meanwhile
+                    raise MemoryError
+            return whole(self, *arguments)
+
+        turns, whole = [], Core.take_turn
+        with WorkPool() as pool:
+            numbers = pool.accumulator((), "int64")
+            assert list(pool.map(abs, range(100))) == list(range(100))
+            Core.take_turn = take_turn
+            try:
+                list(pool.starmap(add, [(numbers, n) for n in range(500)]))
+            except MemoryError:
+                pass
+            else:
+                raise AssertionError
+            Core.take_turn = whole
+        assert numbers.value() <= 500
+    """
+    run_ranks(3, script)
+
+
+def test_a_function_that_cannot_be_sent_is_tried_a_few_times_only() -> None:
+    script = """
+        from workpool import SerializationError, WorkPool
+
+        class Stays:
+            tries = 0
+            def __reduce__(self):
+                Stays.tries += 1
+                raise TypeError("stays here")
+            def method(self, n):
+                return n
+
+        with WorkPool() as pool:
+            for options in ({}, {"chunksize": 1}):
+                results = pool.map(Stays().method, range(10_000), **options)
+                try:
+                    next(results)
+                except SerializationError as error:
+                    assert "stays here" in str(error)
+                else:
+                    raise AssertionError
+            assert Stays.tries < 100, Stays.tries
+    """
+    run_ranks(2, script)

@@ -216,6 +216,10 @@ def test_each_side_reports_what_cannot_travel(run_script):
         assert type(error) is SerializationError and "result of task returns_lock" in str(error)
         assert "worker rank 1 on here" in error.__cause__.text
 
+        async def asynchronous(): pass
+        error = failure(asynchronous)
+        assert type(error) is SerializationError and "an async function" in str(error)
+
         error = failure(raises_lock)
         assert type(error) is TaskError and "LocksUp" in str(error)
         assert "raise LocksUp()" in error.__cause__.text

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from stepped import Stepped, outcomes
 
-from workpool import accumulator, layout
+from workpool import accumulator, contributions, layout
+from workpool.accumulator import Accumulator
 from workpool.driver import collector, dispatcher, store
-from workpool.errors import WorkerCrashed
+from workpool.errors import TaskLost, WorkerCrashed
 from workpool.loss import Loss, Why
 from workpool.members.leases import Leases
 from workpool.repository import Publisher
@@ -97,6 +98,10 @@ def add_to_both(first: Any, second: Any) -> None:
     second.add(np.ones(10, np.int64))
 
 
+def add_ones(numbers: Any) -> None:
+    numbers.add(np.ones(numbers.shape, np.int64))
+
+
 def fail_and_count(runs: list[int]) -> None:
     runs.append(1)
     raise ValueError(len(runs))
@@ -144,6 +149,52 @@ def test_what_is_carried_is_added_once_though_memory_ends_in_the_middle(
     assert outcomes([task]) == [None]
     assert second.value().tolist() == [1] * 10
     assert first.value() == 1
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_what_is_cut_off_while_it_is_added_is_not_added_again(
+    make: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch, added: bool
+) -> None:
+    class Alarm(Exception):
+        pass
+
+    def cut_off(self: Accumulator, part: Any) -> None:
+        monkeypatch.setattr(Accumulator, "_collect", genuine)
+        if added:
+            genuine(self, part)
+        raise Alarm
+
+    job = make(carries=True)
+    numbers = job.accumulator()
+    first = job.submit(add_and_return, numbers, 10)
+    job.driver.progress()
+    job.work()
+    genuine = Accumulator._collect
+    monkeypatch.setattr(Accumulator, "_collect", cut_off)
+    with pytest.raises(Alarm):
+        job.go()
+    second = job.submit(add_and_return, numbers, 10)
+    job.go()
+    lost, value = outcomes([first, second])
+    assert isinstance(lost, TaskLost)
+    assert value == bytes(10)
+    assert numbers.value() == 1 + added
+    assert job.ended == 2
+
+
+def test_a_sum_without_memory_costs_its_task_alone(
+    make: Callable[..., Stepped], fail: Callable[..., list[int]]
+) -> None:
+    job = make()
+    numbers = job.accumulator((contributions.KEPT_NBYTES // 8,))
+    code = job.code(add_ones)
+    tasks = [job.task(add_ones, numbers, code=code) for _ in range(4)]
+    job.share_a_row(tasks, code)
+    fail(contributions, "combine", MemoryError("for a sum"), call=2)
+    job.go()
+    kinds = [type(each) for each in outcomes(tasks)]
+    assert kinds == [type(None), type(None), MemoryError, type(None)]
+    assert (numbers.value() == 3).all()
 
 
 def test_one_payload_that_cannot_be_kept_costs_one_task(
