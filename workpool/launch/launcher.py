@@ -288,6 +288,7 @@ class _Job:
         if not self.ends:  # later there are those that we have ended
             self.ends = supervisor.ends(self.watch.place)
         if self.watch.driver is None:
+            self.ends = self.ends or supervisor.bereaved(self.watch.place)
             return self.local and bool(self.ends)
         return self.watch.silent and self.watch.ending is None
 

@@ -63,6 +63,21 @@ def ends(place: str | None) -> dict[int, int]:
     return found
 
 
+def bereaved(place: str | None) -> dict[int, int]:
+    """Return the ranks of this host that were killed with their supervisors, as `ends` does."""
+    found = {}
+    with suppress(OSError):
+        for name in os.listdir(place) if place else ():
+            if name.startswith("begun."):
+                _, pid, rank = name.split(".")
+                try:
+                    os.kill(int(pid), 0)
+                except ProcessLookupError:
+                    found[int(rank)] = -int(signal.SIGKILL)
+    noted = ends(place)  # after the look: who ends well notes it before
+    return {rank: status for rank, status in found.items() if rank not in noted}
+
+
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status if nobody else has it."""
     me = os.getpid()
@@ -87,18 +102,23 @@ def main(words: Sequence[str]) -> NoReturn:
         if fd > 2:
             with suppress(OSError):  # the one that has listed them
                 os.close(fd)
-    status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
     place = os.environ.get(_PLACE)
-    if place:
-        with suppress(OSError):  # the launcher is gone
-            # A name alone: it is there as a whole or not at all.
-            os.close(os.open(os.path.join(place, f"ended.{rank}.{status}"), os.O_CREAT))
+    _note(place, f"begun.{me}.{rank}")
+    status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
+    _note(place, f"ended.{rank}.{status}")
     # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
     # more than one of them would end an Open MPI job.
     driver = {os.environ.get(name, "0") for name in RANK_VARIABLES} == {"0"}
     if status < 0 and not place:  # nobody else tells of the signal
         status = 128 - status
     os._exit(max(0, status) if driver else 0)
+
+
+def _note(place: str | None, name: str) -> None:
+    """Tell the launcher, if there is one, by a name: it is there as a whole or not at all."""
+    if place:
+        with suppress(OSError):  # the launcher is gone
+            os.close(os.open(os.path.join(place, name), os.O_CREAT))
 
 
 if __name__ == "__main__":
