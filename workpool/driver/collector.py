@@ -128,7 +128,8 @@ class Collector:
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
-                self.streams.supply(row, rows)
+                self._store.forget_readers_but(rows)  # one that is collected reads no more
+                self.streams.supply(row, rows[number])
             elif state == State.OFFERED:
                 error = self.streams.take(row, rows[number])
                 if error is not None:

@@ -9,7 +9,6 @@ The owner of a row asks for one piece after another, by the row's word::
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from .. import layout, verbs
 from ..arena import empty
@@ -41,18 +40,11 @@ class Streams:
         self._publisher = publisher
         self._store = store
 
-    def supply(self, row: Row, rows: Mapping[int, Batch]) -> None:
+    def supply(self, row: Row, batch: Batch) -> None:
         """Answer a worker that wants the next piece.
 
         While another one reads in the buffer there is no answer: this is called again.
-
-        Parameters
-        ----------
-        row : Row
-        rows : mapping of int to Batch
-            All that are published.
         """
-        batch = rows[row.number]
         task = batch.tasks[0]
         wanted = layout.read_piece(self._publisher.read_record(row.number))
         source: Encoded = batch.payload if task.segment is None else task.segment.content
@@ -60,7 +52,6 @@ class Streams:
             source = task.code.content
         elif wanted.stream == Stream.CONTEXT:
             source = task.context.content
-        self._store.forget_readers_but(rows)  # one that is collected reads no more
         piece = self._store.supply(row.number, wanted, source)
         if piece is not None:
             self._publisher.answer(row, Step.SUPPLY, piece)

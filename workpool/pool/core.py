@@ -86,7 +86,7 @@ class Core:
                 self.pool_id = self.number()
                 self._table = job.table(choice)
                 self.driver: Driver = self._table.driver
-                self._numbers = Numbers(job, self._table, choice, self.pool_id)
+                self._numbers = Numbers(job, self._table, self.pool_id)
                 self._resolver = Resolver(
                     self.driver,
                     job.accumulators,

@@ -10,7 +10,6 @@ from ..errors import UsageError
 from ..layout import Extent
 
 if TYPE_CHECKING:
-    from ..job.control import Choice
     from ..job.runtime import Runtime
     from ..job.tables import Table
 
@@ -22,15 +21,12 @@ class Numbers:
     ----------
     job : Runtime
     table : Table
-    choice : Choice
-        Of the table.
     pool_id : int
     """
 
-    def __init__(self, job: Runtime, table: Table, choice: Choice, pool_id: int) -> None:
+    def __init__(self, job: Runtime, table: Table, pool_id: int) -> None:
         self._runtime = job
         self._table = table
-        self._choice = choice
         self._pool_id = pool_id
         self._open: list[tuple[Spec, Extent]] = []
 
@@ -42,11 +38,12 @@ class Numbers:
         UsageError
             If there is no room.
         """
-        extent = self._table.driver.reserve(spec.nbytes)
+        driver = self._table.driver
+        extent = driver.reserve(spec.nbytes)
         if extent is None:
             raise UsageError(
                 f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half of "
-                f"the arena of {self._choice.arena_nbytes:,}: raise arena_nbytes="
+                f"the arena of {driver.geometry.arena_nbytes:,}: raise arena_nbytes="
             )
         spec = spec._replace(pool=self._pool_id, offset=extent.offset)
         self._open.append((spec, extent))
