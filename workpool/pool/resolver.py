@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterable
@@ -118,9 +119,7 @@ class Resolver:
 
     def _refuse(self, finished: Finished, tasks: Container[int], error: Exception) -> None:
         """Fail the tasks at some places of a row: what they have added cannot count."""
-        from .. import rma
-
-        host = rma.processor_name()
+        host = os.uname().nodename
         outcomes: deque[Outcome] = deque()
         for outcome in finished.outcomes:
             task = outcome[0]
