@@ -16,8 +16,10 @@ from workpool.driver import collector, dispatcher, store
 from workpool.errors import TaskLost, WorkerCrashed
 from workpool.loss import Loss, Why
 from workpool.members.leases import Leases
+from workpool.pool import resolver
 from workpool.repository import Publisher
 from workpool.serializer import Kind
+from workpool.tasks import RANGE, Finished, Task
 
 
 @pytest.fixture
@@ -180,6 +182,34 @@ def test_what_is_cut_off_while_it_is_added_is_not_added_again(
     assert value == bytes(10)
     assert numbers.value() == 1 + added
     assert job.ended == 2
+
+
+def test_a_turn_is_taken_in_where_there_is_stack_for_it(
+    make: Callable[..., Stepped], fail: Callable[..., list[int]]
+) -> None:
+    job, told = make(), []
+    seat: Any = SimpleNamespace(ended=lambda kind, outcome: told.append(outcome))
+    task = Task(1, RANGE, len, job.context, b"", seat, SimpleNamespace())  # type: ignore[arg-type]
+    finished = Finished(job.context, 1, [(task, int(Kind.LOST), b"why")])
+    fail(resolver, "need_stack", RecursionError())
+    with pytest.raises(RecursionError):
+        job.resolver.resolve(finished)
+    assert not told
+    job.resolver.resolve(finished)
+    assert (told, job.ended) == ([b"why"], 1)
+
+
+def test_who_finds_no_stack_to_be_counted_is_counted_with_the_next(
+    make: Callable[..., Stepped], fail: Callable[..., list[int]]
+) -> None:
+    job = make()
+    fail(job.resolver, "_ended", RecursionError())
+    first = job.submit(pow, 2, 3)
+    job.go()
+    assert (outcomes([first]), job.ended) == ([8], 0)
+    second = job.submit(pow, 2, 4)
+    job.go()
+    assert (outcomes([second]), job.ended) == ([16], 2)
 
 
 def test_a_sum_without_memory_costs_its_task_alone(

@@ -133,9 +133,10 @@ class Resolver:
     @whole
     def resolve(self, finished: Finished) -> None:
         """Give futures their outcomes; another thread may help."""
-        while self._uncounted:
-            self._ended()
-            self._uncounted.pop()
+        for _ in range(len(self._uncounted)):
+            with suppress(IndexError):  # another thread was quicker
+                self._uncounted.pop()
+                self._count()
         while finished.outcomes:
             try:
                 outcome = finished.outcomes.popleft()
