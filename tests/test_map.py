@@ -702,7 +702,8 @@ assert not notes("late"), "it has waited for the first item"
 def test_ranges_of_any_length_may_be_left_alone_and_others_follow(ranks: int) -> None:
     script = """
         import sys
-        from workpool import WorkPool
+        from workpool import UsageError, WorkPool
+        from workpool.pool.mapping import cutter, source
 
         def same(n):
             return n
@@ -714,6 +715,18 @@ def test_ranges_of_any_length_may_be_left_alone_and_others_follow(ranks: int) ->
                     assert [next(results) for _ in range(3)] == [start, start + 1, start + 2]
                     results.close()
             assert list(pool.map(same, range(10_000))) == list(range(10_000))
+            assert pool.reduce(same, range(10_000)) == 49_995_000
+            try:
+                pool.reduce(same, range(sys.maxsize))
+            except UsageError as error:
+                assert "reduce of more than" in str(error)
+            else:
+                raise AssertionError
+            cutter.RANGE_ITEMS = source.RANGE_ITEMS = 999  # as longer ones are taken
+            for schedule in ("adaptive", "guided"):
+                results = pool.map(same, range(10_000), schedule=schedule)
+                assert list(results) == list(range(10_000))
+                assert pool.reduce(same, range(10_000), schedule=schedule) == 49_995_000
             pool.shutdown(cancel_futures=True)
     """
     run_ranks(ranks, script)

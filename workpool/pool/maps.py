@@ -17,9 +17,12 @@ from ..serializer import pack_call
 from ..tasks import CALL, CHUNK, PoolContext, Retry
 from ..whole import failures
 from .core import Core
-from .mapping import LEAST_BUFFERSIZE, Cutter, Mapping, Source, apart, arguments, few
+from .mapping import LEAST_BUFFERSIZE, RANGE_ITEMS, Cutter, Mapping, Source, apart, arguments, few
 
 __all__ = ["Maps"]
+
+#: All are cut into segments at once.
+MOST_REDUCED = 1000 * RANGE_ITEMS
 
 T = TypeVar("T")
 
@@ -118,6 +121,8 @@ class Maps:
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()
+        if isinstance(items, range) and items[MOST_REDUCED:]:
+            raise UsageError(f"reduce of more than {MOST_REDUCED:,} items")
         try:
             mapping.add(items, last=True, large=True)
         except failures() as error:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from . import apart
 from .call import Mapping, Seat
-from .cutter import Cutter
+from .cutter import RANGE_ITEMS, Cutter
 from .source import LEAST_BUFFERSIZE, Source, arguments, few
 
 __all__ = [
     "LEAST_BUFFERSIZE",
+    "RANGE_ITEMS",
     "Cutter",
     "Mapping",
     "Seat",

@@ -17,6 +17,10 @@ from .stretch import Stretch
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
 
+#: The same of a range: the counters that items are taken from only grow, as long as their table is
+#: open.
+RANGE_ITEMS = 1 << 40
+
 
 class Cutter:
     """Makes segments of the items of one map.
@@ -94,7 +98,7 @@ class Cutter:
         reach = self.code.reach if self.code else None
         size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
         if isinstance(items, range) and self._ledger is None:
-            size = len(items)
+            size = min(len(items), RANGE_ITEMS)
         found: list[Stretch] = []
         for at in range(0, len(items), max(1, size)):
             part = items[at : at + size]

@@ -8,15 +8,11 @@ from typing import Any
 
 from ...whole import failures
 from .call import Mapping
-from .cutter import SEGMENT_ITEMS
+from .cutter import RANGE_ITEMS, SEGMENT_ITEMS
 
 #: Parts of a buffer that are filled and used up one after another; a smaller one is not cut.
 WINDOWS = 4
 LEAST_BUFFERSIZE = 1024
-
-#: Items of a range that are taken at once: no more, because the counters that they are taken from
-#: only grow, for as long as their table is open.
-RANGE_ITEMS = 1 << 40
 
 #: So few items for each worker are not worth sharing out.
 FEW = 8
