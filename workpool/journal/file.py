@@ -75,13 +75,11 @@ def lock(path: str) -> int:
     except BlockingIOError:
         who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
         os.close(held)
-        todo = "wait for its end, or give each job a journal of its own"
         if who == _me():
-            who, todo = (
-                "a pool of this program",
-                "shut that down first: make it by a with statement",
-            )
-        raise UsageError(f"journal {path} is in use by {who}: {todo}") from None
+            use = "a pool of this program: shut that down first, or make it by a with statement"
+        else:
+            use = f"{who}: wait for its end, or give each job a journal of its own"
+        raise UsageError(f"journal {path} is in use by {use}") from None
     except OSError as error:
         os.close(held)
         raise ResourceError(

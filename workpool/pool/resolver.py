@@ -255,7 +255,7 @@ class Resolver:
                     self.tally.items[owner] += sum(part.total for part in turn.parts)
             seat.ended(kind, turn or content)
         finally:
-            self._ended()
+            self._count()
 
     @whole
     def _break(self, error: BaseException) -> BrokenPool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ..whole import inside, whole
 from .mpi import MPI
-from .ticker import Ticker
 from .words import Words
 
 #: Longest piece of one Put or Get: some MPIs refuse counts of 2 GiB and more, and over a network
@@ -41,19 +39,6 @@ class Window(Words):
         unified model (MPI-4.1, 12.4), and on one host, where nobody needs us inside MPI.
     ticker : Ticker, optional
     """
-
-    def __init__(
-        self,
-        win: MPI.Win,
-        host: int,
-        nbytes: int,
-        lock: threading.Lock,
-        memory: memoryview | None = None,
-        ticker: Ticker | None = None,
-    ) -> None:
-        super().__init__(win, host, nbytes, lock, memory)
-        self._memory = memory
-        self._ticker = ticker
 
     def busy(self) -> bool:
         """Return whether this thread is in the middle of a call, where a finalizer has come.

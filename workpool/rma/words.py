@@ -14,6 +14,7 @@ from ..verbs import NEVER
 from ..whole import whole
 from .elements import Elements
 from .mpi import MPI
+from .ticker import Ticker
 
 #: How often who has the memory of a window enters MPI: some MPIs carry out what others ask of its
 #: host only then.
@@ -24,7 +25,7 @@ BATCH = 256
 
 
 class Words(Elements):
-    """The part of a ``Window`` that works on words, and completes what is under way.
+    """The part of a ``Window`` that works on words, completes what is under way, and has it all.
 
     The parameters are those of ``Window``.
     """
@@ -35,14 +36,17 @@ class Words(Elements):
         host: int,
         nbytes: int,
         lock: threading.Lock,
-        memory: memoryview | None,
+        memory: memoryview | None = None,
+        ticker: Ticker | None = None,
     ) -> None:
         self.host = host
         self.nbytes = nbytes
+        self._memory = memory
         self._words = None if memory is None else memory[: nbytes & ~7].cast("q")
         self._held: list[memoryview] = []  # buffers of ours that belong to MPI until the flush
         self._under_way = False  # whether a call of ours into MPI may wait for a flush
         self._enter_s = 0.0  # when we next let MPI do whatever it has to do
+        self._ticker = ticker
         self._win = win
         self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock

@@ -19,6 +19,7 @@ from _abc import _get_dump  # type: ignore[import-not-found]
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
 from enum import Enum, Flag
+from functools import cache
 from io import BytesIO
 from pickle import Pickler, PicklingError, dumps
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -51,21 +52,6 @@ _INCIDENTAL: Final = frozenset(
         *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
     }
 )
-
-
-class _Choice(Enum):
-    """Has what each enumeration has, whatever its body defines."""
-
-    ONE = 1
-
-
-class _Flags(Flag):
-    """The same of flags."""
-
-    ONE = 1
-
-
-_OF_ENUMERATIONS: Final = {*vars(_Choice), *vars(_Flags)} - {"ONE"}
 
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
@@ -257,11 +243,11 @@ def _class(cls: type) -> tuple[object, ...]:
         and (type(value).__module__, type(value).__name__) != ("_ctypes", "CField")
     }
     if issubclass(cls, Enum):  # without what its metaclass has made of it
-        members = cls.__members__
+        members, common = cls.__members__, _of_all_enumerations()
         attributes = {
             name: value
             for name, value in attributes.items()
-            if name not in members and (type(value) in _METHODS or name not in _OF_ENUMERATIONS)
+            if name not in members and (type(value) in _METHODS or name not in common)
         }
         attributes["_boundary_"] = getattr(cls, "_boundary_", None)
         attributes["__members__"] = [
@@ -273,6 +259,13 @@ def _class(cls: type) -> tuple[object, ...]:
     if type(cls).__module__ == "_ctypes":  # where it cannot be looked up
         kind = type(cls).__qualname__
     return ("class", cls.__qualname__, kind, cls.__bases__, sorted(attributes.items()))
+
+
+@cache
+def _of_all_enumerations() -> set[str]:
+    """Return the names that each enumeration has, whatever its body defines."""
+    kinds: tuple[Any, ...] = Enum, Flag
+    return {name for kind in kinds for name in vars(kind("empty", ()))}
 
 
 def _annotations(function: Any) -> object:

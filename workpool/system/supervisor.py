@@ -54,28 +54,19 @@ def ends(place: str | None) -> dict[int, int]:
     dict
         By process id the exit status, -n for a rank that signal n has killed.
     """
-    found = {}
-    with suppress(OSError):  # the launcher is gone
-        for name in os.listdir(place) if place else ():
-            if name.startswith("ended."):
-                _, pid, status = name.split(".")
-                found[int(pid)] = int(status)
-    return found
+    return dict(_notes(place, "ended"))
 
 
 def bereaved(place: str | None) -> dict[int, int]:
     """Return the ranks of this host that were killed with their supervisors, as `ends` does."""
-    found = {}
-    with suppress(OSError):
-        for name in os.listdir(place) if place else ():
-            if name.startswith("begun."):
-                _, pid, rank = name.split(".")
-                try:
-                    os.kill(int(pid), 0)
-                except ProcessLookupError:
-                    found[int(rank)] = -int(signal.SIGKILL)
+    lost = []
+    for me, rank in _notes(place, "begun"):
+        try:
+            os.kill(me, 0)
+        except ProcessLookupError:
+            lost.append(rank)
     noted = ends(place)  # after the look: who ends well notes it before
-    return {rank: status for rank, status in found.items() if rank not in noted}
+    return {rank: -signal.SIGKILL for rank in lost if rank not in noted}
 
 
 def main(words: Sequence[str]) -> NoReturn:
@@ -103,9 +94,9 @@ def main(words: Sequence[str]) -> NoReturn:
             with suppress(OSError):  # the one that has listed them
                 os.close(fd)
     place = os.environ.get(_PLACE)
-    _note(place, f"begun.{me}.{rank}")
+    _note(place, "begun", me, rank)
     status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
-    _note(place, f"ended.{rank}.{status}")
+    _note(place, "ended", rank, status)
     # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
     # more than one of them would end an Open MPI job.
     driver = {os.environ.get(name, "0") for name in RANK_VARIABLES} == {"0"}
@@ -114,11 +105,22 @@ def main(words: Sequence[str]) -> NoReturn:
     os._exit(max(0, status) if driver else 0)
 
 
-def _note(place: str | None, name: str) -> None:
+def _note(place: str | None, what: str, pid: int, number: int) -> None:
     """Tell the launcher, if there is one, by a name: it is there as a whole or not at all."""
     if place:
         with suppress(OSError):  # the launcher is gone
-            os.close(os.open(os.path.join(place, name), os.O_CREAT))
+            os.close(os.open(os.path.join(place, f"{what}.{pid}.{number}"), os.O_CREAT))
+
+
+def _notes(place: str | None, what: str) -> list[tuple[int, int]]:
+    """Return what was noted so far."""
+    found = []
+    with suppress(OSError):  # the launcher is gone
+        for name in os.listdir(place) if place else ():
+            if name.startswith(f"{what}."):
+                _, pid, number = name.split(".")
+                found.append((int(pid), int(number)))
+    return found
 
 
 if __name__ == "__main__":
