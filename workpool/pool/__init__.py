@@ -3,6 +3,7 @@
     executor      WorkPool, run
     options       what they take
     view          one pool with its tasks run otherwise
+    hold          what shuts down a pool that nobody has any more
     maps          its map and reduce: what is shared out, what are tasks of their own
     core          what all views of a pool share
     future        the future whose waiting makes the progress

@@ -14,6 +14,7 @@ from ..job.service import serve
 from ..journal.ledger import Ledgers
 from ..tasks import encode_setup
 from .core import Core
+from .hold import Hold
 from .options import TaskOptions, checked, choose
 from .view import View
 
@@ -114,7 +115,8 @@ class WorkPool(View):
             job.journal_closed,
             journal,
         )
-        super().__init__(Core(job, choice, content, max_pending, ledgers), TaskOptions())
+        core = Core(job, choice, content, max_pending, ledgers)
+        super().__init__(core, TaskOptions(), Hold(core.shutdown))
 
 
 def run(

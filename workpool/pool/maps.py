@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from ..serializer import pack_call
 from ..tasks import CALL, CHUNK, PoolContext, Retry
 from ..whole import failures
 from .core import Core
+from .hold import Hold
 from .mapping import LEAST_BUFFERSIZE, RANGE_ITEMS, Cutter, Mapping, Source, apart, arguments, few
 
 __all__ = ["Maps"]
@@ -36,12 +38,15 @@ class Maps:
     tasks : PoolContext
         What tasks of the view have in common.
     retry : Retry, optional
+    hold : Hold
+        Of a program on its pool: iterators have it as long as they may submit more.
     """
 
-    def __init__(self, core: Core, tasks: PoolContext, retry: Retry | None) -> None:
+    def __init__(self, core: Core, tasks: PoolContext, retry: Retry | None, hold: Hold) -> None:
         self._core = core
         self._tasks = tasks
         self._retry = retry
+        self._hold = hold
 
     @property
     def _plain(self) -> bool:
@@ -85,7 +90,7 @@ class Maps:
             mapping = self._mapping(fn, wanted, source, ledger=ledger)
             rest = source.feed(mapping)
             if rest is None:
-                results = mapping.results(lambda: source.feed(mapping), deadline)
+                results = mapping.results(partial(self._feed, mapping, source), deadline)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
         if not self._sendable(fn):
@@ -133,6 +138,10 @@ class Maps:
         if not values:
             raise UsageError("reduce of no items has no value")
         return values[0]
+
+    def _feed(self, mapping: Mapping, source: Source) -> None:
+        """Give a map more items.  Whoever iterates has us by this, and so the hold."""
+        source.feed(mapping)
 
     def _sendable(self, fn: Callable[..., Any]) -> bool:
         """Return whether a function can be pickled."""

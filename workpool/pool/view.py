@@ -12,6 +12,7 @@ from ..errors import TaskKilled, UsageError
 from ..serializer import task_name
 from .core import Core
 from .future import PoolFuture
+from .hold import Hold
 from .maps import Maps
 from .options import TaskOptions
 from .stats import WorkerStats
@@ -41,7 +42,7 @@ def absent() -> View:
     """Return what a task finds in place of a pool: whatever it is used for is refused."""
     view = object.__new__(View)
     behind: Any = _Absent()
-    view._core = view._tasks = view._maps = behind
+    view._core = view._hold = view._tasks = view._maps = behind
     view._options, view._retry = TaskOptions(), None
     return view
 
@@ -57,14 +58,17 @@ class View(Executor):
     ----------
     core : Core
     options : TaskOptions
+    hold : Hold
+        That of all views of the pool.
     """
 
-    def __init__(self, core: Core, options: TaskOptions) -> None:
+    def __init__(self, core: Core, options: TaskOptions, hold: Hold) -> None:
         self._core = core
+        self._hold = hold
         self._options = options
         self._retry = options.retry
         self._tasks = core.context(options.limits)
-        self._maps = Maps(core, self._tasks, options.retry)
+        self._maps = Maps(core, self._tasks, options.retry, hold)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What a task needs may refer to the pool and not use it there: a method whose neighbour
@@ -118,7 +122,7 @@ class View(Executor):
         It is the same pool: what is shut down by ``shutdown``, or at the end of a ``with`` block,
         is all of it.
         """
-        return View(self._core, self._options.changed(**options))
+        return View(self._core, self._options.changed(**options), self._hold)
 
     def kill(self, future: Future[Any]) -> bool:
         """End a task, queued or running; its future is cancelled, or has `TaskKilled`.

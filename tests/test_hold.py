@@ -1,0 +1,129 @@
+"""A pool that a program drops without a shutdown: what it has is given back, what goes on does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+#: How many pools the job has, once they have had the time to end.
+PRELUDE = """
+import gc
+import os
+import time
+from workpool import WorkPool
+from workpool.job import entry
+
+def open_pools(expected):
+    give_up = time.monotonic() + 10
+    while len(pools := entry.current().pools) != expected and time.monotonic() < give_up:
+        time.sleep(0.005)
+    return len(pools)
+
+def square(n):
+    return n * n
+"""
+
+
+@pytest.fixture(params=[1, 3])
+def ranks(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def shown(ranks: int, script: str, *args: str) -> list[str]:
+    """Run a script after the prelude; return what it prints, line by line."""
+    result = run_ranks(ranks, PRELUDE + script, *args)
+    assert result.stderr == ""
+    return result.stdout.split("\n")[:-1]
+
+
+def test_pools_that_are_dropped_are_no_more(ranks: int) -> None:
+    script = """
+for n in range(200):
+    assert WorkPool().submit(square, n).result() == n * n
+    assert list(WorkPool().with_options(retries=1).map(square, range(3))) == [0, 1, 4]
+WorkPool()  # without a task
+print(open_pools(0))
+"""
+    assert shown(ranks, script) == ["0"]
+
+
+def test_tasks_of_a_pool_that_is_dropped_run(ranks: int) -> None:
+    script = """
+futures = [WorkPool().with_options(timeout_s=30).submit(square, n) for n in range(5)]
+futures += [WorkPool().submit(square, n) for n in range(5, 20)]
+print([future.result() for future in futures] == [n * n for n in range(20)])
+print(open_pools(0))
+futures = [WorkPool().submit(square, n) for n in range(20)]  # the end of the script waits for them
+futures[-1].add_done_callback(lambda future: print("called back"))
+del futures
+"""
+    assert shown(ranks, script) == ["True", "0", "called back"]
+
+
+def test_a_view_a_map_and_a_callback_keep_the_pool(ranks: int) -> None:
+    script = """
+view = WorkPool().with_options(retries=2)
+bound = WorkPool().submit
+shared = WorkPool().map(square, iter(range(100_000)), buffersize=2_000)  # a window at a time
+apart = WorkPool().map(square, range(100), chunksize=1, buffersize=2)
+gc.collect()
+print(open_pools(4))
+print(view.submit(square, 3).result(), bound(square, 4).result())
+print(list(shared) == [n * n for n in range(100_000)])
+print(list(apart) == [n * n for n in range(100)])
+
+def chain():
+    pool, ends = WorkPool(), []
+
+    def follow(future):
+        if (n := future.result()) < 5:
+            pool.submit(int, n + 1).add_done_callback(follow)
+        else:
+            ends.append(n)
+
+    pool.submit(int, 0).add_done_callback(follow)
+    return ends
+
+ends = chain()
+gc.collect()
+while not ends:
+    time.sleep(0.001)
+del view, bound, shared, apart
+gc.collect()  # a function that refers to itself
+print(open_pools(0), ends)
+"""
+    assert shown(ranks, script) == ["4", "9 16", "True", "True", "0 [5]"]
+
+
+def test_a_journal_is_let_go_of_with_its_pool(ranks: int, tmp_path: Path) -> None:
+    script = """
+import sys
+
+path = sys.argv[1]
+for _ in range(3):
+    print(list(WorkPool(journal=path).map(square, range(5))))
+    open_pools(0)
+pool = WorkPool(journal=path)
+pool.itself = pool  # in a cycle, which the collector finds
+del pool
+gc.collect()
+print(WorkPool(journal=path).submit(square, 4).result())
+"""
+    assert shown(ranks, script, str(tmp_path / "j.db")) == ["[0, 1, 4, 9, 16]"] * 3 + ["16"]
+
+
+def test_what_a_fork_drops_is_the_parents(ranks: int) -> None:
+    script = """
+pool = WorkPool()
+if (child := os.fork()) == 0:
+    del pool
+    gc.collect()
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(open_pools(1), pool.submit(square, 5).result())
+"""
+    assert shown(ranks, script) == ["7", "1 25"]
