@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from harness import run_ranks
+from jobs import start_ranks
+from processes import PATIENCE
 
 from workpool.system.shared_memory import remove
 
@@ -105,6 +109,44 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
             print(refused, waiting.result(), pool.submit(pow, 3, 2).result())
     """
     assert run_ranks(ranks, script).stdout == "3 32 9\n"
+
+
+def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> None:
+    """Open MPI's leaves its ranks where they are; so does MPICH's, if a proxy of it is killed."""
+    script = """
+        import os, sys, time
+        from pathlib import Path
+        from workpool import WorkPool
+
+        def hold(place):
+            Path(place, str(os.getpid())).touch()
+            time.sleep(1000)
+
+        place = sys.argv[1]
+        with WorkPool() as pool:
+            held = pool.submit(hold, place)  # the other worker has nothing to do
+            while not os.listdir(place):
+                time.sleep(0.01)
+            Path(place, "parent").write_text(str(os.getppid()))
+            held.result()
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script))
+    (place := tmp_path / "place").mkdir()
+    words = ["-m", "workpool", str(tmp_path / "driver.py"), str(place)]
+    with contextlib.closing(start_ranks(3, words)) as job:
+        give_up = time.monotonic() + 30 * PATIENCE
+        while not (place / "parent").exists() or not (place / "parent").read_text():
+            assert job.status() is None, job.result()
+            assert time.monotonic() < give_up, job.stacks()
+            time.sleep(0.01)
+        assert len(job.members()) >= 4
+        job.note_litter()  # nobody is left who could remove it
+        os.kill(int((place / "parent").read_text()), signal.SIGKILL)
+        give_up = time.monotonic() + 5 * PATIENCE
+        while job.members():
+            assert time.monotonic() < give_up, job.stacks()
+            time.sleep(0.05)
+        assert job.status() != 0
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

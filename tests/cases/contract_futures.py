@@ -61,7 +61,7 @@ def case_done_becomes_true_without_asking_for_the_result(pool):
 def case_result_with_timeout(pool, gate):
     future = pool.submit(hold, gate.place, value=7)
     gate.wait_for(1)
-    for timeout in (0, 0.05):
+    for timeout in (0, 0.05, float("nan")):
         with raises(FutureTimeout):
             future.result(timeout)
         with raises(FutureTimeout):

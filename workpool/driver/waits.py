@@ -73,7 +73,7 @@ class Waits:
             while not ended():
                 self._threads.add(me)
                 left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
+                if left is not None and not left > 0:  # nor is NaN
                     return False
                 if self._progress():
                     backoff = None  # mostly it was what we wait for

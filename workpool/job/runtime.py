@@ -19,9 +19,10 @@ from ..errors import UsageError
 from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
-from ..members.liveness import Liveness, this_process
+from ..members.liveness import Liveness, Parent, this_process
 from ..serializer import CodeCache
 from ..system.status import UNFINISHED, Reporter
+from ..system.streams import say
 from ..whole import defer_interrupts
 from .control import Caller, Choice, Order
 from .crew import Crew
@@ -95,6 +96,7 @@ class Runtime:
         self._crew: Crew | None = None
         self._thread: ThreadWorker | None = None  # with one rank
         self._attached: set[int] = set()  # tables that it serves
+        self._parent = Parent()
         defer_interrupts()
         wake_on_time()
         keep_freed()
@@ -119,6 +121,7 @@ class Runtime:
             lambda: self.tables.drivers,
             lambda: any(pool.watched for pool in tuple(self.pools)),
             self._give_up_lost,
+            self._check,
         )
 
     @property
@@ -214,6 +217,12 @@ class Runtime:
     def _give_up_lost(self, interrupted: Callable[[], bool]) -> None:
         for pool in tuple(self.pools):
             pool.give_up_lost(interrupted)
+
+    def _check(self) -> None:
+        """Leave a job of which the process manager is gone: the workers leave as well."""
+        if self.group.size > 1 and self._parent.gone:
+            say("what has started the ranks of this job is gone: the job ends here")
+            vanish(1)
 
     def cancel(self) -> None:
         """Give up what no worker has started: nobody shall wait for it."""

@@ -14,7 +14,7 @@ from ..errors import ResourceError
 from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell
-from ..members.liveness import Liveness, this_process
+from ..members.liveness import Liveness, Parent, this_process
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
@@ -84,8 +84,14 @@ def _serve(group: rma.Group, survive: bool) -> None:
     from .. import rma
     from ..worker.worker import Worker  # which the driver's rank does without
 
-    carries = survive or not group.one_host
-    worker = Worker(group.rank, group.outer(group.rank), rma.processor_name(), carries=carries)
+    carries, parent = survive or not group.one_host, Parent()
+
+    def check() -> None:
+        if parent.gone:
+            vanish(1)  # without a word: who would pass it on is that very process
+
+    where = group.rank, group.outer(group.rank), rma.processor_name()
+    worker = Worker(*where, carries=carries, check=check)
     orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))

@@ -72,6 +72,8 @@ class Attendant:
     give_up_lost : callable
         ``give_up_lost(interrupted)``: fails watched futures that are nowhere any more, after a
         while, unless it is interrupted.
+    check : callable
+        Called with each look: ends this process if nothing can come of it.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class Attendant:
         drivers: Callable[[], list[Driver]],
         watched: Callable[[], bool],
         give_up_lost: Callable[[Callable[[], bool]], object],
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         self._drivers = drivers
         self._watched = watched
         self._give_up_lost = give_up_lost
+        self._check = check
         self._work = Flag()
         self._bell = Flag()
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -159,6 +163,7 @@ class Attendant:
         seen: dict[Driver, int] = {}
         while True:
             self._work.wait(REST_S)
+            self._check()
             stopped = self._stopped  # before we look: what was told until then is done
             self._act()
             if stopped or self._thread is not threading.current_thread():

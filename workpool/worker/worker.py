@@ -75,6 +75,8 @@ class Worker:
     tracer : Tracer, optional
     carries : bool
         Whether outcomes carry all contributions to accumulators.
+    check : callable
+        Called with each beat of the heart: ends this process if it has nothing more to do.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class Worker:
         host: str,
         tracer: Tracer | None = None,
         carries: bool = False,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         self.member = member
         self.tracer = tracer
         self.carries = carries
         self.runners = Runners(rank, host)
         self._services: dict[int, _Service] = {}
+        self._check = check
         self.heart = Heart(self._beat, self._watch)
 
     def attach(
@@ -106,6 +110,7 @@ class Worker:
             self._services = {t: s for t, s in self._services.items() if t != table}
 
     def _beat(self) -> None:
+        self._check()
         for service in self._services.values():
             service.beat()
 
