@@ -353,6 +353,8 @@ def test_the_child_is_a_process_of_its_own() -> None:
         isolated = pool.with_options(isolate=True)
         rank, child = pool.submit(pid).result(), isolated.submit(pid).result()
         assert rank != child == isolated.submit(pid).result()
+        import sys
+        assert isolated.submit(lambda: sys.argv).result() == sys.argv
         limited = pool.with_options(max_tasks_per_child=2)
         assert len({limited.submit(pid).result() for _ in range(8)}) >= 4
         def asks_for_mpi():

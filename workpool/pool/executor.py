@@ -71,6 +71,9 @@ class WorkPool(View):
     Pools with the same table (`max_workers`, `claim`, `rows`, `arena_nbytes`, `repository`,
     `lease_s`) share it; a new table is opened when every worker is between two tasks.
 
+    A pool to which nothing refers any more is shut down as by ``shutdown(wait=False)``.  Its views,
+    and iterators of its maps that take more items, do; its futures do not.
+
     Other than in the standard library, leaving a ``with`` block by an exception does not wait for
     the tasks, so that an error that nobody catches ends the job at once; they run all the same.
     """

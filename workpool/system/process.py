@@ -34,7 +34,10 @@ STOP_S = 20e-3
 #: Numbers of 8 bytes that both have in sight.
 NUMBERS = 3
 
-_START = "import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})"
+_START = """\
+import sys; sys.path[:] = {path!r}; sys.argv[:] = {argv!r}
+from {module} import main; main({arguments})
+"""
 
 
 class ChildProcess:
@@ -83,7 +86,8 @@ class ChildProcess:
             with contextlib.suppress(OSError):  # it is gone
                 here = os.getcwd()
             path = [entry or here for entry in sys.path if isinstance(entry, str)]
-            command = _START.format(path=path, module=module, arguments=text)
+            argv = [word for word in sys.argv if isinstance(word, str)]
+            command = _START.format(path=path, argv=argv, module=module, arguments=text)
             flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
                 [sys.executable, *flags, "-c", command],
