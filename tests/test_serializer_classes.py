@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
 
 def test_instances_of_classes_of_the_script(run_script):
     run_script("""
@@ -150,6 +154,29 @@ def test_fields_without_defaults_are_known_as_such(run_script):
 
         assert run(required) == ["x"]
         assert "'x'" in run(below)
+    """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="there is no sentinel before Python 3.15")
+def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
+    run_script("""
+        import dataclasses
+
+        NOTHING = sentinel("NOTHING")
+        SHOWN = sentinel("SHOWN", repr="<shown>")
+
+        @dataclasses.dataclass
+        class Row:
+            value: object = NOTHING
+
+        def task(given, row, default=NOTHING):
+            same = given is NOTHING is default is row.value is Row().value
+            return same, NOTHING, repr(SHOWN), Row(SHOWN)
+
+        for _ in range(3):
+            same, mark, shown, row = run(task, NOTHING, Row())
+            assert same and mark is NOTHING and row.value is SHOWN
+            assert shown == "<shown>"
     """)
 
 
@@ -309,7 +336,7 @@ def test_classes_of_ctypes(run_script):
             _fields_ = [("i", ctypes.c_uint32), ("f", ctypes.c_float)]
 
         class Packet(ctypes.BigEndianStructure):
-            _pack_ = 1
+            _layout_, _pack_ = "ms", 1
             _fields_ = [("bits", ctypes.c_uint8, 3), ("n", ctypes.c_uint16)]
 
         class Tagged(ctypes.Structure):

@@ -61,13 +61,22 @@ def case_done_becomes_true_without_asking_for_the_result(pool):
 def case_result_with_timeout(pool, gate):
     future = pool.submit(hold, gate.place, value=7)
     gate.wait_for(1)
-    for timeout in (0, 0.05, float("nan")):
+    for timeout in (0, 0.05):
         with raises(FutureTimeout):
             future.result(timeout)
         with raises(FutureTimeout):
             future.exception(timeout)
     gate.open()
     assert future.result(PATIENCE_S) == 7
+
+
+@only("workpool", "the standard library raises ValueError, or TimeoutError, by version")
+def case_a_timeout_that_is_no_number_is_over(pool, gate):
+    future = pool.submit(hold, gate.place)
+    with raises(FutureTimeout):
+        future.result(float("nan"))
+    gate.open()
+    future.result(PATIENCE_S)
 
 
 def case_exception_of_a_success_is_none(pool):

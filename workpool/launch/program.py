@@ -135,6 +135,8 @@ class Program(NamedTuple):
             code = compile(text, name, "exec", dont_inherit=True)
             if self.kind == "stdin":
                 space.update(__file__=name, __cached__=None)
+        if sys.version_info >= (3, 15):  # modules have it no more
+            space.pop("__cached__", None)
         exec(code, space)
 
     def _path(self) -> str:

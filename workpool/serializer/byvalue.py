@@ -22,6 +22,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 
 from __future__ import annotations
 
+import builtins
 import copyreg
 import dataclasses
 import functools
@@ -41,7 +42,7 @@ from .classes import reduce_class
 from .named import PROTOCOL, named
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
-from .script import SCRIPT_MODULES, reduce_once
+from .script import SCRIPT_MODULES, reduce_once, reduce_sentinel
 
 __all__ = [
     "MADE_ANEW",
@@ -54,6 +55,7 @@ __all__ = [
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
+_Sentinel: Final[Any] = getattr(builtins, "sentinel", None)  # from Python 3.15
 
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
@@ -188,6 +190,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,
     _TypeVarTuple: _reduce_type_var_tuple,
+    _Sentinel: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""
 

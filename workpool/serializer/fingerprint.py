@@ -228,7 +228,8 @@ def _function(function: Any) -> tuple[object, ...]:
         function.__defaults__,
         function.__kwdefaults__,
         function.__dict__,
-        list(reads(function)),
+        # A class's annotations see its attributes, among which is its line.
+        [(name, value) for name, value in reads(function) if name != "__classdict__"],
     )
 
 
@@ -239,8 +240,8 @@ def _class(cls: type) -> tuple[object, ...]:
         if name not in _INCIDENTAL
         and (name != "__annotations__" or value)  # none until somebody asks for them
         and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
-        # There is `_fields_`.
-        and (type(value).__module__, type(value).__name__) != ("_ctypes", "CField")
+        # There is `_fields_`.  In `_ctypes`, from Python 3.14 on in `ctypes`.
+        and (type(value).__module__.strip("_"), type(value).__name__) != ("ctypes", "CField")
     }
     if issubclass(cls, Enum):  # without what its metaclass has made of it
         members, common = cls.__members__, _of_all_enumerations()

@@ -7,11 +7,20 @@ processes.  And it has what the script has once, as a sentinel: for good, for th
 
 from __future__ import annotations
 
+import builtins
 import sys
 from types import MemberDescriptorType, ModuleType
 from typing import Any, Final
 
-__all__ = ["SCRIPT_MODULES", "hide", "is_in_script", "leave_script", "reduce_once", "show"]
+__all__ = [
+    "SCRIPT_MODULES",
+    "hide",
+    "is_in_script",
+    "leave_script",
+    "reduce_once",
+    "reduce_sentinel",
+    "show",
+]
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
@@ -83,4 +92,23 @@ def _the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
         object.__setattr__(found, attribute, value)
     if _left:
         names[name] = found
+    return found
+
+
+def reduce_sentinel(mark: Any) -> Any:
+    """Return how to pickle a ``sentinel``, of Python 3.15 and up: by its name, once as above."""
+    if mark.__module__ in SCRIPT_MODULES and is_in_script(mark.__name__, mark):
+        return _the_sentinel, (mark.__name__, repr(mark))
+    return NotImplemented
+
+
+def _the_sentinel(name: str, shown: str) -> Any:
+    make: Any = builtins.sentinel  # type: ignore[attr-defined]
+    names = vars(sys.modules["__main__"])
+    found = names.get(name)
+    if type(found) is not make:
+        found = make(name, repr=shown)
+        found.__module__ = "__main__"
+        if _left:
+            names[name] = found
     return found
