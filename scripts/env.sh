@@ -52,7 +52,7 @@ find_python() {
         recent "$python" || die "$python is not a Python from 3.10 up, which workpool needs"
         return
     fi
-    for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python \
+    for python in python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python \
         "${HOME:-/}"/.pyenv/versions/3.*/bin/python3; do
         if recent "$python"; then
             python=$(command -v "$python")

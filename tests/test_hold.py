@@ -14,6 +14,7 @@ PRELUDE = """
 import gc
 import os
 import time
+import warnings
 from workpool import WorkPool
 from workpool.job import entry
 
@@ -119,6 +120,7 @@ print(WorkPool(journal=path).submit(square, 4).result())
 def test_what_a_fork_drops_is_the_parents(ranks: int) -> None:
     script = """
 pool = WorkPool()
+warnings.simplefilter("ignore")  # of threads, from Python 3.12 on
 if (child := os.fork()) == 0:
     del pool
     gc.collect()

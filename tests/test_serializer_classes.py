@@ -306,6 +306,7 @@ def test_generic_functions(run_script):
         def area(side): return Shape().area(side)
 
         for _ in range(3):
+            assert run(Shape().area, 3) == 9 and run(Shape().area, "x") is None
             assert run(size, [1, [2, 3]]) == 6
             assert run(asks, [4]) == (4, "kept", "How large it is.")
             assert str(failure(size, "text")) == "of no size"

@@ -227,6 +227,39 @@ def test_a_sum_without_memory_costs_its_task_alone(
     assert (numbers.value() == 3).all()
 
 
+@pytest.mark.parametrize(
+    ("carries", "owner", "name"),
+    [
+        (True, contributions.Contributions, "packed"),
+        (True, layout, "write_carried"),
+        (False, contributions.Contributions, "total"),
+    ],
+)
+@pytest.mark.parametrize("together", [1, 4])
+def test_what_was_added_without_memory_for_it_costs_the_tasks_of_its_row(
+    make: Callable[..., Stepped],
+    fail: Callable[..., list[int]],
+    carries: bool,
+    owner: object,
+    name: str,
+    together: int,
+) -> None:
+    """And not the rank: that would be the job."""
+    job = make(carries=carries)
+    numbers = job.accumulator()
+    code = job.code(add_and_return)
+    tasks = [job.task(add_and_return, numbers, 10, code=code) for _ in range(together)]
+    fail(owner, name, MemoryError("for a copy of what was added"))
+    job.share_a_row(tasks, code)
+    job.go()
+    assert [type(each) for each in outcomes(tasks)] == [MemoryError] * together
+    assert numbers.value() == 0
+    after = job.submit(add_and_return, numbers, 10)
+    job.go()
+    assert outcomes([after]) == [bytes(10)]
+    assert numbers.value() == 1
+
+
 def test_one_payload_that_cannot_be_kept_costs_one_task(
     make: Callable[..., Stepped], fail: Callable[..., list[int]]
 ) -> None:

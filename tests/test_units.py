@@ -42,6 +42,32 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
     assert done == [True]
 
 
+def test_the_attendant_goes_on_when_there_was_no_memory_for_an_outcome() -> None:
+    """Who waits by ``result`` gets the error; nobody is there to get it from the attendant."""
+
+    class Driver:
+        beats = calls = 0
+        waits = SimpleNamespace(attended=False, pause=lambda wait: None)
+
+        @property
+        def outstanding(self) -> bool:
+            return self.calls < 2
+
+        def progress(self) -> int:
+            self.calls += 1
+            if self.calls == 1:
+                raise MemoryError("for what a task has added")
+            attendant.stop()
+            return 0
+
+    driver: Any = Driver()
+    attendant = Attendant(lambda: [driver], lambda: True, bool)
+    attendant._thread = threading.current_thread()
+    attendant.wake()
+    attendant._attend()
+    assert driver.calls == 2
+
+
 def test_a_finalizer_may_tell_the_attendant_wherever_it_comes() -> None:
     """It comes between any two steps of Python, in whatever thread sets or clears what it wants."""
     attendant = Attendant(list, bool, bool)

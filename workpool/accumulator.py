@@ -128,7 +128,8 @@ class Accumulator:
 
         Notes
         -----
-        RMA cost: none while the task runs; 1 accumulate and 1 flush when it is committed.
+        RMA cost: none while the task runs; when it is committed, 1 accumulate for every 64 KiB, and
+        1 flush.
         """
         array = np.array(values, order="C")  # a copy: the caller may go on writing to his own
         if array.shape != self._spec.shape:
@@ -170,7 +171,7 @@ class Accumulator:
         -----
         Each number is as it was at one time; several need not be of the same time.
 
-        RMA cost: 1 get_accumulate, 1 flush.
+        RMA cost: 1 get_accumulate for every 64 KiB, 1 flush.
         """
         with self._lock:
             numbers = self._read()

@@ -2,17 +2,14 @@
 
 A *tracer* is any callable ``tracer(event, *, task_id, ticket, attempt)``; `ticket` is -1 where the
 task is in no row, `attempt` counts from 0.  It runs inside the runtime, so it must be quick, must
-not raise, and must not call the pool.  The events, and whose they are::
+not raise, and must not call the pool.  The events, all of them the driver's::
 
-    published   driver: a descriptor became visible
-    claimed     worker: a descriptor is mine to run
-    completed   worker: the outcome is in the window
-    rejected    worker: the attempt had been taken back, its outcome is dropped
-    collected   driver: the outcome is here, the row will be free
-    cancelled   driver: nobody will run it
-    killed      driver: it was taken back from the worker that ran it, for good
-    reclaimed   driver: an attempt was taken back from a worker that is gone
-    retried     driver: an attempt has failed, another one follows
+    published   a descriptor became visible
+    collected   the outcome is here, the row will be free
+    cancelled   nobody will run it
+    killed      it was taken back from the worker that ran it, for good
+    reclaimed   an attempt was taken back from a worker that is gone
+    retried     an attempt has failed, another one follows
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verbs that the protocol is written against.
 
 ``rma.Window`` carries them out in MPI; ``testing.MemoryWindow`` does in plain memory, every call a
-scheduling point.  Their meaning is stated in ``rma``.
+scheduling point.  ``rma`` says in full what they mean.
 """
 
 from __future__ import annotations

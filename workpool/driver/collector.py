@@ -372,6 +372,6 @@ class Collector:
         self.finished.append(Finished(context, owner, outcomes))
 
 
-def refusal(task: Task, error: MemoryError) -> bytes:
-    """Return what is in the place of an outcome for which there is no memory."""
+def refusal(task: Task, error: Exception) -> bytes:
+    """Return what is in the place of an outcome that cannot be taken."""
     return pack_exception(error, task=task.function, rank=None, host=os.uname().nodename)

@@ -21,8 +21,9 @@ from .trace import Trace
 
 __all__ = ["TOGETHER", "Dispatcher"]
 
-#: Most rows that are published by one step, and most tasks that wait for each other.
-TOGETHER = 256
+#: Most rows that are published by one step, and most tasks that wait for each other: as many as
+#: the window swaps words at once, with that of the tail.
+TOGETHER = 255
 
 #: Rows for each worker above which publishing may wait.
 ROWS_EACH = 2

@@ -260,7 +260,8 @@ class Driver:
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap for each row, 1 fetch_add for each turn.
+        RMA cost: that of ``Publisher.cancel``, or of ``recall``, for each row; 2 fetch_add for each
+        turn.
         """
         with self._lock:
             self._dispatcher.draining = True

@@ -190,6 +190,9 @@ class Attendant:
                 found = sum(driver.progress() for driver in idle)
             except KeyboardInterrupt:  # raised by a result that was restored: its future has it
                 continue
+            except MemoryError:  # for an outcome, which is there all the same: perhaps later
+                wait.pause()
+                continue
             if found:
                 wait.reset()
                 self._act()

@@ -7,7 +7,7 @@ An SQLite database in WAL mode, for one job at a time::
 
 A record is the result of one call, or the list of the results of several (`listed`), as it was
 encoded by a worker; `keys` are those of the calls, one after another.  Whoever opens the file reads
-all keys into sorted arrays, about 32 bytes for each result; values are read when they are wanted.
+all keys into sorted arrays, 36 bytes for each result; values are read when they are wanted.
 
 What may be relied on:
 

@@ -193,7 +193,7 @@ def _usual_workers() -> int:
     room = mpiexec.room()
     if room is not None and room > 1:
         return room - 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def _workers(text: str) -> int:

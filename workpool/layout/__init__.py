@@ -71,7 +71,6 @@ from .records import (
     write_extent,
     write_outcome,
     write_piece,
-    write_place,
     write_task_outcome,
     write_terms,
 )
@@ -170,7 +169,6 @@ __all__ = [
     "write_extent",
     "write_outcome",
     "write_piece",
-    "write_place",
     "write_task_outcome",
     "write_terms",
 ]

@@ -169,18 +169,13 @@ def inline_outcome(record: memoryview, nbytes: int) -> memoryview:
     return record[_OUTCOME.size : _OUTCOME.size + nbytes]
 
 
-def write_place(extent: Extent) -> bytes:
-    """Return what says where the outcomes of a batch's tasks stand, to be put at ``PLACE_AT``."""
-    return _PLACE.pack(*extent)
-
-
 def read_place(record: memoryview) -> Extent:
     """Return where the outcomes of a batch's tasks stand, from the record of its row."""
     return Extent(*_PLACE.unpack_from(record, PLACE_AT))
 
 
 def write_extent(extent: Extent) -> bytes:
-    """Return an extent as it stands in the place of the bytes that lie in it."""
+    """Return an extent as it stands at ``PLACE_AT``, or in the place of what lies in it."""
     return _PLACE.pack(*extent)
 
 

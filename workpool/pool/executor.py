@@ -64,7 +64,7 @@ class WorkPool(View):
     SerializationError
         If the initializer or its arguments cannot be pickled.
     TypeError
-        If the initializer cannot be called, or its arguments are no tuple.
+        If the initializer cannot be called, or its arguments are not several.
 
     Notes
     -----

@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterable
@@ -15,11 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from ..accumulator import Accumulators
+from ..driver.collector import refusal
 from ..driver.driver import Driver
 from ..errors import BrokenPool, RemoteTraceback, TaskLost, UsageError
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
-from ..serializer import Kind, pack_exception, unpack_outcome
+from ..serializer import Kind, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
 from ..whole import by_handler, need_stack, whole
@@ -119,14 +119,12 @@ class Resolver:
 
     def _refuse(self, finished: Finished, tasks: Container[int], error: Exception) -> None:
         """Fail the tasks at some places of a row: what they have added cannot count."""
-        host = os.uname().nodename
         outcomes: deque[Outcome] = deque()
         for outcome in finished.outcomes:
             task = outcome[0]
             assert task.batch is not None
             if task.batch.tasks.index(task) in tasks:
-                content = pack_exception(error, task=task.function, rank=None, host=host)
-                outcome = task, int(Kind.EXCEPTION), content
+                outcome = task, int(Kind.EXCEPTION), refusal(task, error)
             outcomes.append(outcome)
         finished.outcomes = outcomes
 

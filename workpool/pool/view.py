@@ -87,8 +87,8 @@ class View(Executor):
         ----------
         timeout_s : float, optional
             Seconds that a task may run.  After that it is killed: its future has `TaskTimeout`,
-            which shows where the task was, and the worker takes the next one.  Where it is the
-            first of its child process, an initializer counts as a part of it.
+            which shows where the task was, and the worker takes the next one.  An initializer,
+            before the first task of a child process, has as long to itself.
         retries : int
             How often a task that has failed is tried again.
         retry_delay_s : float

@@ -25,13 +25,12 @@ from .claimant import Claimant
 from .items import Counters, take_items
 from .publisher import Publisher
 from .table import Row, Stream
-from .tickets import TAKERS, CounterTaker, Miss, PointerTaker, Taker
+from .tickets import TAKERS, Miss, PointerTaker
 
 __all__ = [
     "TAKERS",
     "Claim",
     "Claimant",
-    "CounterTaker",
     "Counters",
     "Miss",
     "Offer",
@@ -39,6 +38,5 @@ __all__ = [
     "Publisher",
     "Row",
     "Stream",
-    "Taker",
     "take_items",
 ]

@@ -242,7 +242,7 @@ class Claimant(Awaiter):
         RMA cost: 1 put.
         """
         at = self.geometry.outcome(claim.number) + layout.PLACE_AT
-        self.window.put(at, layout.write_place(place))
+        self.window.put(at, layout.write_extent(place))
 
     def next(
         self, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool

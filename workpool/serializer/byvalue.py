@@ -47,6 +47,7 @@ from .script import SCRIPT_MODULES, reduce_once, reduce_sentinel
 __all__ = [
     "MADE_ANEW",
     "ByValuePickler",
+    "dispatched",
     "dumps_by_value",
     "generic_parts",
     "is_generic",
@@ -113,6 +114,27 @@ def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
 def _reduce_generic(function: Any) -> tuple[Any, ...]:
     state = (*generic_parts(function), function.__wrapped__)
     return _make_generic, (function.__name__,), state, None, None, _fill_generic
+
+
+_DISPATCH: Final = functools.singledispatch(repr).dispatch.__code__
+
+
+def dispatched(function: FunctionType) -> dict[type, Any] | None:
+    """Return the implementations among which a ``dispatch`` of a generic function chooses.
+
+    A bound method has it from Python 3.13 on.  None for any other function.
+    """
+    if function.__code__ is not _DISPATCH:
+        return None
+    return next(value for name, _, value in cells_of(function) if name == "registry")  # type: ignore[return-value]
+
+
+def _make_dispatch(implementations: dict[type, Any]) -> Callable[[type], Any]:
+    generic = _make_generic()
+    for cls, implementation in implementations.items():
+        generic.register(cls, implementation)
+    dispatch: Callable[[type], Any] = generic.dispatch
+    return dispatch
 
 
 def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
@@ -225,6 +247,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         if kind is FunctionType and is_generic(obj) and not named(obj):
             return _reduce_generic(obj)
+        if kind is FunctionType and (implementations := dispatched(obj)) is not None:
+            return _make_dispatch, (dict(implementations),)
         if kind is FunctionType:
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented:

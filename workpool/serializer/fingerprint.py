@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
-from .byvalue import ByValuePickler, generic_parts, is_generic
+from .byvalue import ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
 from .frozen import ATOMS
 from .named import PROTOCOL, named, registered_modules
@@ -220,6 +220,9 @@ def _function(function: Any) -> tuple[object, ...]:
     if is_generic(function):
         implementations, attributes = generic_parts(function)
         return "generic", function.__qualname__, list(implementations.items()), attributes
+    implementations = dispatched(function)
+    if implementations is not None:
+        return "dispatch", list(implementations.items())
     return (
         "function",
         (function.__name__, function.__qualname__),

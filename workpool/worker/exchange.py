@@ -107,7 +107,7 @@ class Exchange:
         Notes
         -----
         RMA cost: none for inline bytes; 1 get, 1 flush and 1 load for others; in pieces, for each a
-        request, the loads until its answer, 1 get and 1 flush, and one request more at the end.
+        request, the looks until its answer, 1 get and 1 flush, and one request more at the end.
         """
         if offset == layout.INLINE:
             return inline[:nbytes]

@@ -163,7 +163,7 @@ class TurnRun:
 
         Notes
         -----
-        RMA cost: for each chunk 1 fetch_add, 1 more towards the end, 1 get and 1 flush.
+        RMA cost: for each chunk 1 fetch_add, 1 more towards the end, 1 load, 1 get and 1 flush.
         """
         nbytes = 0
         end = time.perf_counter()

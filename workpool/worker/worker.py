@@ -25,13 +25,12 @@ from collections.abc import Callable
 from .. import layout, verbs
 from ..arena import keep_freed, write
 from ..backoff import IDLE_S, LOOK_S, WAIT_S, Backoff, wake_on_time
-from ..contributions import contribute
-from ..layout import NOTHING, Descriptor, Extent, Geometry
+from ..contributions import Parts, contribute
+from ..layout import NOTHING, Extent, Geometry
 from ..members.leases import Heart
 from ..protocol import Step
 from ..repository import TAKERS, Claim, Claimant, Miss, Offer
-from ..serializer import CONTRIBUTES, Encoded, as_bytes
-from ..tracing import Tracer
+from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
 from .attempts import Attempts, Runners
 from .batch import Outcomes
 from .exchange import Exchange
@@ -72,7 +71,6 @@ class Worker:
         Our MPI rank, for messages.
     host : str
         The name of our host, for messages.
-    tracer : Tracer, optional
     carries : bool
         Whether outcomes carry all contributions to accumulators.
     check : callable
@@ -84,12 +82,10 @@ class Worker:
         member: int,
         rank: int,
         host: str,
-        tracer: Tracer | None = None,
         carries: bool = False,
         check: Callable[[], object] = lambda: None,
     ) -> None:
         self.member = member
-        self.tracer = tracer
         self.carries = carries
         self.runners = Runners(rank, host)
         self._services: dict[int, _Service] = {}
@@ -272,22 +268,18 @@ class _Service:
     def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
         """Run one claim and commit its outcome; return the claim on the next offer."""
         descriptor, inline = claim.descriptor
-        if self._worker.tracer is not None:
-            self._trace("claimed", claim, descriptor)
         start = time.perf_counter_ns()
         try:
             kind, content = self._attempts.run(claim, descriptor, inline)
             elapsed_ns = time.perf_counter_ns() - start
-            committed, following = self._commit(claim, kind, content, elapsed_ns, then)
+            following = self._commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
             self._attempts.look_ahead()
         except Evicted:
-            committed, following = False, _EMPTY
+            following = _EMPTY
         finally:
             self._contributions.clear()
-        if self._worker.tracer is not None:
-            self._trace("completed" if committed else "rejected", claim, descriptor)
         return following
 
     def _commit(
@@ -297,17 +289,18 @@ class _Service:
         content: Encoded | Outcomes,
         elapsed_ns: int,
         then: Offer | None,
-    ) -> tuple[bool, Claim | Miss]:
-        """Put an outcome where the driver finds it, and commit it."""
-        contributions = self._contributions
-        contributes, carried = bool(contributions), b""
-        if contributes and (self._worker.carries or contributions.foreign):
-            carried = contributions.packed()
-            kind |= CONTRIBUTES
-        record, held = self._record(claim, kind, content, elapsed_ns, carried)
+    ) -> Claim | Miss:
+        """Put an outcome where the driver finds it, and commit it; return the next claim."""
+        held = []
+        if isinstance(content, Outcomes) and content.extent is not NOTHING:
+            held.append(content.extent)  # the driver may be reading in it
+        try:
+            kind, content, total = self._gathered(kind, content)
+        except MemoryError as error:  # for a copy of what they have added, or of what they return
+            (kind, content), total = self._refused(content, error), None
+        record = self._record(claim, kind, content, elapsed_ns, held)
         following: Claim | Miss = _EMPTY
-        if contributes and not carried:
-            total = contributions.total()  # before: nothing may fail between commit and complete
+        if total is not None:
             committed = self._claimant.commit(claim, record)
             if committed:
                 # Only the attempt that won the commit contributes: exactly once.
@@ -317,7 +310,32 @@ class _Service:
             committed, following = self._claimant.complete(claim, record, then)
         if held:
             self._exchange.keep(claim, held, committed)
-        return committed, following
+        return following
+
+    def _gathered(
+        self, kind: int, content: Encoded | Outcomes
+    ) -> tuple[int, Encoded | Outcomes, Parts | None]:
+        """Return an outcome as it is to be recorded, and what is to be added to the window.
+
+        All that takes memory is done here: nothing may fail between commit and complete.
+        """
+        contributions = self._contributions
+        carries = bool(contributions) and (self._worker.carries or contributions.foreign)
+        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room):
+            content = b"".join(content.entries)
+        if carries:
+            assert not isinstance(content, Outcomes)
+            content = layout.write_carried(as_bytes(content), contributions.packed())
+            return kind | CONTRIBUTES, content, None
+        return kind, content, contributions.total() if contributions else None
+
+    def _refused(self, content: Encoded | Outcomes, error: MemoryError) -> tuple[int, bytes]:
+        """Return what stands in the place of an outcome for which there is no memory."""
+        failure = self._worker.runners.own.failure(error)
+        if not isinstance(content, Outcomes):
+            return Kind.EXCEPTION, failure
+        entry = layout.write_task_outcome(Kind.EXCEPTION, 0, failure)
+        return Kind.BATCH, entry * len(content.entries)
 
     def _record(
         self,
@@ -325,26 +343,18 @@ class _Service:
         kind: int,
         content: Encoded | Outcomes,
         elapsed_ns: int,
-        carried: bytes,
-    ) -> tuple[bytes, list[Extent]]:
-        """Put an outcome into the window; return its record, and what it holds of ours.
+        held: list[Extent],
+    ) -> bytes:
+        """Put an outcome into the window; return its record.
 
-        The record names an extent, or stands before the bytes themselves.
+        The record names an extent, which is added to those that are held, or stands before the
+        bytes themselves.
         """
-        held: list[Extent] = []
-        if isinstance(content, Outcomes):
-            if content.extent is not NOTHING:
-                held.append(content.extent)  # the driver may be reading in it
-            offset, nbytes = content.place.offset, content.nbytes
-            if nbytes <= content.room and not carried:
-                return layout.write_outcome(kind, elapsed_ns, offset, nbytes), held
-            content = b"".join(content.entries)
-        if carried:
-            encoded = as_bytes(content)
-            content = layout.write_carried(encoded, carried)
+        if isinstance(content, Outcomes):  # they are there
+            return layout.write_outcome(kind, elapsed_ns, content.place.offset, content.nbytes)
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
-            return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content), held
+            return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content)
         if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
             try:
                 self._exchange.offer_all(claim, content)
@@ -357,10 +367,4 @@ class _Service:
             held.append(extent)
             write(self._window, extent.offset, content)
             offset = extent.offset
-        return layout.write_outcome(kind, elapsed_ns, offset, nbytes), held
-
-    def _trace(self, event: str, claim: Claim, descriptor: Descriptor) -> None:
-        assert self._worker.tracer is not None
-        ticket = self._geometry.ticket(claim.number, claim.word)
-        attempt = layout.attempt_of(claim.word)
-        self._worker.tracer(event, task_id=descriptor.task_id, ticket=ticket, attempt=attempt)
+        return layout.write_outcome(kind, elapsed_ns, offset, nbytes)
