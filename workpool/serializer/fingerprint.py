@@ -220,9 +220,8 @@ def _function(function: Any) -> tuple[object, ...]:
     if is_generic(function):
         implementations, attributes = generic_parts(function)
         return "generic", function.__qualname__, list(implementations.items()), attributes
-    implementations = dispatched(function)
-    if implementations is not None:
-        return "dispatch", list(implementations.items())
+    if (registered := dispatched(function)) is not None:
+        return "dispatch", list(registered.items())
     return (
         "function",
         (function.__name__, function.__qualname__),
