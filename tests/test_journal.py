@@ -9,6 +9,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -104,6 +105,33 @@ def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.close()
     assert journal.skipped == 1
     assert kept(tmp_path / "run.db", 1, 499) == [True, False]
+
+
+def test_two_threads_open_one_for_a_pool(tmp_path: Path) -> None:
+    counts = {"opened": 0, "closed": 0}
+    both = threading.Barrier(2)
+
+    def opened() -> None:
+        counts["opened"] += 1
+        both.wait(10)
+
+    def closed() -> None:
+        counts["closed"] += 1
+
+    ledgers = Ledgers((None, ()), opened, closed)
+    found: list[Ledger] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(ledgers.open(tmp_path / "j"))) for _ in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    first, second = found
+    assert first is second
+    assert counts == {"opened": 2, "closed": 1}
+    ledgers.close()
+    assert counts == {"opened": 2, "closed": 2}
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

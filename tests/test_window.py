@@ -242,6 +242,23 @@ def test_a_copy_is_complete_by_the_flush_of_the_swaps(
     assert (bytes(copy), found) == (bytes(4), [])
 
 
+def test_what_is_large_goes_in_pieces_one_flush_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that whoever waits for the lock gets it between two of them."""
+    win, window = remote_window(False, monkeypatch)
+    from workpool.rma import window as module
+
+    monkeypatch.setattr(module, "PIECE_NBYTES", 1000)
+    content, got = os.urandom(2500), bytearray(2500)
+    window.put(64, content)
+    assert win.calls == [(c, d) for d in (64, 1064, 2064) for c, d in (("put", d), ("flush", 0))]
+    window.get(64, got)
+    window.flush()
+    assert got == content
+    assert window.put_and_swap(72, content, [(8, 0, 5)]) == [0]
+    copy, found = window.get_and_swap(72, 2500, [(8, 5, 6)])
+    assert (bytes(copy), found) == (content, [5])
+
+
 def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
     from workpool.rma.own import OwnWindow

@@ -1,0 +1,112 @@
+"""Arguments and results in pieces, cut off at each of their steps: nothing is lost, or left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from stepped import Stepped, outcomes
+
+from workpool.driver import streams
+from workpool.worker import exchange
+
+#: More than a region of the arena of a stepped job has.
+NBYTES = 5 << 19
+
+#: So many looks of a worker take place during one stream.
+LOOKS = 14
+
+
+def result_of(nbytes: int) -> bytes:
+    return bytes(nbytes)
+
+
+def size_of(payload: bytes) -> int:
+    return len(payload)
+
+
+CALLS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "result": (result_of, NBYTES, bytes(NBYTES)),
+    "payload": (size_of, b"x" * NBYTES, NBYTES),
+}
+
+
+@pytest.fixture
+def job() -> Iterator[Stepped]:
+    job = Stepped()
+    yield job
+    job.leave()
+
+
+class Looks:
+    """What is done between two looks of a worker that waits for its driver."""
+
+    act: Callable[[int], object]
+    count = 0
+
+    def pause(self) -> None:
+        """Have it done, instead of a wait."""
+        Looks.count += 1
+        assert Looks.count < 2000, "the stream does not end"
+        Looks.act(Looks.count)
+
+
+def room(job: Stepped) -> tuple[int, int]:
+    """Return the bytes that are free in the regions of driver and worker."""
+    job.driver._collector.retire()
+    job.service._exchange.reap()
+    return job.driver._store.region.free_nbytes, job.service._exchange.region.free_nbytes
+
+
+@pytest.mark.parametrize("how", ["kill", "memory", "evict"])
+@pytest.mark.parametrize("look", range(LOOKS))
+@pytest.mark.parametrize("stream", CALLS)
+def test_a_stream_may_be_cut_off_at_any_step(
+    job: Stepped, monkeypatch: pytest.MonkeyPatch, stream: str, look: int, how: str
+) -> None:
+    monkeypatch.setattr(exchange, "Backoff", lambda longest_s: Looks())
+    fn, argument, expected = CALLS[stream]
+    job.submit(pow, 2, 2)
+    job.go()
+    free = room(job)
+    task = job.submit(fn, argument)
+    killed = []
+
+    def act(count: int) -> None:
+        if count != look:
+            job.driver.progress()
+        elif how == "kill":
+            killed.append(job.driver.kill(task))
+        elif how == "memory":
+            monkeypatch.setattr(streams, "empty", no_memory)
+        elif task.batch is not None and job.driver._published.take_back(task.batch):
+            task.attempt += 1
+            job.driver._backlog.tasks.append(task)
+
+    def no_memory(nbytes: int) -> None:
+        raise MemoryError
+
+    genuine = streams.empty  # type: ignore[attr-defined]
+    Looks.act, Looks.count = act, 0
+    go_on(job)
+    if any(killed):
+        assert task.future.outcomes == []
+    else:
+        (outcome,) = outcomes([task])
+        assert outcome == expected or isinstance(outcome, MemoryError)
+    Looks.act = lambda count: job.driver.progress()
+    monkeypatch.setattr(streams, "empty", genuine)
+    assert room(job) == free
+    again = job.submit(fn, argument)
+    go_on(job)
+    assert outcomes([again]) == [expected]
+    assert room(job) == free
+
+
+def go_on(job: Stepped) -> None:
+    """Have driver and worker take some steps each."""
+    for _ in range(6):
+        job.driver.progress()
+        job.work()
+        job.driver.progress()
