@@ -117,6 +117,49 @@ print(WorkPool(journal=path).submit(square, 4).result())
     assert shown(ranks, script, str(tmp_path / "j.db")) == ["[0, 1, 4, 9, 16]"] * 3 + ["16"]
 
 
+def test_pools_whose_tasks_have_failed_are_dropped_as_others(ranks: int) -> None:
+    """What is raised refers to the frames that it has passed, and they to the pool."""
+    script = """
+gc.disable()
+
+def bad():
+    raise ValueError("on purpose")
+
+def inverse(n):
+    return 1 / n
+
+def attempt(use, **options):
+    pool = WorkPool(**options)
+    try:
+        use(pool)
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+print({
+    attempt(lambda pool: list(pool.map(inverse, range(few)))) for few in (3, 1000)
+} | {
+    attempt(lambda pool: list(pool.map(inverse, range(3), **options)))
+    for options in ({"chunksize": 2}, {"buffersize": 2}, {"timeout": 10})
+} | {
+    attempt(lambda pool: pool.submit(inverse, 0).result()),
+    attempt(lambda pool: pool.reduce(inverse, range(3))),
+})
+print(open_pools(0))
+
+def asked_again(pool):
+    assert pool.submit(square, 1).exception()
+    pool.submit(square, 1)
+
+gc.enable()  # what a map raises that has failed as a whole, it still has
+for use in (asked_again, lambda pool: list(pool.map(square, range(300)))):
+    print(attempt(use, initializer=bad))
+    gc.collect()
+print(open_pools(0))
+"""
+    assert shown(ranks, script) == ["{'ZeroDivisionError'}", "0", "BrokenPool", "BrokenPool", "0"]
+
+
 def test_what_a_fork_drops_is_the_parents(ranks: int) -> None:
     script = """
 pool = WorkPool()

@@ -149,6 +149,104 @@ def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> No
         assert job.status() != 0
 
 
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        ("raise ValueError('mine')", 1, "ValueError: mine\n"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "tasks that run have 3 s to end"),
+    ],
+)
+@pytest.mark.parametrize("with_block", [False, True])
+def test_what_ends_a_process_by_itself_waits_for_no_tasks(
+    tmp_path: Path, end: str, status: int, said: str, with_block: bool
+) -> None:
+    block = "with pool:" if with_block else "if True:"
+    script = f"""
+        import time
+        from pathlib import Path
+        from workpool import WorkPool
+
+        def hold(n):
+            Path({str(tmp_path)!r}, f"ran-{{n}}").touch()
+            time.sleep(0.5)
+
+        pool = WorkPool()
+        {block}
+            for n in range(100):
+                pool.submit(hold, n)
+            while not list(Path({str(tmp_path)!r}).glob("ran-*")):
+                time.sleep(0.01)
+            {end}
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script))
+    command = [sys.executable, str(tmp_path / "driver.py")]
+    ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    assert ended.returncode == status
+    assert said in ended.stderr
+    assert len(list(tmp_path.glob("ran-*"))) <= 2
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_an_error_in_what_an_spmd_program_runs_waits_for_no_tasks(ranks: int) -> None:
+    script = """
+        import time
+        import workpool
+
+        def main(pool):
+            futures.extend(pool.submit(time.sleep, 0.2) for _ in range(200))
+            futures[0].result()
+            raise ValueError("mine")
+
+        futures = []
+        try:
+            workpool.run(main)
+        except ValueError as error:
+            assert sum(future.cancelled() for future in futures) > 150
+            print(error)
+    """
+    assert run_ranks(ranks, script, spmd=True).stdout == "mine\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_module_that_makes_a_pool_may_be_imported_by_tasks(
+    tmp_path: Path, ranks: int, isolate: bool
+) -> None:
+    module = """
+        from workpool import WorkPool
+
+        pool = WorkPool()
+
+        def square(n):
+            return n * n
+
+        def misuse(n):
+            return pool.submit(square, n).result()
+
+        def make(n):
+            return WorkPool()
+    """
+    script = """
+        import sys
+        import module_with_pool as module
+
+        view = module.pool.with_options(isolate=sys.argv[1] == "True")
+        print(list(view.map(module.square, range(4))))
+        for task in (module.misuse, module.make):
+            print(str(view.submit(task, 2).exception()).split(",")[0])
+    """
+    (tmp_path / "module_with_pool.py").write_text(textwrap.dedent(module))
+    driver = tmp_path / "driver.py"
+    driver.write_text(textwrap.dedent(script))
+    lines = run_ranks(ranks, driver, str(isolate)).stdout.splitlines()
+    # Tasks of a job of one process have the module of the script, with its pool.
+    refused = "a task cannot make a pool: submit from the script"
+    unusable = "a task cannot use a pool"
+    assert lines[0] == "[0, 1, 4, 9]"
+    assert lines[2] == refused
+    assert lines[1] == unusable or (ranks == 1 and not isolate)
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_pool_never_used(ranks: int) -> None:
     run_ranks(ranks, "from workpool import WorkPool\npool = WorkPool()\nprint('nothing')\n")

@@ -102,7 +102,10 @@ class Loss(NamedTuple):
             timeout.stack = self.text
             return timeout
         if self.why == Why.NOBODY.value:
-            return BrokenPool("every worker of the pool has died: start the job again")
+            return BrokenPool(
+                "every worker of the pool has died: start the job again; if a task brings them "
+                "down, submit it by with_options(isolate=True)"
+            )
         if self.why in OF_THE_WORKER:
             return WorkerCrashed(
                 f"task {name} lost its worker, rank {self.rank} on {self.host}: "

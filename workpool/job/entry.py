@@ -22,9 +22,9 @@ from ..errors import UsageError, WorkerUnreachable
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import exit_status
 from ..system.streams import flush, say
-from .drain import Terminated, interrupted
+from .drain import Terminated, finish, interrupted
 from .runtime import Runtime, nobody
-from .survival import survives
+from .survival import survives, vanish
 
 if TYPE_CHECKING:
     from .. import rma
@@ -45,7 +45,7 @@ def current() -> Runtime:
         If the process is one of several ranks, and not their driver; in a task.
     """
     global _current, _home
-    if contributions.current.get() is not None:
+    if in_task():
         raise UsageError("a task cannot make a pool: submit from the script, or return the work")
     with _lock:
         if _over:
@@ -67,8 +67,34 @@ def current() -> Runtime:
             _home = os.getpid()
             _current = Runtime(rma.Group())
             rma.at_finalize(_finalizing, _finalized)
-            atexit.register(_close_current)
+            atexit.register(_close_at_exit)
         return _current
+
+
+def _close_at_exit() -> None:
+    """End the job of a process by itself, whose program may have ended by an error."""
+    error = _uncaught()
+    if error is not None and _current is not None and not _forked():
+        if isinstance(error, KeyboardInterrupt):
+            status, finished = 130, _finish_running("Ctrl-C")
+        else:
+            status, finished = 1, finish(_current.tables.drivers, 0)
+        if not finished:  # no thread can be ended
+            vanish(status)
+        _current.cancel()
+    _close_current()
+
+
+def _uncaught() -> BaseException | None:
+    """Return the error that has ended the program, None if it goes on after what Python shows."""
+    error: BaseException | None = getattr(sys, "last_exc", getattr(sys, "last_value", None))
+    trace = None if error is None else error.__traceback__
+    if trace is None or hasattr(sys, "ps1") or sys.flags.interactive:
+        return None
+    # Others than Python's own end may have shown it: C that has called Python, for example.
+    frame = trace.tb_frame
+    main = vars(sys.modules.get("__main__", sys))
+    return error if frame.f_globals is main or "runpy" in frame.f_code.co_filename else None
 
 
 def _close_current() -> None:
@@ -120,6 +146,11 @@ def _forked() -> bool:
     return _home not in (0, os.getpid())
 
 
+def in_task() -> bool:
+    """Return whether a task asks, or what is restored for one."""
+    return contributions.current.get() is not None
+
+
 def driving() -> bool:
     """Return whether this process is the driver of a job by now."""
     return _current is not None
@@ -136,6 +167,9 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     rma.at_finalize(_finalizing, _finalized)
     try:
         return program()
+    except BaseException:
+        runtime.cancel()  # what has not begun is nobody's any more
+        raise
     finally:
         try:
             runtime.close()  # callbacks may make one more pool in it

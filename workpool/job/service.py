@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -56,6 +57,8 @@ def launch(group: rma.Group) -> int:
             # A task's print is seen at once, and whole lines of it.
             stream.reconfigure(line_buffering=True, write_through=False)
     leave_script()
+    with suppress(Exception):  # there is no standard error
+        faulthandler.enable()  # shows which task it was
     signal.signal(signal.SIGINT, lambda signum, frame: None)  # Ctrl-C is the driver's matter
     serve(group, survives())
     flush_last()

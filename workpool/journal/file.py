@@ -76,7 +76,10 @@ def lock(path: str) -> int:
         who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
         os.close(held)
         if who == _me():
-            use = "a pool of this program: shut that down first, or make it by a with statement"
+            use = (
+                "a pool of this program, until that is shut down, or nothing refers to it, and its "
+                "tasks have ended: pool.shutdown(cancel_futures=True) gives up those that wait"
+            )
         else:
             use = f"{who}: wait for its end, or give each job a journal of its own"
         raise UsageError(f"journal {path} is in use by {use}") from None

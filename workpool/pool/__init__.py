@@ -4,6 +4,7 @@
     options       what they take
     view          one pool with its tasks run otherwise
     hold          what shuts down a pool that nobody has any more
+    absent        what a task finds in place of a pool
     maps          its map and reduce: what is shared out, what are tasks of their own
     core          what all views of a pool share
     future        the future whose waiting makes the progress

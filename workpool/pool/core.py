@@ -125,8 +125,8 @@ class Core:
 
     def check_open(self) -> None:
         """Raise unless tasks can be submitted."""
-        if self._resolver.broken is not None:
-            raise self._resolver.broken.with_traceback(None)  # else it grows from time to time
+        if (broken := self._resolver.broken) is not None:
+            raise broken
         if self._shut:
             raise RuntimeError(SHUT)
 

@@ -13,10 +13,11 @@ from ..job import entry
 from ..job.service import serve
 from ..journal.ledger import Ledgers
 from ..tasks import encode_setup
+from ..whole import inside
 from .core import Core
 from .hold import Hold
 from .options import TaskOptions, checked, choose
-from .view import View
+from .view import View, leave_out
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -104,6 +105,9 @@ class WorkPool(View):
         if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
             raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)")
         initargs = tuple(initargs)
+        if entry.in_task() and inside(sys._getframe(1), ("importlib._bootstrap",)):
+            leave_out(self)  # a module of the script's has one, and the task wants something else
+            return
         job = entry.current()
         try:
             content = encode_setup(sys.path, initializer, initargs)

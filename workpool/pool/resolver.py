@@ -57,8 +57,6 @@ class Resolver:
 
     Attributes
     ----------
-    broken : BrokenPool or None
-        Why nothing more is run.
     tally : Tally
         What each worker has done.
     """
@@ -73,7 +71,7 @@ class Resolver:
         ended: Callable[[], None],
         attend: Callable[[], None],
     ) -> None:
-        self.broken: BrokenPool | None = None
+        self._broken: BrokenPool | None = None
         self.tally = Tally()
         self._driver = driver
         self._accumulators = accumulators
@@ -84,6 +82,19 @@ class Resolver:
         self._attend = attend
         self._uncounted: list[None] = []  # tasks that have ended
         self._interrupted: Task | None = None  # whose result was being restored
+
+    @property
+    def broken(self) -> BrokenPool | None:
+        """Why nothing more is run; None if it is.
+
+        Another error each time: one that was raised refers to the frames that it has passed, and by
+        them to the pool, which nobody would ever drop.
+        """
+        if self._broken is None:
+            return None
+        error = BrokenPool(*self._broken.args)
+        error.__cause__ = self._broken.__cause__
+        return error
 
     def write_down(self, several: Iterable[Finished]) -> None:
         """Add and write down what outcomes bring, before anybody can see them."""
@@ -215,7 +226,8 @@ class Resolver:
         if kind == _BROKEN:
             return self._break(error)
         if isinstance(error, BrokenPool) and loss is not None:
-            self.broken = error
+            self._broken = BrokenPool(*error.args)
+            self._broken.__cause__ = error.__cause__
             return error
         try:
             delay_s = self._delay_s(task, error, loss)
@@ -256,11 +268,11 @@ class Resolver:
             self._count()
 
     @whole
-    def _break(self, error: BaseException) -> BrokenPool:
+    def _break(self, error: BaseException) -> BrokenPool | None:
         """Fail what is queued, because the initializer has failed; return with what."""
-        if self.broken is None:
-            self.broken = BrokenPool(f"initializer failed: {error!r}")
-            self.broken.__cause__ = error
+        if self._broken is None:
+            self._broken = BrokenPool(f"initializer failed: {error!r}")
+            self._broken.__cause__ = error
             for task in self._driver.tasks(self._pool_id):
                 if self._driver.cancel(task):
                     self._settle(task, None, self.broken)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..accumulator import Accumulator
 from ..errors import TaskKilled, UsageError
 from ..serializer import task_name
+from .absent import Absent
 from .core import Core
 from .future import PoolFuture
 from .hold import Hold
@@ -25,26 +26,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Absent:
-    """What is behind a pool in a task: nothing that it could be asked for."""
-
-    def __str__(self) -> str:
-        return "of the driver"
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise UsageError(
-            "a task cannot use a pool, for tasks submit none: return what is to be done, and "
-            "submit it from the driver"
-        )
-
-
 def absent() -> View:
     """Return what a task finds in place of a pool: whatever it is used for is refused."""
     view = object.__new__(View)
-    behind: Any = _Absent()
+    leave_out(view)
+    return view
+
+
+def leave_out(view: View) -> None:
+    """Have a view be what a task finds in place of a pool."""
+    behind: Any = Absent()
     view._core = view._hold = view._tasks = view._maps = behind
     view._options, view._retry = TaskOptions(), None
-    return view
 
 
 #: Within so long an attempt that has ended becomes an outcome, or another attempt.

@@ -63,6 +63,7 @@ def _in_order(
             else:
                 yield from forgetting(first())
     finally:
-        # The last one first: else each makes room for another, which then is published.
-        for future in reversed(futures):
-            pool.outside(future.cancel)
+        # The last one first: else each makes room for another, which then is published.  And none
+        # is kept: of one that has failed, the traceback has this frame.
+        while futures:
+            pool.outside(futures.pop().cancel)

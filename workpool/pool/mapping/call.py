@@ -216,7 +216,11 @@ class Mapping:
             if not self._pool.driver.wait(lambda: came() or self.over, left):
                 raise FutureTimeout
         if not came():
-            raise self._failure or CancelledError
+            try:
+                raise self._failure or CancelledError
+            finally:  # what it refers to by now is the program, with its pool
+                self._failure = None
+                self._stopped = True
 
     def _values(self, part: Part) -> list[Any]:
         values: list[Any]

@@ -1,0 +1,22 @@
+"""What is behind a pool where there is none: in a task, and in a copy of a pool."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ..errors import UsageError
+
+__all__ = ["Absent"]
+
+
+class Absent:
+    """What is behind a pool in a task: nothing that it could be asked for."""
+
+    def __str__(self) -> str:
+        return "of the driver"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UsageError(
+            "a task cannot use a pool, nor is a copy of one of any use: return what is to be done, "
+            "and submit it from the driver"
+        )
