@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import select
@@ -121,6 +122,20 @@ def test_it_is_sigterm_that_may_take_as_long_as_the_driver_says(
         signal.raise_signal(signum)
         assert signals.pass_on() == limit_s
     assert told == [(123, signum)]
+
+
+@pytest.mark.parametrize(("interactive", "second_s"), [(False, 0), (True, math.inf)])
+def test_a_second_interrupt_ends_what_is_no_shell(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, interactive: bool, second_s: float
+) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *given: told.append(given))
+    watch.driver = 123
+    with Signals(watch, grace_s=5, interactive=interactive) as signals:
+        for limit_s in (math.inf, second_s):
+            signal.raise_signal(signal.SIGINT)
+            assert signals.pass_on() == limit_s
+    assert told == [(123, signal.SIGINT)] * (2 if interactive else 1)
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

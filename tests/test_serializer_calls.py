@@ -115,6 +115,26 @@ def test_a_callable_object_is_named():
     assert "Caller" in str(failure(instance))
 
 
+def test_what_a_method_takes_along_is_named():
+    class Study:
+        def __init__(self, **attributes):
+            vars(self).update(attributes)
+
+        def step(self):
+            return self
+
+    with pytest.raises(
+        SerializationError, match=r"self\.event, which comes along, of type .*Event"
+    ):
+        pack_call(Study(number=1, event=EVENT).step, (), {})
+
+    class Careful(Study):
+        def __getstate__(self):
+            return {"number": self.number}
+
+    pack_call(Careful(number=1, event=EVENT).step, (), {})
+
+
 def test_an_unpicklable_global_of_an_importable_function_is_not_blamed():
     with socket.socket() as connection:
         assert "argument 1 of 1" in str(failure(add, connection))

@@ -72,10 +72,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
             journal_report.show(given.file)
             return 0
-        ranks, command = _job(given, rest)
+        ranks, command, interactive = _job(given, rest)
         return launcher.run(
             [sys.executable, "-m", *command],
             ranks,
+            interactive=interactive,
             mpiexec=given.mpiexec,
             mpi_args=given.mpi_args,
             grace_s=given.grace,
@@ -176,16 +177,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the number of ranks and what they run, as words after ``python -m``."""
+def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str], bool]:
+    """Return the number of ranks, what they run, as words after ``python -m``, and if it is a shell."""
     if given.task == "run":
         found = program.parse(words)
         found.check()
-        return given.workers + 1, ["workpool", *found.words()]
+        return given.workers + 1, ["workpool", *found.words()], found.interactive
     if given.task == "bench":
-        return 3, ["workpool", "-m", "workpool.launch.report", "bench"]
+        return 3, ["workpool", "-m", "workpool.launch.report", "bench"], False
     print(f"{'mpiexec':<22}{mpiexec.find(given.mpiexec).path}", flush=True)
-    return 2, ["workpool.launch.report", "info"]
+    return 2, ["workpool.launch.report", "info"], False
 
 
 def _usual_workers() -> int:

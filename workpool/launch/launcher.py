@@ -104,6 +104,7 @@ def run(
     mpi_args: Sequence[str] = (),
     grace_s: float = GRACE_S,
     survive: bool = False,
+    interactive: bool = False,
 ) -> int:
     """Run a command as the ranks of one job, and return the driver's exit status.
 
@@ -121,6 +122,8 @@ def run(
         How long the driver may take to end at SIGTERM or SIGHUP, and its ranks after the driver.
     survive : bool
         Whether the job goes on when a worker dies.
+    interactive : bool
+        Whether the program is a shell, in which Ctrl-C ends a line and not the job.
 
     Returns
     -------
@@ -151,7 +154,7 @@ def run(
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
         Watch(place) as watch,
-        Signals(watch, grace_s) as signals,
+        Signals(watch, grace_s, interactive) as signals,
     ):
         process = subprocess.Popen(
             words,

@@ -63,6 +63,12 @@ class Program(NamedTuple):
         flags = [flag for flag, kind in _FLAGS.items() if kind == self.kind]
         return [*flags, self.target, *self.args]
 
+    @property
+    def interactive(self) -> bool:
+        """Whether it is a shell in which somebody types."""
+        shells = ("code", "IPython", "asyncio", "bpython", "ptpython")
+        return self.kind == "module" and self.target in shells and os.isatty(0)
+
     def check(self) -> None:
         """Find out whether there is such a program, without importing or running any of it.
 

@@ -29,6 +29,8 @@ class Signals:
         Knows the driver.
     grace_s : float
         How long it may take to end at SIGTERM or SIGHUP.
+    interactive : bool
+        Whether Ctrl-C is for the program alone, however often it comes.
 
     Attributes
     ----------
@@ -38,11 +40,12 @@ class Signals:
         Whether the driver has been given a time to end in, and nothing has come since.
     """
 
-    def __init__(self, watch: Watch, grace_s: float) -> None:
+    def __init__(self, watch: Watch, grace_s: float, interactive: bool = False) -> None:
         self.asked: int | None = None
         self.overdue = False
         self._watch = watch
         self._grace_s = grace_s
+        self._interactive = interactive
         self._received: list[int] = []
         self._handled = 0
         self._interrupted_s = -math.inf  # when the driver got a Ctrl-C, which it may catch
@@ -97,7 +100,8 @@ class Signals:
             self.asked = self.asked or signum
             return 0
         if signum == signal.SIGINT:  # a program may catch it, and go on
-            self._interrupted_s = now
+            if not self._interactive:
+                self._interrupted_s = now
             return math.inf
         self.asked = signum
         self.overdue = True

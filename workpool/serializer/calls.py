@@ -17,6 +17,7 @@ from ..errors import SerializationError, UsageError
 from ..whole import interrupts
 from .byvalue import MADE_ANEW
 from .callables import LOOKED, Code
+from .named import PROTOCOL
 from .names import reads
 from .values import Buffer, Encoded, Torn, decode, encode
 
@@ -175,6 +176,10 @@ def _culprit(
         ]
         remedy = "build it in the task or in the initializer, or import it from a module"
         found = _first_failure(suspects)
+    if found is None and (attributes := _attributes(inner)):
+        suspects = [(f"self.{name}, which comes along,", it) for name, it in attributes.items()]
+        remedy = "have __getstate__ of its class leave it out, or submit a function"
+        found = _first_failure(suspects)
     if found is None and (failure := _failure(fn)) is not None:
         found = "the function", fn, failure
         remedy = "define it in a module that the workers can import"
@@ -187,6 +192,15 @@ def _culprit(
     return SerializationError(
         f"cannot pickle {what} of type {type_name(value)} for task {task}: {text}"
     )
+
+
+def _attributes(method: Any) -> dict[str, Any]:
+    """Return what a bound method takes along of its object, if that is plain attributes."""
+    try:
+        state = method.__self__.__reduce_ex__(PROTOCOL)[2]
+    except Exception:  # no method; or the user's own code
+        return {}
+    return state if isinstance(state, dict) else {}
 
 
 def _first_failure(
