@@ -160,7 +160,7 @@ def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> Non
     words = ["run", "--mpiexec", "/x", "--mpi-args", "-x 'A B'", "--grace", "0.5", "-c", "pass"]
     assert cli.main(words) == 7
     given = {"mpiexec": "/x", "mpi_args": ["-x", "A B"], "grace_s": 0.5}
-    assert started[0][2] == {**given, "survive": False}
+    assert started[0][2] == {**given, "survive": False, "interactive": False}
     for one in ("-hosts a,b", "--oversubscribe", "-wdir /x"):
         assert cli.main(["run", "--mpi-args", one, "-c", "pass", "--mpi-args", "x"]) == 7
         assert started.pop()[2]["mpi_args"] == one.split()

@@ -127,11 +127,6 @@ def library() -> Library:
         from .. import rma
 
         version = rma.library_version()
-    except (ImportError, RuntimeError) as error:
-        raise ResourceError(
-            f"mpi4py cannot load an MPI library in {sys.executable}: {str(error).splitlines()[0]}: "
-            "install one, for example: python -m pip install mpich"
-        ) from error
     finally:
         if before is None:
             del os.environ["MPI4PY_RC_INITIALIZE"]

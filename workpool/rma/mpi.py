@@ -6,8 +6,11 @@ What a user has set stands.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..errors import ResourceError
 
 __all__ = ["MPI", "loading"]
 
@@ -49,4 +52,11 @@ def loading() -> Iterator[None]:
 
 
 with loading():
-    from mpi4py import MPI
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ResourceError(
+            f"mpi4py cannot load an MPI library in {sys.executable}: "
+            f"{[*str(error).splitlines(), type(error).__name__][0]}: "
+            "install one, for example: python -m pip install mpich"
+        ) from error
