@@ -68,7 +68,7 @@ def test_records_keep_every_bit(record: bytes) -> None:
     assert layout.write_descriptor(descriptor, bytes(inline)) == record
     outcome = layout.read_outcome(memoryview(record))
     inline = bytes(layout.inline_outcome(memoryview(record), layout.INLINE_OUTCOME_NBYTES))
-    place = layout.write_place(layout.read_place(memoryview(record)))
+    place = layout.write_extent(layout.read_place(memoryview(record)))
     assert layout.write_outcome(*outcome, inline) + place == record[:OUTCOME_NBYTES]
     piece = layout.read_piece(memoryview(record))
     assert record.startswith(layout.write_piece(piece))

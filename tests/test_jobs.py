@@ -99,7 +99,8 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
             child = os.fork()
             if not child:
                 refused = 0
-                for use in (waiting.cancel, waiting.running, lambda: pool.submit(abs, 1)):
+                uses = waiting.cancel, waiting.running, lambda: pool.submit(abs, 1), WorkPool
+                for use in uses:
                     try:
                         use()
                     except UsageError as error:
@@ -108,7 +109,28 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
             refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             print(refused, waiting.result(), pool.submit(pow, 3, 2).result())
     """
-    assert run_ranks(ranks, script).stdout == "3 32 9\n"
+    assert run_ranks(ranks, script).stdout == "4 32 9\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_program_may_stop_the_clock(ranks: int) -> None:
+    """As tests do that freeze time, and set it going again."""
+    script = """
+        import time
+        from workpool import WorkPool
+
+        clocks = {name: getattr(time, name) for name in dir(time) if "monotonic" in name or
+                  "perf_counter" in name or name == "time"}
+        for name in clocks:
+            setattr(time, name, lambda: 2_000_000_000)
+        with WorkPool() as pool:
+            print(pool.submit(pow, 2, 3).result(10), list(pool.map(abs, range(-2, 3))))
+        for name, clock in clocks.items():
+            setattr(time, name, clock)
+        with WorkPool(rows=64) as pool:
+            print(pool.submit(pow, 2, 4).result(10))
+    """
+    assert run_ranks(ranks, script, timeout=30).stdout == "8 [2, 1, 0, 1, 2]\n16\n"
 
 
 def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_records_round_trip() -> None:
     inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
     record = layout.write_outcome(*outcome, inline)
     assert len(record) == layout.PLACE_AT
-    record += layout.write_place(Extent(2**62, 2**40))
+    record += layout.write_extent(Extent(2**62, 2**40))
     assert len(record) == layout.OUTCOME_NBYTES
     assert layout.read_place(memoryview(record)) == Extent(2**62, 2**40)
     assert layout.read_outcome(memoryview(record)) == outcome

@@ -154,6 +154,9 @@ def test_fields_without_defaults_are_known_as_such(run_script):
 
         assert run(required) == ["x"]
         assert "'x'" in run(below)
+        import cloudpickle
+        cloudpickle.loads(cloudpickle.dumps(Point(1)))  # which gives the class copies of marks
+        assert run(required) == ["x"] and run(lambda point: point, Point(1)) == Point(1)
     """)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -187,7 +186,7 @@ def test_who_awaits_a_change_looks_until_there_is_one(monkeypatch: pytest.Monkey
     now = 0
     monkeypatch.setattr(os, "sched_yield", others)
     win, window = remote_window(True, monkeypatch)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr("workpool.rma.words.monotonic", lambda: now)
     window._enter_s = math.inf
     assert window.await_change([0, 0], 8, 16, seconds=5) == [0, 7]
     assert waited == [0, 0, 0]

@@ -33,6 +33,8 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Final, TypeVar
 
+from .clock import monotonic
+
 __all__ = [
     "FAILURES",
     "Deferring",
@@ -146,7 +148,7 @@ class Deferring:
         nudged, self._nudged = self._nudged, False
         if nudged and self._since_s is None:
             return  # it was raised just before
-        now = time.monotonic()
+        now = monotonic()
         first = self._since_s is None
         since_s = now if self._since_s is None else self._since_s
         if not self._harms(frame, now - since_s >= MOST_S):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import errno
 import re
 import socket
@@ -173,6 +174,12 @@ def case_tasks_that_refer_to_a_pool_and_do_not_use_it(pool):
     error = pool.submit(down, 10).exception(timeout=PATIENCE_S)
     assert type(error).__name__ == "UsageError", error
     assert "a task cannot use a pool" in str(error), error
+
+
+@only("workpool", "what it copies of a ThreadPoolExecutor is no pool")
+def case_a_copy_of_what_has_a_pool_has_the_same(pool):
+    assert copy.deepcopy([pool])[0].submit(same, 3).result(PATIENCE_S) == 3
+    assert copy.copy(pool).submit(same, 4).result(PATIENCE_S) == 4
 
 
 @only("workpool", SHARED)

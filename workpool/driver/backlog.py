@@ -6,13 +6,13 @@ many depends on how long the function's tasks take, as measured, and on how many
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 
 from .. import layout
+from ..clock import monotonic
 from ..serializer import join
 from ..tasks import LARGE_NBYTES, Batch, Segment, Task
 
@@ -74,12 +74,12 @@ class Backlog:
 
     def put_off(self, task: Task, delay_s: float) -> None:
         """Add a task when some time has passed."""
-        heappush(self._later, (time.monotonic() + delay_s, next(self._numbers), task))
+        heappush(self._later, (monotonic() + delay_s, next(self._numbers), task))
         self._late.add(task)
 
     def wake(self) -> None:
         """Add the tasks whose time has come."""
-        while self._later and self._later[0][0] <= time.monotonic():
+        while self._later and self._later[0][0] <= monotonic():
             task = heappop(self._later)[2]
             if task in self._late:
                 self._late.remove(task)

@@ -7,9 +7,8 @@ them.
 
 from __future__ import annotations
 
-import time
-
 from ..backoff import FIRST_S, WAIT_S
+from ..clock import monotonic
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
 from ..tasks import LARGE_NBYTES, Batch, Task
@@ -144,7 +143,7 @@ class Dispatcher:
             self.publish()
         self._wake(now)
         if self._collector.row_s < SHORT_S:
-            end = time.monotonic()
+            end = monotonic()
             self._again_s = end + (end - now)
 
     def keep(self, task: Task) -> None:
@@ -168,14 +167,14 @@ class Dispatcher:
             self._recover()
         if self._backlog.tasks:
             self._collector.retire()  # which takes in how long tasks take: so many share a row
-            if time.monotonic() > self._calm_s:
+            if monotonic() > self._calm_s:
                 self.publish()
         elif self._collector.crowded or self.ahead:
             self._collector.retire()
         else:  # one of the two, for a result may come meanwhile
             self._publisher.prepare()
         if self._unheard:
-            self._wake(time.monotonic())
+            self._wake(monotonic())
 
     def _wake(self, now: float) -> None:
         """See that nobody sleeps while there are rows for him: not for each row, but soon."""
@@ -195,7 +194,7 @@ class Dispatcher:
         rows, row_s = len(self._published.rows), self._collector.row_s
         if not rows or row_s <= SHORT_S:
             return None
-        if time.monotonic() < self._collector.streams.passed_s + NEXT_S:
+        if monotonic() < self._collector.streams.passed_s + NEXT_S:
             return FIRST_S
         if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
@@ -205,7 +204,7 @@ class Dispatcher:
 
     def withdrawn(self) -> None:
         """Say that a row was withdrawn."""
-        now = time.monotonic()
+        now = monotonic()
         if now > self._calm_s + CALM_S:  # half of the time at most
             self._calm_s = now + CALM_S
 
@@ -233,7 +232,7 @@ class Dispatcher:
 
     def _without_room(self, batch: Batch) -> bytes | None:
         """Return a batch's descriptor all the same; None if a row that ends will give the room."""
-        task_id, now = batch.tasks[0].task_id, time.monotonic()
+        task_id, now = batch.tasks[0].task_id, monotonic()
         record = None
         if task_id != self._stuck_id:
             self._stuck_id, self._stuck_s = task_id, now
@@ -290,7 +289,7 @@ class Dispatcher:
 
     def _recover(self) -> None:
         """See, now and then, that no row is lost, and nobody waits for what we know nothing of."""
-        now = time.monotonic()
+        now = monotonic()
         if now < self._recover_s:
             return
         self._recover_s = now + RECOVER_S

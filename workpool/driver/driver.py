@@ -17,10 +17,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 from .. import verbs
+from ..clock import monotonic
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
@@ -163,7 +163,7 @@ class Driver:
                     task.code = self._store.code(code)
                 if apart:
                     self._make_room(task)
-                now = time.monotonic()
+                now = monotonic()
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
                 else:
@@ -180,8 +180,8 @@ class Driver:
         """Have large arguments wait for room in the window, if that is likely to come soon."""
         if self.runs_tasks is not None:
             return  # we would keep the interpreter from the worker
-        end = time.monotonic() + self._dispatcher.patience_s(task)
-        while time.monotonic() < end and self._dispatcher.crowded(len(task.payload)):
+        end = monotonic() + self._dispatcher.patience_s(task)
+        while monotonic() < end and self._dispatcher.crowded(len(task.payload)):
             os.sched_yield()
             self._advance()
 
@@ -313,14 +313,14 @@ class Driver:
     def _advance(self) -> None:
         if self._closed:
             return
-        since_s, self._looked_s = self._looked_s, time.monotonic()
+        since_s, self._looked_s = self._looked_s, monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
         # Else somebody waits for the last result, and nothing is due before he has it.
         if not asked or self._rows or self._backlog.outstanding or self._collector.crowded:
             self._backlog.wake()
             self.recovery.look()
             self._dispatcher.advance(asked)
-        self._advanced_s = time.monotonic()
+        self._advanced_s = monotonic()
         if asked:
             self._asked_s = self._advanced_s
 

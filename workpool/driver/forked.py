@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ..errors import UsageError
+
+
+FORKED: Final = (
+    "a pool in a process that was forked from the driver's: it is the driver's alone; submit "
+    "there, or have processes started by spawn or forkserver"
+)
 
 
 class Forked:
@@ -20,7 +26,4 @@ class Forked:
         """Nothing was entered."""
 
     def _is_owned(self) -> NoReturn:
-        raise UsageError(
-            "a pool in a process that was forked from the driver's: it is the driver's alone; "
-            "submit there, or have processes started by spawn or forkserver"
-        )
+        raise UsageError(FORKED)

@@ -7,12 +7,12 @@ take back    what a worker runs, because somebody wants it ended or the worker i
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Callable, Sequence
 
 from .. import layout, protocol, verbs
 from ..arena import empty
+from ..clock import monotonic
 from ..layout import TaskOutcome
 from ..protocol import State, Step
 from ..repository import Publisher, Row
@@ -159,7 +159,7 @@ class Published:
 
     def recall_late(self, words: array[int]) -> None:
         """Take back what waits behind a task that takes longer than expected."""
-        now = time.monotonic()
+        now = monotonic()
         for number, batch in tuple(self.batches.items()):
             word = words[number]
             if layout.state_of(word) != State.CLAIMED:

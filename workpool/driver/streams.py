@@ -8,10 +8,9 @@ The owner of a row asks for one piece after another, by the row's word::
 
 from __future__ import annotations
 
-import time
-
 from .. import layout, verbs
 from ..arena import empty
+from ..clock import monotonic
 from ..protocol import Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import Encoded
@@ -55,7 +54,7 @@ class Streams:
         piece = self._store.supply(row.number, wanted, source)
         if piece is not None:
             self._publisher.answer(row, Step.SUPPLY, piece)
-            self.passed_s = time.monotonic()
+            self.passed_s = monotonic()
 
     def take(self, row: Row, batch: Batch) -> MemoryError | None:
         """Fetch the piece that a worker offers; return why not, if there is no memory for all."""
@@ -70,5 +69,5 @@ class Streams:
         self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
         self._window.flush()  # the worker writes the next piece over this one
         self._publisher.answer(row, Step.TAKE)
-        self.passed_s = time.monotonic()
+        self.passed_s = monotonic()
         return None

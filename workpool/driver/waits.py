@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from ..backoff import WAIT_S, Backoff
+from ..clock import monotonic
 from ..errors import TaskLost
 from ..whole import within
 
@@ -66,13 +67,13 @@ class Waits:
             If nothing can come any more of what is waited for.
         """
         me = threading.get_ident()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         backoff: Backoff | None = None
         lost_s = math.inf
         try:
             while not ended():
                 self._threads.add(me)
-                left = None if deadline is None else deadline - time.monotonic()
+                left = None if deadline is None else deadline - monotonic()
                 if left is not None and not left > 0:  # nor is NaN
                     return False
                 if self._progress():
@@ -83,13 +84,13 @@ class Waits:
                 if self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():
-                        if deadline is not None and time.monotonic() >= deadline:
+                        if deadline is not None and monotonic() >= deadline:
                             break
                         backoff.pause()
                 if self._rows or self._outstanding():
                     lost_s = math.inf
-                elif time.monotonic() < lost_s:
-                    lost_s = min(lost_s, time.monotonic() + self._patience_s)
+                elif monotonic() < lost_s:
+                    lost_s = min(lost_s, monotonic() + self._patience_s)
                 elif not (_stepping() or self._rows or self._outstanding() or ended()):
                     self._patience_s = LOST_AS_WELL_S
                     raise TaskLost(

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from types import FrameType
 
 from ..backoff import WAIT_S, Backoff
+from ..clock import monotonic
 from ..driver.driver import Driver
 from ..system.status import UNFINISHED, grace_s
 from ..system.streams import run_or_exit, say
@@ -181,8 +181,8 @@ class Drain:
         self._over = True
         main = threading.main_thread().ident
         assert main is not None
-        give_up = time.monotonic() + END_S
-        while not self._left and time.monotonic() < give_up:
+        give_up = monotonic() + END_S
+        while not self._left and monotonic() < give_up:
             signal.pthread_kill(main, signal.SIGTERM)  # interrupts whatever it waits for
             self._closed.wait(AGAIN_S)
         if not self._closed.wait(END_S):
@@ -193,9 +193,9 @@ def finish(drivers: list[Driver], limit_s: float) -> bool:
     """Have nothing more started, and wait for what runs; return whether all of it has ended."""
     for driver in drivers:
         driver.drain()
-    deadline = time.monotonic() + limit_s
+    deadline = monotonic() + limit_s
     wait = Backoff(WAIT_S)
-    while (busy := any(driver.busy for driver in drivers)) and time.monotonic() < deadline:
+    while (busy := any(driver.busy for driver in drivers)) and monotonic() < deadline:
         if sum(driver.progress() for driver in drivers):
             wait.reset()
         else:

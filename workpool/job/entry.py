@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import contributions
+from ..driver.forked import FORKED
 from ..errors import UsageError, WorkerUnreachable
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import exit_status
@@ -47,6 +48,8 @@ def current() -> Runtime:
     global _current, _home
     if in_task():
         raise UsageError("a task cannot make a pool: submit from the script, or return the work")
+    if _forked():
+        raise UsageError(FORKED)
     with _lock:
         if _over:
             raise UsageError(f"{_over}: no pool can be made any more")

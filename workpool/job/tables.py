@@ -7,11 +7,11 @@ table, so opening one costs nothing, and pools may come and go while workers are
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..backoff import WAIT_S, Backoff
+from ..clock import monotonic
 from ..driver.driver import Driver
 from ..layout import Geometry
 from ..members.doorbell import Doorbells
@@ -95,8 +95,8 @@ class Tables:
     def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
         """Serve the tables until `ended` says so, at most for so long."""
         wait = Backoff(WAIT_S)
-        give_up = time.monotonic() + limit_s
-        while not ended() and time.monotonic() < give_up:
+        give_up = monotonic() + limit_s
+        while not ended() and monotonic() < give_up:
             if not sum(driver.progress() for driver in self.drivers):
                 wait.pause()
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import time
 
+from ..clock import monotonic
 from ..errors import ResourceError, UsageError
 from ..lazy import sqlite3
 
@@ -60,14 +61,14 @@ def lock(path: str) -> int:
             f"cannot open journal {path}: {error.strerror} ({name}); "
             "give a file in a directory that exists and can be written"
         ) from error
-    give_up = time.monotonic() + _LOOK_S
+    give_up = monotonic() + _LOOK_S
     try:
         while True:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > give_up:
+                if monotonic() > give_up:
                     raise
                 time.sleep(_LOOK_S / 10)
         os.ftruncate(held, 0)

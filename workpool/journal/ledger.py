@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ..clock import monotonic
 from ..errors import SHUT, ResourceError, UsageError
 from ..lazy import np
 from ..recent import Recent
@@ -111,7 +111,7 @@ class Ledgers:
     @property
     def due(self) -> bool:
         """Whether what has ended should be stored, although nobody waits for it."""
-        return time.monotonic() - self._stored_s > STORE_S
+        return monotonic() - self._stored_s > STORE_S
 
     def store(self, waiting: Iterable[Finished]) -> None:
         """Write results into their journals, before anybody sees them; also into closed ones.
@@ -121,7 +121,7 @@ class Ledgers:
         if self.used:
             with self._storing:
                 store(waiting)
-                self._stored_s = time.monotonic()
+                self._stored_s = monotonic()
 
     def close(self) -> None:
         """Let others have the files."""

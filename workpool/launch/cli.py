@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str], bool]:
-    """Return the number of ranks, what they run, as words after ``python -m``, and if it is a shell."""
+    """Return the number of ranks, what they run by ``python -m``, and whether it is a shell."""
     if given.task == "run":
         found = program.parse(words)
         found.check()

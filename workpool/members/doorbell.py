@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sized
 from contextlib import suppress
 
+from ..clock import monotonic
 from .liveness import Process
 
 __all__ = ["Doorbell", "Doorbells", "name"]
@@ -119,7 +120,7 @@ class Doorbells:
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:
         self._addresses = {m: _address(name) for m, name in (names or {}).items()}
-        self.heard_s = dict.fromkeys(self._addresses, time.monotonic())
+        self.heard_s = dict.fromkeys(self._addresses, monotonic())
         self.tables: dict[object, Sized] = {}
 
     def wake(self, workers: int, now: float) -> None:

@@ -10,11 +10,11 @@ that runs is left alone, however long its task takes.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
+from ..clock import monotonic
 from ..system.streams import run_or_exit
 from .liveness import Liveness
 
@@ -63,7 +63,7 @@ class Leases:
         beats: Callable[[int], int],
         peers: Liveness,
         lease_s: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.peers = peers
         self._beats = beats
@@ -148,14 +148,14 @@ class Heart(threading.Thread):
         run_or_exit(self._run, "the worker's heart")
 
     def _run(self) -> None:
-        beaten = time.monotonic()
+        beaten = monotonic()
         while not self._stopped:
-            rest_s = beaten + self._every_s - time.monotonic()
+            rest_s = beaten + self._every_s - monotonic()
             self._awake.wait(WATCH_S if self._hurries else max(0.0, rest_s))
             self._awake.clear()
             with self.still:
-                if time.monotonic() >= beaten + self._every_s:
-                    beaten = time.monotonic()
+                if monotonic() >= beaten + self._every_s:
+                    beaten = monotonic()
                     self._beat()
                 if self._hurries:
                     self._hurries = False  # before we look: who hurries meanwhile wakes us again

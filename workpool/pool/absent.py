@@ -1,4 +1,4 @@
-"""What is behind a pool where there is none: in a task, and in a copy of a pool."""
+"""What is behind a pool in a task, where there is none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Absent:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UsageError(
-            "a task cannot use a pool, nor is a copy of one of any use: return what is to be done, "
-            "and submit it from the driver"
+            "a task cannot use a pool, for tasks submit none: return what is to be done, and "
+            "submit it from the driver"
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from ..clock import monotonic
 from ..errors import SerializationError, UsageError
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
@@ -74,7 +74,7 @@ class Maps:
             raise TypeError("buffersize must be an integer or None")
         if buffersize is not None and buffersize < 1:
             raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         self._core.check_submits()
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
@@ -120,7 +120,7 @@ class Maps:
                 "reduce has no results of single items that a journal could keep: use map and fold "
                 "what it yields, or a pool without journal="
             )
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         wanted, operation = Schedule.named(schedule), _operation(op)
         self._core.check_submits()
         source = Source(iterables, False, None)

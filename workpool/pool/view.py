@@ -68,6 +68,11 @@ class View(Executor):
         # submits, DEAP's toolbox with its map, whoever keeps the names of the script.
         return absent, ()
 
+    def __deepcopy__(self, memo: object = None) -> View:
+        return self  # a copy of what has a pool has the same one
+
+    __copy__ = __deepcopy__
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._core}>"
 

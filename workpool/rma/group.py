@@ -8,6 +8,7 @@ import time
 from array import array
 from typing import Any
 
+from ..clock import monotonic
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
@@ -250,8 +251,8 @@ class Group:
             self._comm.Barrier()
             if self.rank == host:
                 # What was counted before this look may have been while we were in the barrier.
-                first, end = count[0], time.monotonic() + PROBE_S
-                while count[0] == first < PROBES and time.monotonic() < end:
+                first, end = count[0], monotonic() + PROBE_S
+                while count[0] == first < PROBES and monotonic() < end:
                     time.sleep(PROBE_S / 1000)
                 seen = count[0] != first or first == PROBES
             elif self.rank == (1 if host == 0 else 0):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..clock import monotonic
 from ..verbs import NEVER
 from ..whole import whole
 from .elements import Elements
@@ -192,8 +192,8 @@ class Words(Elements):
             if disp not in self._places:
                 self._outside("await_change", disp, 8)
         places = [disp >> 3 for disp in disps]
-        end = time.monotonic() + seconds
-        while (found := [words[place] for place in places]) == seen and time.monotonic() < end:
+        end = monotonic() + seconds
+        while (found := [words[place] for place in places]) == seen and monotonic() < end:
             os.sched_yield()
         with self._lock:
             self._sync()  # as in peek
@@ -219,9 +219,9 @@ class Words(Elements):
 
     def _sync(self) -> None:
         """Do as a flush does, where we have the memory."""
-        if self._under_way or time.monotonic() > self._enter_s:
+        if self._under_way or monotonic() > self._enter_s:
             self._flush()
-            self._enter_s = time.monotonic() + ENTER_S
+            self._enter_s = monotonic() + ENTER_S
             self._under_way = False
         else:
             self._win.Sync()  # what we load and store from here on is not moved before it

@@ -203,8 +203,9 @@ def _complete(function: FunctionType, state: dict[str, Any]) -> None:
 
 
 _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
-    type(dataclasses.MISSING): lambda mark: "MISSING",
-    type(dataclasses.KW_ONLY): lambda mark: "KW_ONLY",
+    # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
+    type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
+    type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
     type(functools.lru_cache(repr)): _reduce_lru_cache,
     functools.cached_property: _reduce_cached_property,
     functools.singledispatchmethod: _reduce_generic_method,

@@ -279,6 +279,8 @@ def decode(buffer: Buffer) -> Any:
         return loads(buffer)
     view = memoryview(buffer).cast("B")
     tag = view[0] if len(view) else None
+    if tag == _PLAIN:
+        return loads(view)
     if tag != _FRAMED:
         raise SerializationError(
             f"cannot decode {len(view)} bytes: they begin with {tag!r}, "

@@ -11,8 +11,9 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 from contextlib import suppress
+
+from ..clock import monotonic
 
 _LENGTH = struct.Struct("<Q")
 
@@ -78,11 +79,11 @@ class Channel:
         EOFError, OSError
             The other end is closed.
         """
-        give_up = None if within_s is None else time.monotonic() + within_s
+        give_up = None if within_s is None else monotonic() + within_s
         left_s = None
         while not self._there():
             if give_up is not None:
-                left_s = max(0.0, give_up - time.monotonic())
+                left_s = max(0.0, give_up - monotonic())
             wanted = select.EPOLLIN | select.EPOLLOUT if self._unsent else select.EPOLLIN
             self._epoll.modify(self._socket, wanted)
             pulled = False

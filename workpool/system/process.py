@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
+from ..clock import monotonic
 from .channel import Channel
 from .ranks import without_line
 from .streams import open_streams
@@ -107,9 +108,9 @@ class ChildProcess:
     def stack(self, signum: int) -> str:
         """Have the process write its stack at a signal, and return it."""
         self._send(signum)
-        give_up = time.monotonic() + STACK_S
+        give_up = monotonic() + STACK_S
         nbytes = -1
-        while time.monotonic() < give_up:
+        while monotonic() < give_up:
             time.sleep(5e-3)
             before, nbytes = nbytes, os.fstat(self._stack_fd).st_size
             if nbytes == before > 0:
@@ -122,9 +123,9 @@ class ChildProcess:
         self._send(signal.SIGSTOP)
         try:
             still = None
-            give_up = time.monotonic() + STOP_S
+            give_up = monotonic() + STOP_S
             with contextlib.suppress(ChildProcessError):  # it has ended
-                while not still and time.monotonic() < give_up:
+                while not still and monotonic() < give_up:
                     time.sleep(50e-6)
                     still = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
             yield still is not None
@@ -151,8 +152,8 @@ class ChildProcess:
             As ``subprocess.Popen`` has it: -n after signal n.
         stderr : str
         """
-        give_up = time.monotonic() + GONE_S
-        while time.monotonic() < give_up and not self.ended():
+        give_up = monotonic() + GONE_S
+        while monotonic() < give_up and not self.ended():
             time.sleep(1e-3)
         self.kill()
         return self._process.returncode, self._tail.text()

@@ -10,7 +10,6 @@ not started.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from threading import Lock
@@ -18,6 +17,7 @@ from typing import Any, Generic
 
 from .. import layout, verbs
 from ..arena import Region, write
+from ..clock import monotonic_ns
 from ..contributions import Contributions
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
@@ -160,7 +160,7 @@ class BatchRun:
         """
         outcomes, pending, calls = self.outcomes, self._pending, self._calls
         entries = outcomes.entries
-        end = time.perf_counter_ns()
+        end = monotonic_ns()
         pending.append(self._payloads[0])
         try:
             while True:
@@ -174,7 +174,7 @@ class BatchRun:
                         break
                     contributions.task = len(entries)
                     kind, encoded = calls.call(payload)
-                    start, end = end, time.perf_counter_ns()
+                    start, end = end, monotonic_ns()
                     try:
                         if len(encoded) > LARGE_NBYTES:
                             kind, encoded = self._set_apart(kind, encoded)
@@ -195,7 +195,7 @@ class BatchRun:
                 short = end - begun < calls.short_ns * (len(entries) - done)
                 if not self._next(short):
                     return
-                end = time.perf_counter_ns()
+                end = monotonic_ns()
         finally:
             with self._lock:
                 self._over = True

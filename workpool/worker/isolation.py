@@ -18,7 +18,6 @@ can see it, which ones it shall refuse::
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -26,6 +25,7 @@ from pickle import PickleBuffer
 from threading import Lock
 from typing import Any, NamedTuple
 
+from ..clock import monotonic
 from ..errors import SerializationError
 from ..loss import Loss, Why, unstarted
 from ..recent import Recent
@@ -227,7 +227,7 @@ class IsolatedRunner:
                 raise _NoChild(str(error) or "no memory") from error
             self._tasks = 0
             try:
-                in_time = self._wait(process, time.monotonic(), START_S)
+                in_time = self._wait(process, monotonic(), START_S)
                 if in_time and process.channel.receive() == child.READY:
                     return process
             except (EOFError, OSError):
@@ -238,7 +238,7 @@ class IsolatedRunner:
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
-        start = time.monotonic()
+        start = monotonic()
         while self._wait(process, start, pool.limits.timeout_s):
             message = process.channel.receive()
             if message == child.REFUSED:
@@ -253,7 +253,7 @@ class IsolatedRunner:
                 return message
             # What it lacked is not the task's matter, nor is the initializer, which may take as
             # long by itself.
-            start = time.monotonic()
+            start = monotonic()
         return None
 
     def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
@@ -272,13 +272,13 @@ class IsolatedRunner:
         while True:
             wait_s = look_s
             if limit_s is not None:
-                wait_s = min(wait_s, start + limit_s - time.monotonic())
+                wait_s = min(wait_s, start + limit_s - monotonic())
             if process.channel.ready(wait_s):
                 return True
             # What it has started may hold its end of the connection.
             if process.ended() and not process.channel.ready(0):
                 raise EOFError
-            if limit_s is not None and time.monotonic() - start >= limit_s:
+            if limit_s is not None and monotonic() - start >= limit_s:
                 return False
             if not self.holds():
                 self._forget().kill()

@@ -7,11 +7,11 @@ while others are computed, and a worker that is lost costs no more than a turn.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from .. import layout, verbs
+from ..clock import monotonic
 from ..errors import ProtocolError, SerializationError, WindowError
 from ..layout import Descriptor, Geometry
 from ..reduction import Reduction
@@ -166,13 +166,13 @@ class TurnRun:
         RMA cost: for each chunk 1 fetch_add, 1 more towards the end, 1 load, 1 get and 1 flush.
         """
         nbytes = 0
-        end = time.perf_counter()
+        end = monotonic()
         over = end + self._pace.turn_s(self._function)
         while taken := self._take():
-            asked, start = end, time.perf_counter()
+            asked, start = end, monotonic()
             self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
-            end = time.perf_counter()
+            end = monotonic()
             self._pace.measured(self._function, len(taken), end - start, start - asked)
             if end >= over or nbytes >= TURN_NBYTES or self._failed is not None:
                 break

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from .. import layout, verbs
 from ..arena import keep_freed, write
 from ..backoff import IDLE_S, LOOK_S, WAIT_S, Backoff, wake_on_time
+from ..clock import monotonic, monotonic_ns
 from ..contributions import Parts, contribute
 from ..layout import NOTHING, Extent, Geometry
 from ..members.leases import Heart
@@ -145,7 +146,7 @@ class Worker:
             seconds = LOOK_S if idle.spins and len(services) == 1 else 0
             for service in services:
                 busy |= service.work(seconds)
-            now = time.monotonic()
+            now = monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
                 if not control():
@@ -201,7 +202,7 @@ class _Service:
         seconds : float
             So long we look for something to do before we say that there is nothing.
         """
-        now = time.monotonic()
+        now = monotonic()
         idle = not self._busy and now - self._swept < self._rest_s
         if idle and self._claimant.quiet(seconds):
             return False  # an idle worker does one look each time it wakes
@@ -268,10 +269,10 @@ class _Service:
     def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
         """Run one claim and commit its outcome; return the claim on the next offer."""
         descriptor, inline = claim.descriptor
-        start = time.perf_counter_ns()
+        start = monotonic_ns()
         try:
             kind, content = self._attempts.run(claim, descriptor, inline)
-            elapsed_ns = time.perf_counter_ns() - start
+            elapsed_ns = monotonic_ns() - start
             following = self._commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))

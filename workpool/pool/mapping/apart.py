@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
+from ...clock import monotonic
 from .call import Pool, forgetting
 
 
@@ -50,7 +50,7 @@ def _in_order(
     deadline: float | None,
 ) -> Iterator[Any]:
     def first() -> Any:
-        left = None if deadline is None else deadline - time.monotonic()
+        left = None if deadline is None else deadline - monotonic()
         result = futures[0].result(left)
         futures.popleft()  # not before: whatever is left there is cancelled
         futures.extend(islice(more, 1))

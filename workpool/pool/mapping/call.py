@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -12,6 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
+from ...clock import monotonic
 from ...driver.driver import Driver
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
@@ -212,7 +212,7 @@ class Mapping:
 
     def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
         if not came():
-            left = None if deadline is None else deadline - time.monotonic()
+            left = None if deadline is None else deadline - monotonic()
             if not self._pool.driver.wait(lambda: came() or self.over, left):
                 raise FutureTimeout
         if not came():

@@ -1,0 +1,17 @@
+"""The time that goes on: a program's tests may freeze that of the module `time`.
+
+A wait whose end was set by a frozen clock would never come to it, or a thread never do what is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+#: Seconds, from some moment on.
+monotonic: Final[Callable[[], float]] = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+
+#: The same in nanoseconds.
+monotonic_ns: Final[Callable[[], int]] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
