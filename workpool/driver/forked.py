@@ -6,7 +6,6 @@ from typing import Final, NoReturn
 
 from ..errors import UsageError
 
-
 FORKED: Final = (
     "a pool in a process that was forked from the driver's: it is the driver's alone; submit "
     "there, or have processes started by spawn or forkserver"
