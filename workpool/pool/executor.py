@@ -65,7 +65,7 @@ class WorkPool(View):
     SerializationError
         If the initializer or its arguments cannot be pickled.
     TypeError
-        If the initializer cannot be called, or its arguments are not several.
+        If the initializer cannot be called, or its arguments cannot be iterated over.
 
     Notes
     -----
@@ -105,7 +105,8 @@ class WorkPool(View):
         if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
             raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)")
         initargs = tuple(initargs)
-        if entry.in_task() and inside(sys._getframe(1), ("importlib._bootstrap",)):
+        imported = inside(sys._getframe(1), ("importlib._bootstrap",))
+        if imported and entry.in_task() and not entry.driving():
             leave_out(self)  # a module of the script's has one, and the task wants something else
             return
         job = entry.current()
