@@ -22,7 +22,6 @@ from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, Parent, this_process
 from ..serializer import CodeCache
 from ..system.status import UNFINISHED, Reporter
-from ..system.streams import say
 from ..whole import defer_interrupts
 from .control import Caller, Choice, Order
 from .crew import Crew
@@ -221,8 +220,7 @@ class Runtime:
     def _check(self) -> None:
         """Leave a job of which the process manager is gone: the workers leave as well."""
         if self.group.size > 1 and self._parent.gone:
-            say("what has started the ranks of this job is gone: the job ends here")
-            vanish(1)
+            vanish(1)  # without a word, see ``service``; or whoever has ended it says why
 
     def cancel(self) -> None:
         """Give up what no worker has started: nobody shall wait for it."""
