@@ -19,7 +19,7 @@ from ..errors import UsageError
 from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
-from ..members.liveness import Liveness, Parent, this_process
+from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
 from ..system.status import UNFINISHED, Reporter
 from ..whole import defer_interrupts
@@ -28,7 +28,7 @@ from .crew import Crew
 from .deaths import Deaths
 from .drain import Drain
 from .service import meet
-from .survival import abort, vanish
+from .survival import abort, orphaned, vanish
 from .tables import Table, Tables
 from .threads import Attendant, ThreadWorker
 
@@ -95,7 +95,6 @@ class Runtime:
         self._crew: Crew | None = None
         self._thread: ThreadWorker | None = None  # with one rank
         self._attached: set[int] = set()  # tables that it serves
-        self._parent = Parent()
         defer_interrupts()
         wake_on_time()
         keep_freed()
@@ -120,7 +119,7 @@ class Runtime:
             lambda: self.tables.drivers,
             lambda: any(pool.watched for pool in tuple(self.pools)),
             self._give_up_lost,
-            self._check,
+            orphaned() if group.size > 1 else lambda: None,
         )
 
     @property
@@ -216,11 +215,6 @@ class Runtime:
     def _give_up_lost(self, interrupted: Callable[[], bool]) -> None:
         for pool in tuple(self.pools):
             pool.give_up_lost(interrupted)
-
-    def _check(self) -> None:
-        """Leave a job of which the process manager is gone: the workers leave as well."""
-        if self.group.size > 1 and self._parent.gone:
-            vanish(1)  # without a word, see ``service``; or whoever has ended it says why
 
     def cancel(self) -> None:
         """Give up what no worker has started: nobody shall wait for it."""

@@ -15,12 +15,12 @@ from ..errors import ResourceError
 from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell
-from ..members.liveness import Liveness, Parent, this_process
+from ..members.liveness import Liveness, this_process
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
 from .control import Called, Choice, Order
-from .survival import STUCK, Sentry, abort, survives, vanish
+from .survival import STUCK, Sentry, abort, orphaned, survives, vanish
 
 if TYPE_CHECKING:
     from .. import rma
@@ -87,14 +87,9 @@ def _serve(group: rma.Group, survive: bool) -> None:
     from .. import rma
     from ..worker.worker import Worker  # which the driver's rank does without
 
-    carries, parent = survive or not group.one_host, Parent()
-
-    def check() -> None:
-        if parent.gone:
-            vanish(1)  # without a word: who would pass it on is that very process
-
+    carries = survive or not group.one_host
     where = group.rank, group.outer(group.rank), rma.processor_name()
-    worker = Worker(*where, carries=carries, check=check)
+    worker = Worker(*where, carries=carries, check=orphaned())
     orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))

@@ -33,6 +33,7 @@ __all__ = [
     "depart",
     "name_of",
     "obituary",
+    "orphaned",
     "survives",
     "vanish",
 ]
@@ -161,6 +162,22 @@ def vanish(status: int) -> NoReturn:
     ctypes.CDLL(None).fflush(None)  # what extensions have written
     remove(litter_of(os.getpid()))
     os._exit(status)
+
+
+def orphaned() -> Callable[[], None]:
+    """Return what ends this rank when the process that has started it is gone.
+
+    That is the process manager's: where it is killed, Open MPI leaves its ranks, and MPICH those of
+    a proxy, and nobody would ever end them.  It is done without a word, for who would pass one on
+    is that very process, or has been ended by whoever says why.
+    """
+    parent = os.getppid()
+
+    def check() -> None:
+        if os.getppid() != parent:
+            vanish(1)
+
+    return check
 
 
 def abort(group: rma.Group, status: int) -> NoReturn:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-__all__ = ["Liveness", "Parent", "Process", "State", "this_process"]
+__all__ = ["Liveness", "Process", "State", "this_process"]
 
 State = Literal["running", "stopped", "dead", "elsewhere"]
 
@@ -99,21 +99,6 @@ class Liveness:
             self._left.update(members)
             for member in members:
                 self._dead.pop(member, None)  # seen to end before it was heard
-
-
-class Parent:
-    """The process that has started this one: of a rank, the process manager's on its host.
-
-    Where that is killed, some ranks are left (Open MPI's) that nobody would ever end.
-    """
-
-    def __init__(self) -> None:
-        self._pid = os.getppid()
-
-    @property
-    def gone(self) -> bool:
-        """Whether it has ended."""
-        return os.getppid() != self._pid
 
 
 def this_process() -> Process:

@@ -105,8 +105,8 @@ class WorkPool(View):
         if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
             raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)")
         initargs = tuple(initargs)
-        imported = inside(sys._getframe(1), ("importlib._bootstrap",))
-        if imported and entry.in_task() and not entry.driving():
+        in_rank = entry.in_task() and not entry.driving()
+        if in_rank and inside(sys._getframe(1), ("importlib._bootstrap",)):
             leave_out(self)  # a module of the script's has one, and the task wants something else
             return
         job = entry.current()

@@ -226,9 +226,8 @@ class Resolver:
         if kind == _BROKEN:
             return self._break(error)
         if isinstance(error, BrokenPool) and loss is not None:
-            self._broken = BrokenPool(*error.args)
-            self._broken.__cause__ = error.__cause__
-            return error
+            self._broken = error
+            return self.broken
         try:
             delay_s = self._delay_s(task, error, loss)
         except Exception as odd:  # the user's classes: the metaclass of one in `retry_on`
