@@ -215,6 +215,11 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         "from typing import *\nclass A(Generic[T := TypeVar('T')]): 0\nclass f(A[Literal[1]]): 0",
         "import typing as t\nf = t.TypeVar('T', bound=t.Literal[1])",
         "import abc\nclass A1: pass\nclass A2: pass\nclass f(abc.ABC): pass\nf.register(A1)",
+        "import threading\nk, r, x = threading.Lock(), threading.RLock(), threading.local()\n"
+        "def f():\n with k, r: return x, 1",
+        "import contextvars\nv = contextvars.ContextVar('v', default=1)\ndef f(): return v.get()",
+        "import struct\ns = struct.Struct('<1Q')\ndef f(): return s.size",
+        "from ctypes import *\nx = CDLL(None)\nx.abs.argtypes = [c_int] * 1\ndef f(): x",
         "class CField:\n def __init__(self, n): self.n = n\nclass f:\n x = CField(1)",
     ],
 )

@@ -334,6 +334,77 @@ def test_locks_of_the_script_are_made_anew(run_script):
     """)
 
 
+def test_a_context_variable_of_the_script_is_made_anew(run_script):
+    run_script("""
+        from contextvars import ContextVar
+        depth, name = ContextVar("depth", default=[1]), ContextVar("name")
+        depth.set([5])
+        def inner(): return depth.get(), name.get(None)
+        def task():
+            before = inner()
+            name.set("task")
+            return before, inner()
+        for _ in range(3):
+            assert run(task) == (([1], None), ([1], "task"))
+        assert name.get(None) is None
+        assert "argument 1 of 1" in str(failure(lambda variable: variable.get(), depth))
+    """)
+
+
+def test_a_struct_travels_as_its_format(run_script):
+    run_script("""
+        import struct
+        HEAD = struct.Struct("<IQ")
+        class Reader:
+            head = HEAD
+            def size(self): return self.head.size
+        def task(): return HEAD.pack(1, 2), Reader().size()
+        for _ in range(3):
+            assert run(task) == (HEAD.pack(1, 2), 12)
+        assert worker.code_ids_used[-1] is None  # there is a class of the script
+        def packs(): return HEAD.pack(1, 2)
+        for _ in range(3):
+            assert run(packs) == HEAD.pack(1, 2)
+        assert worker.code_ids_used[-1]
+        assert run(lambda head: head.unpack(head.pack(3, 4)), HEAD) == (3, 4)
+        assert run(lambda: HEAD).format == HEAD.format
+    """)
+
+
+def test_a_library_of_ctypes_is_loaded_again(run_script):
+    run_script("""
+        import ctypes
+        from ctypes import CDLL, CFUNCTYPE, c_double, c_int, util
+        maths, here = CDLL(util.find_library("m")), CDLL(None, use_errno=True)
+        maths.cos.restype, maths.cos.argtypes = c_double, [c_double]
+        sin = maths["sin"]
+        sin.restype, sin.argtypes = c_double, (c_double,)
+        def check(status, function, args):
+            if status < 0:
+                raise OSError(ctypes.get_errno(), function.__name__)
+            return status
+        here.open.errcheck = check
+        def task(x): return maths.cos(x), sin(x), maths.abs(-3)
+        for _ in range(3):
+            assert run(task, 0.0) == (1.0, 0.0, 3)
+        assert run(lambda library: library.cos(0.0), maths) == 1.0
+        def opens(): return here.open(b"/there/is/no/such", 0)
+        error = failure(opens)
+        assert error.errno == 2 and "open" in str(error)
+        version = ctypes.pythonapi.Py_GetVersion
+        version.restype = ctypes.c_char_p
+        assert run(lambda: version()) == version()
+        back = CFUNCTYPE(c_int)(lambda: 1)
+        assert "'back', which the function reads" in str(failure(lambda: back()))
+        class Plugin(CDLL):
+            def __init__(self, path, name):
+                super().__init__(path)
+                self.name = name
+        plugin = Plugin(util.find_library("m"), "maths")
+        assert run(lambda: (plugin.abs(-3), plugin.name)) == (3, "maths")
+    """)
+
+
 def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
     run_script("""
         import threading

@@ -15,9 +15,12 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
   default be known as such.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
-* **A lock or a threading.local** cannot be pickled. Where a function reads it among the script's
-  globals, or a class has it, there is one made anew on the other side: a process that imported the
-  script would have made its own as well. As an argument it would stand for one that all share.
+* **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
+  the script's globals, or a class has it, there is one made anew on the other side: a process that
+  imported the script would have made its own as well. As an argument it would stand for one that
+  all share.
+* **A struct.Struct, and a library that ctypes has loaded** with its functions: made again of their
+  format, and their names.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ import builtins
 import copyreg
 import dataclasses
 import functools
+import struct
 import threading
 import typing
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import Context, ContextVar
 from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
@@ -213,15 +218,27 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,
     _TypeVarTuple: _reduce_type_var_tuple,
+    struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     _Sentinel: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""
 
 
-MADE_ANEW: Final[dict[type, Callable[[], Any]]] = {
-    type(threading.Lock()): threading.Lock,
-    type(threading.RLock()): threading.RLock,
-    threading.local: threading.local,
+def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:
+    with suppress(LookupError):  # it has no default
+        return _make_variable, (variable.name, Context().run(variable.get))
+    return ContextVar, (variable.name,)
+
+
+def _make_variable(name: str, default: Any) -> ContextVar[Any]:
+    return ContextVar(name, default=default)
+
+
+MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    type(threading.Lock()): lambda _: (threading.Lock, ()),
+    type(threading.RLock()): lambda _: (threading.RLock, ()),
+    threading.local: lambda _: (threading.local, ()),
+    ContextVar: _reduce_variable,
 }
 """What a definition of the script has of its own in each process."""
 
@@ -241,7 +258,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
         if kind in MADE_ANEW:
-            return (MADE_ANEW[kind], ()) if id(obj) in self._anew else NotImplemented
+            return MADE_ANEW[kind](obj) if id(obj) in self._anew else NotImplemented
         if kind is CellType:  # what it holds comes with a function
             return CellType, ()
         if kind is CodeType:
@@ -273,6 +290,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if self._reach is not None:
                 self._reach.add_class(obj)
             return reduce_class(obj, reduced)
+        if any(base.__module__ == "ctypes" for base in kind.__mro__):
+            from .foreign import reduce_library  # it has imported ctypes already
+
+            return reduce_library(obj)
         reduce = _REDUCED_TO_NAMES.get(kind)
         if reduce is None:
             return reduce_once(obj) if _says_how(kind) else NotImplemented

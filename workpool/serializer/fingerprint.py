@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
-from .byvalue import ByValuePickler, dispatched, generic_parts, is_generic
+from .byvalue import MADE_ANEW, ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
 from .frozen import ATOMS
 from .named import PROTOCOL, named, registered_modules
@@ -156,6 +156,9 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
         except (_TooLargeError, ValueError, RecursionError):
             if not fast:
                 raise
+        except PicklingError as error:
+            if not fast or not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
+                raise
     return file.getvalue()
 
 
@@ -195,6 +198,9 @@ class _Pickler(ByValuePickler):
             return "TypeVar", obj.__name__, variance, _bounds(obj)
         if kind is CodeType:
             return _code(obj)
+        if kind in MADE_ANEW:
+            make, args = MADE_ANEW[kind](obj)
+            return make.__name__, args
         if isinstance(obj, self._refused):
             raise UsageError(
                 f"{obj!r} in what a journalled task is called with: what a task adds is not in the "

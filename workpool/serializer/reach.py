@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -24,7 +25,8 @@ _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
 
 _UNCHANGED: Final = (
-    *(type(None), bool, int, float, complex, str, bytes, range, re.Pattern, EllipsisType),
+    *(type(None), bool, int, float, complex, str, bytes, range, EllipsisType),
+    *(re.Pattern, struct.Struct),
     *(ModuleType, FunctionType, BuiltinFunctionType, type, type(functools.lru_cache(repr))),
 )
 """What cannot be changed in place, or is one object in each process, or does not show its state."""

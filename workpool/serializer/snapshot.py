@@ -2,7 +2,8 @@
 
 A snapshot is taken of a function only if everything that it reaches is *frozen*:
 
-* an atom (None, a bool, a number, a str, bytes, a range, a compiled pattern), or a tuple or
+* an atom (None, a bool, a number, a str, bytes, a range, a compiled pattern or
+  struct), or a tuple or
   frozenset of frozen things;
 * a module, or a function, class or builtin that goes by name: pickle does not copy those;
 * another function by value, by the same rule; itself, for a recursive one.
@@ -25,6 +26,7 @@ Not looked at: annotations, documentation strings and names of functions.
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
@@ -36,7 +38,7 @@ from .names import UNBOUND, content, global_names, reads
 
 __all__ = ["Snapshot"]
 
-_ATOMS: Final = ATOMS | {range, re.Pattern, EllipsisType, NotImplementedType}
+_ATOMS: Final = ATOMS | {range, re.Pattern, struct.Struct, EllipsisType, NotImplementedType}
 
 
 class Snapshot:
