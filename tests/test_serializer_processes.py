@@ -304,7 +304,7 @@ def test_a_module_registered_by_value(run_script):
 
 def test_locks_of_the_script_are_made_anew(run_script):
     run_script("""
-        import threading
+        import functools, threading
         lock, again, local = threading.Lock(), threading.RLock(), threading.local()
         lock.acquire()
         local.count = 10
@@ -318,6 +318,34 @@ def test_locks_of_the_script_are_made_anew(run_script):
                 with cls.lock:
                     return cls.numbers.setdefault(name, len(cls.numbers))
 
+        class PerThread(threading.local):
+            def __init__(self): self.count = 5
+        per_thread, event = PerThread(), threading.Event()
+        event.set()
+        several = {"a": threading.Lock(), "b": [threading.Semaphore(3)]}
+
+        class Memory:
+            def __init__(self): self.lock, self.known = threading.Lock(), {}
+            def get(self, key, make):
+                with self.lock:
+                    return self.known.setdefault(key, make())
+        memory = Memory()
+
+        def synchronized(function):
+            mutex = threading.RLock()
+            @functools.wraps(function)
+            def wrapper(*args):
+                with mutex:
+                    return function(*args)
+            return wrapper
+
+        @synchronized
+        def recall():
+            with several["a"], several["b"][0]: pass
+            return event.is_set(), per_thread.count, memory.get("a", lambda: 7)
+
+        def recalls(): return recall()
+
         def count():
             assert lock.locked()
             local.count = getattr(local, "count", 0) + 1
@@ -330,6 +358,9 @@ def test_locks_of_the_script_are_made_anew(run_script):
         for _ in range(3):
             assert run(task, "a") == (0, 1, 2)
         assert run(Register().of, "a") == 0
+        memory.known["a"] = 8
+        for function in (recall, recalls):
+            assert run(function) == (True, 5, 8)
         assert local.count == 10 and lock.locked()
     """)
 
@@ -413,10 +444,18 @@ def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
             lock = threading.Lock()
             return lambda: lock.locked()
         def takes(lock): return lock.locked()
-        def task(): return lock.locked(), ended
+        class Memory:
+            def __init__(self): self.lock = threading.Lock()
+        memory = Memory()
+        def task(): return lock.locked(), memory, ended
+        def encloses():
+            another = threading.Lock()
+            return lambda: (memory, another)
         assert "argument 1 of 1" in str(failure(takes, lock))
         assert "'lock', which the function reads" in str(failure(enclosing()))
         assert "'ended', which the function reads" in str(failure(task))
+        assert "argument 1 of 1" in str(failure(takes, memory))
+        assert "'another', which the function reads" in str(failure(encloses()))
     """)
 
 

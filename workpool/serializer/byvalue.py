@@ -16,9 +16,9 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   default be known as such.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
-  the script's globals, or a class has it, there is one made anew on the other side: a process that
-  imported the script would have made its own as well. As an argument it would stand for one that
-  all share.
+  the script's globals, or an object that has it, or a class has it, there is one made anew on the
+  other side: a process that imported the script would have made its own as well. As an argument it
+  would stand for one that all share.
 * **A struct.Struct, and a library that ctypes has loaded** with its functions: made again of their
   format, and their names.
 """
@@ -32,7 +32,7 @@ import functools
 import struct
 import threading
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum
@@ -43,11 +43,12 @@ from typing import Any, Final, cast
 
 import cloudpickle
 
+from ..whole import FAILURES
 from .classes import reduce_class
 from .named import PROTOCOL, named
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
-from .script import SCRIPT_MODULES, reduce_once, reduce_sentinel
+from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel
 
 __all__ = [
     "MADE_ANEW",
@@ -56,6 +57,7 @@ __all__ = [
     "dumps_by_value",
     "generic_parts",
     "is_generic",
+    "locks_in",
     "on_restored",
 ]
 
@@ -237,7 +239,7 @@ def _make_variable(name: str, default: Any) -> ContextVar[Any]:
 MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     type(threading.Lock()): lambda _: (threading.Lock, ()),
     type(threading.RLock()): lambda _: (threading.RLock, ()),
-    threading.local: lambda _: (threading.local, ()),
+    threading.local: lambda local: (type(local), ()),
     ContextVar: _reduce_variable,
 }
 """What a definition of the script has of its own in each process."""
@@ -249,16 +251,21 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._reach = reach
-        self._anew: set[int] = set()  # ids of what definitions have
+        self._had: list[object] = []  # what definitions have, not searched for locks yet
+        self._anew: set[int] = set()  # ids of the locks in it
 
-    def _note(self, values: Iterable[object]) -> None:
-        self._anew.update(id(value) for value in values if type(value) in MADE_ANEW)
+    def _is_made_anew(self, lock: object) -> bool:
+        """Tell whether a definition of the script has a lock, or an object that does."""
+        while self._had and id(lock) not in self._anew:
+            with suppress(*FAILURES):  # met again where it is pickled
+                self._anew |= locks_in(self._had.pop())
+        return id(lock) in self._anew
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
-        if kind in MADE_ANEW:
-            return MADE_ANEW[kind](obj) if id(obj) in self._anew else NotImplemented
+        if anew := MADE_ANEW.get(threading.local if issubclass(kind, threading.local) else kind):
+            return anew(obj) if self._is_made_anew(obj) else NotImplemented
         if kind is CellType:  # what it holds comes with a function
             return CellType, ()
         if kind is CodeType:
@@ -275,18 +282,20 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             _complete(obj, state[1])
             if self._reach is not None:
                 self._reach.add(obj)
-            self._note(state[1]["__globals__"].values())
+            self._had += state[1]["__globals__"].values()
             state[1]["__closure__"] = None
             made = (*made[:4], obj.__closure__)
             cells: tuple[Any, ...] = ()
             if obj.__closure__ is not None:
                 cells = tuple((cell, it) for _, cell, it in cells_of(obj) if it is not UNBOUND)
+                if is_in_script(obj.__name__, obj):  # what a decorator has made of it
+                    self._had += (it for _, it in cells)
             return make, made, (setter, state, cells), None, None, fill_function
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
-            self._note(reduced[2][0].values())
+            self._had += reduced[2][0].values()
             if self._reach is not None:
                 self._reach.add_class(obj)
             return reduce_class(obj, reduced)
@@ -298,6 +307,27 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if reduce is None:
             return reduce_once(obj) if _says_how(kind) else NotImplemented
         return reduce(obj) if not named(obj) else NotImplemented
+
+
+class _LockFinder(ByValuePickler):
+    """Takes each lock for one that a definition has, and notes it."""
+
+    def _is_made_anew(self, lock: object) -> bool:
+        self._anew.add(id(lock))
+        return True
+
+
+def locks_in(obj: object) -> set[int]:
+    """Return the ids of what is in an object that could be made anew.
+
+    Raises
+    ------
+    Exception
+        Whatever pickle raises, because of something else.
+    """
+    finder = _LockFinder(BytesIO(), protocol=PROTOCOL, buffer_callback=lambda _: None)
+    finder.dump(obj)
+    return finder._anew
 
 
 def _says_how(kind: type) -> bool:

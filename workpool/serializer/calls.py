@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..whole import interrupts
-from .byvalue import MADE_ANEW
+from .byvalue import locks_in
 from .callables import LOOKED, Code
 from .named import PROTOCOL
 from .names import reads
@@ -169,13 +169,10 @@ def _culprit(
     while isinstance(inner, functools.partial):
         inner = inner.func
     if found is None and _failure(inner) is not None:
-        suspects = [
-            (f"{name!r}, which the function reads,", value)
-            for name, value in reads(inner)
-            if type(value) not in MADE_ANEW or name in inner.__code__.co_freevars
-        ]
+        read = [(f"{name!r}, which the function reads,", it) for name, it in reads(inner)]
+        globals_ = len(read) - len(getattr(inner, "__closure__", None) or ())
         remedy = "build it in the task or in the initializer, or import it from a module"
-        found = _first_failure(suspects)
+        found = _first_failure(read, locks_in) or _first_failure(read[max(0, globals_) :])
     if found is None and (attributes := _attributes(inner)):
         suspects = [(f"self.{name}, which comes along,", it) for name, it in attributes.items()]
         remedy = "have __getstate__ of its class leave it out, or submit a function"
@@ -204,20 +201,20 @@ def _attributes(method: Any) -> dict[str, Any]:
 
 
 def _first_failure(
-    suspects: list[tuple[str, object]],
+    suspects: list[tuple[str, object]], attempt: Callable[[object], object] = encode
 ) -> tuple[str, object, BaseException] | None:
     """Return the first suspect that cannot be pickled, with its name and the error."""
     for what, value in suspects:
-        failure = _failure(value)
+        failure = _failure(value, attempt)
         if failure is not None:
             return what, value, failure
     return None
 
 
-def _failure(value: object) -> BaseException | None:
+def _failure(value: object, attempt: Callable[[object], object] = encode) -> BaseException | None:
     """Return what pickling `value` raises, or None."""
     try:
-        encode(value)
+        attempt(value)
     except interrupts():
         raise
     except BaseException as error:  # as in pack_call
