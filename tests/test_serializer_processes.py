@@ -382,6 +382,67 @@ def test_a_context_variable_of_the_script_is_made_anew(run_script):
     """)
 
 
+def test_what_a_decorator_of_a_module_makes_goes_by_its_name_in_the_script(run_script):
+    run_script(
+        """
+        import private
+        @private.Cached
+        def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+        def task(n): return fib(n), fib.known[n]
+        for _ in range(2):
+            assert run(task, 20) == (6765, 6765)
+            assert run(fib, 20) == 6765
+        assert not fib.known
+        """,
+        private="""
+            import functools, threading
+            class Cached:
+                def __init__(self, function):
+                    functools.update_wrapper(self, function)
+                    self.known, self.lock = {}, threading.RLock()
+                def __call__(self, n):
+                    with self.lock:
+                        if n not in self.known:
+                            self.known[n] = self.__wrapped__(n)
+                        return self.known[n]
+                def __reduce__(self): return self.__qualname__
+        """,
+    )
+
+
+def test_a_local_that_cannot_be_made_anew_is_as_in_this_thread(run_script):
+    run_script("""
+        import threading
+        class Context(threading.local):
+            def __init__(self, path): self.path, self.depth = path, 0
+        context = Context("/tmp")
+        context.depth = 3
+        def task():
+            context.depth += 1
+            return context.path, context.depth
+        for _ in range(2):
+            assert run(task) == ("/tmp", 4)
+    """)
+
+
+def test_weak_references_are_to_what_comes_along(run_script):
+    run_script("""
+        import weakref
+        class Node:
+            def __init__(self, parent=None):
+                self.parent = None if parent is None else weakref.ref(parent)
+        root = Node()
+        leaf, orphan = Node(root), Node(Node())
+        by_name, by_node = weakref.WeakValueDictionary(root=root), weakref.WeakKeyDictionary()
+        by_node[root] = 7
+        def task():
+            assert leaf.parent() is root and orphan.parent() is None
+            return by_name["root"] is root, by_node[root], len(by_name)
+        for _ in range(2):
+            assert run(task) == (True, 7, 1)
+    """)
+
+
 def test_a_struct_travels_as_its_format(run_script):
     run_script("""
         import struct

@@ -9,7 +9,9 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **A variable that two closures share** would be one for each of them.
 * **What the body of a class reads** that a function defines, and **a submodule** that only a lambda
   or a comprehension looks up, do not come with the function.
-* **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`.
+* **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
+  class of the script, or what a decorator has made of a function of the script.
+* **Weak references**: to what comes along, if anything else there refers to it.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
@@ -29,9 +31,11 @@ import builtins
 import copyreg
 import dataclasses
 import functools
+import inspect
 import struct
 import threading
 import typing
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
@@ -48,7 +52,7 @@ from .classes import reduce_class
 from .named import PROTOCOL, named
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
-from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel
+from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel, the_one
 
 __all__ = [
     "MADE_ANEW",
@@ -197,6 +201,10 @@ def _reduce_type_var_tuple(obj: Any) -> tuple[Any, ...]:
     return _TypeVarTuple, (obj.__name__,)
 
 
+def _make_ref(referent: object) -> Any:
+    return weakref.ref(type("Gone", (), {})() if referent is None else referent)
+
+
 def _complete(function: FunctionType, state: dict[str, Any]) -> None:
     """Add to cloudpickle's state of a function what it does not see.
 
@@ -220,6 +228,9 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     typing.ParamSpec: _reduce_param_spec,
     _TypeAliasType: _reduce_type_alias,
     _TypeVarTuple: _reduce_type_var_tuple,
+    weakref.ref: lambda ref: (_make_ref, (ref(),)),
+    weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
+    weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     _Sentinel: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
@@ -236,10 +247,19 @@ def _make_variable(name: str, default: Any) -> ContextVar[Any]:
     return ContextVar(name, default=default)
 
 
+def _reduce_local(local: threading.local) -> tuple[Any, ...]:
+    kind = type(local)
+    try:
+        inspect.signature(kind.__init__).bind(local)
+    except TypeError:  # it cannot be made without arguments, which nobody knows any more
+        return copyreg.__newobj__, (kind,), vars(local)  # type: ignore[attr-defined]
+    return kind, ()
+
+
 MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     type(threading.Lock()): lambda _: (threading.Lock, ()),
     type(threading.RLock()): lambda _: (threading.RLock, ()),
-    threading.local: lambda local: (type(local), ()),
+    threading.local: _reduce_local,
     ContextVar: _reduce_variable,
 }
 """What a definition of the script has of its own in each process."""
@@ -260,6 +280,12 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             with suppress(*FAILURES):  # met again where it is pickled
                 self._anew |= locks_in(self._had.pop())
         return id(lock) in self._anew
+
+    def _reduce_once(self, obj: Any) -> Any:
+        reduced = reduce_once(obj)
+        if reduced is not NotImplemented and reduced[0] is the_one:
+            self._had += reduced[1][2].values()
+        return reduced
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
@@ -305,7 +331,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce_library(obj)
         reduce = _REDUCED_TO_NAMES.get(kind)
         if reduce is None:
-            return reduce_once(obj) if _says_how(kind) else NotImplemented
+            return self._reduce_once(obj) if _says_how(obj) else NotImplemented
         return reduce(obj) if not named(obj) else NotImplemented
 
 
@@ -330,14 +356,17 @@ def locks_in(obj: object) -> set[int]:
     return finder._anew
 
 
-def _says_how(kind: type) -> bool:
-    """Tell whether a class of the script says by itself how its instances are pickled."""
-    plain: Any = object
+def _says_how(obj: Any) -> bool:
+    """Tell whether a class says by itself how its instances are pickled, and the script is in it.
+
+    It is the script's, or the object stands for a function of the script: a decorator's work.
+    """
+    kind, plain = type(obj), cast("Any", object)
     if kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__:
         return False
     if issubclass(kind, Enum) or kind in copyreg.dispatch_table:
         return False
-    return any(
+    return getattr(obj, "__module__", None) in SCRIPT_MODULES or any(
         "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)
         for cls in kind.__mro__
         if cls.__module__ in SCRIPT_MODULES

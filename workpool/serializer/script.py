@@ -20,6 +20,7 @@ __all__ = [
     "reduce_once",
     "reduce_sentinel",
     "show",
+    "the_one",
 ]
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
@@ -77,10 +78,10 @@ def reduce_once(obj: Any) -> Any:
         for name, it in vars(base).items()
         if isinstance(it, MemberDescriptorType) and hasattr(obj, name)
     }
-    return _the_one, (reduced, cls, {**slots, **getattr(obj, "__dict__", {})})
+    return the_one, (reduced, cls, {**slots, **getattr(obj, "__dict__", {})})
 
 
-def _the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
+def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
     names = vars(sys.modules["__main__"])
     found = names.get(name)
     is_known = type(found) is cls
