@@ -315,6 +315,49 @@ def test_nobody_imports_numpy_who_does_not_need_it(ranks: int) -> None:
     assert run_ranks(ranks, script).stdout == "0\n6 False False\n"
 
 
+def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> None:
+    script = """
+        from workpool import WorkPool
+
+        data, first, second = "x" * 1500000, ["x" * 2000000], [1]
+
+        def reads(n):
+            return len(first[0]) + len(second)
+
+        class Model:
+            def __init__(self, weights):
+                self.weights = weights
+
+            def step(self, n):
+                return len(self.weights)
+
+        def takes(n, text):
+            return len(text)
+
+        def now_and_then(n):
+            return len(first[0])
+
+        with WorkPool() as pool:
+            model = Model(bytes(3000000))
+            for n in range(12):
+                pool.submit(reads, n)
+                pool.submit(takes, n, data)
+                pool.submit(Model(bytes(3000000)).step, n)
+            for n in range(12):
+                future = pool.submit(model.step, n)
+            assert future.result() == 3000000
+            for n in range(9):
+                future = pool.submit(now_and_then, n)
+            print(future.result())
+    """
+    result = run_ranks(2, script)
+    assert result.stdout == "2000000\n"
+    one, _, two, _ = result.stderr.splitlines()  # and the line of the script
+    assert "driver.py:25: UserWarning: each task of reads takes 2.0 MB along, mostly 'first'" in one
+    assert "driver.py:29: UserWarning: each task of Model.step takes 3.0 MB" in two
+    assert "mostly self.weights" in two
+
+
 def test_guarded_script_runs_as_main_and_sees_its_arguments() -> None:
     script = """
         import sys

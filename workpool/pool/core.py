@@ -22,6 +22,7 @@ from ..serializer import Code, Packed, pack_call
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from ..whole import held, whole, within
 from .future import PoolFuture
+from .luggage import HEAVY_NBYTES, Luggage
 from .mapping import Seat
 from .numbers import Numbers
 from .resolver import Resolver
@@ -79,6 +80,7 @@ class Core:
         self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
+        self._luggage = Luggage()
         self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         try:
             with job.lock:
@@ -195,6 +197,8 @@ class Core:
                     return future
                 noted = Noted(ledger, name_of(fn), key)
             payload = pack_call(fn, args, kwargs, code)
+            if code is None and len(payload) > HEAVY_NBYTES:
+                self._luggage.note(fn)
             if retry is not None and isinstance(payload, Packed):
                 payload = payload.tobytes()  # as the arguments are now, for every attempt
         except SerializationError as error:

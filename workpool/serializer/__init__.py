@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from .blocks import Blocks, encode_blocks
 from .callables import CallableCache, Code, CodeCache, load_callable
-from .calls import pack_call, task_name, unpack_call
+from .calls import heaviest, pack_call, task_name, unpack_call
 from .classes import from_earlier_run
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frozen import ATOMS, Frozen, frozen
@@ -60,6 +60,7 @@ __all__ = [
     "fingerprint",
     "from_earlier_run",
     "frozen",
+    "heaviest",
     "hide",
     "item_fingerprints",
     "join",

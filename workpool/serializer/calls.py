@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
-from ..whole import interrupts
+from ..whole import FAILURES, interrupts
 from .byvalue import locks_in
 from .callables import LOOKED, Code
 from .named import PROTOCOL
 from .names import reads
 from .values import Buffer, Encoded, Torn, decode, encode
 
-__all__ = ["pack_call", "said", "task_name", "type_name", "unpack_call"]
+__all__ = ["heaviest", "pack_call", "said", "task_name", "type_name", "unpack_call"]
 
 _NO_ARGUMENTS: Final = encode(())
 
@@ -189,6 +190,17 @@ def _culprit(
     return SerializationError(
         f"cannot pickle {what} of type {type_name(value)} for task {task}: {text}"
     )
+
+
+def heaviest(fn: Callable[..., Any]) -> str:
+    """Return, for a message, what makes up most of what is called; nothing if nobody knows."""
+    parts = {f"{name!r}, which it reads": it for name, it in reads(fn)}
+    parts |= {f"self.{name}": it for name, it in _attributes(fn).items()}
+    sizes: dict[int, str] = {}
+    for what, value in parts.items():
+        with suppress(*FAILURES):  # a lock, say, that is made anew
+            sizes[len(encode(value))] = what
+    return f", mostly {sizes[max(sizes)]}" if sizes else ""
 
 
 def _attributes(method: Any) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""A word to programs whose functions take much along with each task.
+
+A function of the script that reads an array is sent with it each time, because the array may have
+changed.  Pools that fork, or import the script on each worker, do not: who comes from there would
+only see that this one is slow.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..serializer import heaviest, pack_call, task_name
+
+#: Less takes about as long as what else is done for a task of some milliseconds.
+HEAVY_NBYTES = 1 << 20
+
+#: So many tasks of one function, or of one object, have it before anything is said.
+OFTEN = 10
+
+#: Functions of which something is remembered.
+_MOST = 256
+
+
+class Luggage:
+    """Counts the tasks of a pool that are heavy because of what is called."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[weakref.ref[Any], int]] = {}
+
+    def note(self, fn: Callable[..., Any]) -> None:
+        """Take in that a task is heavy; warn once if its function is, and often so."""
+        holder = getattr(fn, "__self__", fn)  # a method is another object each time
+        known, count = self._counts.get(id(holder), (None, 0))
+        if known is None or known() is not holder:
+            try:
+                known, count = weakref.ref(holder), 0
+            except TypeError:
+                return
+        if len(self._counts) >= _MOST:
+            self._counts.clear()
+        self._counts[id(holder)] = known, count + 1
+        if count + 1 != OFTEN:
+            return
+        nbytes = len(pack_call(fn, (), {}))  # without the arguments
+        if nbytes > HEAVY_NBYTES:
+            warnings.warn(
+                f"each task of {task_name(fn)} takes {nbytes / 1e6:,.1f} MB along{heaviest(fn)}: "
+                "make that in the pool's initializer, or in a module that tasks import: then each "
+                "worker has it once",
+                stacklevel=4,  # of who has called submit
+            )
