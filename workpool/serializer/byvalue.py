@@ -273,6 +273,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         self._reach = reach
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
+        self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
 
     def _is_made_anew(self, lock: object) -> bool:
         """Tell whether a definition of the script has a lock, or an object that does."""
@@ -290,6 +291,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
+        if id(kind) in self._ordinary:
+            return NotImplemented
         if anew := MADE_ANEW.get(threading.local if issubclass(kind, threading.local) else kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented
         if kind is CellType:  # what it holds comes with a function
@@ -330,9 +333,13 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
 
             return reduce_library(obj)
         reduce = _REDUCED_TO_NAMES.get(kind)
-        if reduce is None:
-            return self._reduce_once(obj) if _says_how(obj) else NotImplemented
-        return reduce(obj) if not named(obj) else NotImplemented
+        if reduce is not None:
+            return reduce(obj) if not named(obj) else NotImplemented
+        if not _says_how(kind):
+            self._ordinary[id(kind)] = kind
+        elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
+            return self._reduce_once(obj)
+        return NotImplemented
 
 
 class _LockFinder(ByValuePickler):
@@ -356,17 +363,17 @@ def locks_in(obj: object) -> set[int]:
     return finder._anew
 
 
-def _says_how(obj: Any) -> bool:
-    """Tell whether a class says by itself how its instances are pickled, and the script is in it.
-
-    It is the script's, or the object stands for a function of the script: a decorator's work.
-    """
-    kind, plain = type(obj), cast("Any", object)
+def _says_how(kind: type) -> bool:
+    """Tell whether a class says by itself how its instances are pickled."""
+    plain: Any = object
     if kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__:
         return False
-    if issubclass(kind, Enum) or kind in copyreg.dispatch_table:
-        return False
-    return getattr(obj, "__module__", None) in SCRIPT_MODULES or any(
+    return not issubclass(kind, Enum) and kind not in copyreg.dispatch_table
+
+
+def _is_of_script(kind: type) -> bool:
+    """Tell whether it is a class of the script that says how."""
+    return any(
         "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)
         for cls in kind.__mro__
         if cls.__module__ in SCRIPT_MODULES
