@@ -155,7 +155,7 @@ def keyword_default(*, x={}): return x
 def has_attribute(): pass
 has_attribute.seen = []
 @functools.lru_cache
-def cached(n): return n
+def cached(n): return LIST[n]
 def calls_cached(n): return cached(n)
 def make(value):
     def closure(): return value
@@ -182,6 +182,28 @@ def decorated(): return LIST
 def test_functions_that_reach_something_mutable_go_in_the_payload(codes, name):
     fn = getattr(define(MUTABLE), name)
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
+
+
+def test_what_is_cached_stays_as_long_as_its_function_is_what_it_was(codes):
+    source = """if True:
+        import functools
+        CALLS, FACTOR = (), 2
+        @functools.lru_cache
+        def cached(n): return [n * FACTOR]
+        def calls(n): return cached(n)
+    """
+    for name in ("cached", "calls"):
+        made = define(source)
+        fn = getattr(made, name)
+        code = looked_up_again(codes, fn)
+        cache = CallableCache()
+        first = cache.add(code.code_id, code.data)(3)
+        assert first == [6]
+        assert cache.get(code.code_id)(3) is first
+        made.script["FACTOR"] = 5
+        assert codes.lookup(fn) is None
+        renewed = codes.lookup(fn)
+        assert cache.add(renewed.code_id, renewed.data)(3) == [15]
 
 
 def test_a_decorated_function_of_frozen_things_has_a_code(codes):

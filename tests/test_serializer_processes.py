@@ -656,6 +656,23 @@ def test_what_is_only_read_does_not_send_a_function_again(run_script):
     """)
 
 
+def test_what_a_function_has_cached_stays_on_its_worker(run_script):
+    run_script("""
+        import functools, time
+        @functools.cache
+        def load(name): return name, time.monotonic_ns()
+        def task(n): return load("a")
+        FACTOR = 1
+        @functools.lru_cache(maxsize=10)
+        def scaled(n): return FACTOR * n
+        for fn, n in ((task, 1), (load, "b")):
+            assert len({run(fn, n) for _ in range(9)}) == 2  # the first comes with its task
+        for FACTOR in (1, 2):
+            assert [run(scaled, 3) for _ in range(4)] == [3 * FACTOR] * 4
+        assert not load.cache_info().currsize
+    """)
+
+
 def test_a_function_that_is_passed_is_the_one_that_the_task_knows(run_script):
     run_script("""
         def gaussian(x): return -x * x

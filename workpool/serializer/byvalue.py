@@ -50,7 +50,7 @@ import cloudpickle
 from ..whole import FAILURES
 from .classes import reduce_class
 from .named import PROTOCOL, named
-from .names import UNBOUND, cells_of, global_names, reads, submodules
+from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel, the_one
 
@@ -221,7 +221,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
     type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
     type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
-    type(functools.lru_cache(repr)): _reduce_lru_cache,
+    CACHED: _reduce_lru_cache,
     functools.cached_property: _reduce_cached_property,
     functools.singledispatchmethod: _reduce_generic_method,
     typing.NewType: _reduce_new_type,

@@ -26,13 +26,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pickle import dumps, loads
 from types import FunctionType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
 from .byvalue import dumps_by_value
 from .named import PROTOCOL, named, registered_modules
+from .names import CACHED
 from .reach import Reach
 from .snapshot import Snapshot
 
@@ -46,6 +47,10 @@ CAPACITY: Final = 256
 
 MAX_NBYTES: Final = 1 << 26
 """Bytes of their data that a cache keeps unless told otherwise."""
+
+
+_BY_VALUE: Final = (FunctionType, CACHED)
+"""What can have a snapshot."""
 
 
 class Code:
@@ -145,13 +150,13 @@ class CodeCache:
                 self._known.drop_all()
         if named(fn):
             return self._encode(_Known(fn, None))
-        if type(fn) is FunctionType and self._seen_before(fn):
+        if type(fn) in _BY_VALUE and self._seen_before(fn):
             snapshot = Snapshot.take(fn)
             if snapshot is not None:
                 return self._encode(_Known(fn, snapshot))
         return None
 
-    def _seen_before(self, fn: FunctionType) -> bool:
+    def _seen_before(self, fn: Callable[..., Any]) -> bool:
         """Tell whether this function was asked about lately; remember that it is now."""
         with self._lock:
             seen = self._seen_once.pop(id(fn), None)
@@ -181,7 +186,7 @@ class CodeCache:
 
     def _renew(self, known: _Known) -> None:
         """Take a new snapshot of a function that changed; its next lookup may give a code."""
-        snapshot = Snapshot.take(cast("FunctionType", known.fn))
+        snapshot = Snapshot.take(known.fn)
         with self._lock:
             self._known.drop(id(known.fn))
             if snapshot is not None:
@@ -203,7 +208,7 @@ class _Restored:
         self.fn = fn = load_callable(self.data)
         self.is_named = named(fn)
         self.snapshot: Snapshot | None = None
-        if type(fn) is FunctionType and not self.is_named:
+        if type(fn) in _BY_VALUE and not self.is_named:
             self.snapshot = Snapshot.take(fn, own_globals=True)
         return fn
 

@@ -13,6 +13,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Final
 
 __all__ = [
+    "CACHED",
     "UNBOUND",
     "bound_cells",
     "bound_names",
@@ -22,6 +23,9 @@ __all__ = [
     "reads",
     "submodules",
 ]
+
+CACHED: Final = type(functools.lru_cache(repr))
+"""What `functools.lru_cache` makes of a function."""
 
 UNBOUND: Final = object()
 """Stands for what a name or a cell holds that is bound to nothing."""

@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from .named import named
-from .names import bound_cells, bound_names, cells_of, global_names, reads
+from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
 
 __all__ = ["Reach"]
 
@@ -27,7 +27,7 @@ _Variable: TypeAlias = tuple[int, str]
 _UNCHANGED: Final = (
     *(type(None), bool, int, float, complex, str, bytes, range, EllipsisType),
     *(re.Pattern, struct.Struct),
-    *(ModuleType, FunctionType, BuiltinFunctionType, type, type(functools.lru_cache(repr))),
+    *(ModuleType, FunctionType, BuiltinFunctionType, type, CACHED),
 )
 """What cannot be changed in place, or is one object in each process, or does not show its state."""
 

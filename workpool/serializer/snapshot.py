@@ -6,7 +6,9 @@ A snapshot is taken of a function only if everything that it reaches is *frozen*
   struct), or a tuple or
   frozenset of frozen things;
 * a module, or a function, class or builtin that goes by name: pickle does not copy those;
-* another function by value, by the same rule; itself, for a recursive one.
+* another function by value, by the same rule; itself, for a recursive one;
+* a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
+  and stays on a worker as long as its function does.
 
 A list, an array, an instance, a class of the script: any of these can change in place, unseen,
 so such a function has no snapshot. Nor can any of the things above change in place; only what a
@@ -28,13 +30,13 @@ from __future__ import annotations
 import re
 import struct
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
 from typing import Any, Final, cast
 
 from .frozen import ATOMS
 from .named import importable_module, named
-from .names import UNBOUND, content, global_names, reads
+from .names import CACHED, UNBOUND, content, global_names, reads
 
 __all__ = ["Snapshot"]
 
@@ -56,12 +58,12 @@ class Snapshot:
         self._lengths: list[tuple[Collection[Any], int]] = []
 
     @classmethod
-    def take(cls, function: FunctionType, *, own_globals: bool = False) -> Snapshot | None:
+    def take(cls, function: Callable[..., Any], *, own_globals: bool = False) -> Snapshot | None:
         """Return a snapshot, or None if the function reaches something that is not frozen.
 
         Parameters
         ----------
-        function : function
+        function : function or lru_cache
             Taken as one by value, whatever its module.
         own_globals : bool
             The globals belong to this function, as a restored one's do: a new one is a change.
@@ -81,8 +83,10 @@ class Snapshot:
             seen[id(value)] = value
             if kind is tuple or kind is frozenset:
                 reached.extend(cast("Iterable[object]", value))
-            elif value is function or (kind is FunctionType and not named(value)):
+            elif kind is FunctionType and (value is function or not named(value)):
                 reached.extend(snapshot._bind(cast("FunctionType", value), own_globals))
+            elif kind is CACHED and (value is function or not named(value)):
+                reached.append(snapshot._unwrap(value))
             elif isinstance(value, ModuleType):
                 if not importable_module(value):
                     return None
@@ -119,6 +123,12 @@ class Snapshot:
     def _measure(self, collection: Collection[Any], length: int) -> None:
         """Record how much there is in a collection."""
         self._lengths.append((collection, length))
+
+    def _unwrap(self, cached: Any) -> object:
+        """Record what is cached, and return it."""
+        function: object = cached.__wrapped__
+        self._bindings.append((vars(cached), "__wrapped__", function))
+        return function
 
     def _bind(self, function: FunctionType, own_globals: bool) -> list[object]:
         """Record what a function is bound to, and return those values."""
