@@ -45,9 +45,8 @@ class Worker:
         self.process.stdout.close()
 
     def run(self, fn, /, *args, **kwargs):
-        code = self.codes.lookup(fn)
+        payload, code = self.codes.pack(fn, args, kwargs, self.codes.lookup(fn))
         self.code_ids_used.append(code and code.code_id)
-        payload = serializer.pack_call(fn, args, kwargs, code)
         code_id, data = (0, b"") if code is None else (code.code_id, code.data)
         if code_id in self.code_ids_sent:
             data = b""
@@ -73,8 +72,9 @@ def serve():
         try:
             if data:
                 callables.add(code_id, data)
+            known = callables.get(code_id)
             fn, args, kwargs = serializer.unpack_call(payload)
-            task = fn = fn or callables.get(code_id)
+            task = fn = fn or known
             kind, encoded = 0, serializer.pack_value(fn(*args, **kwargs), task)
         except BaseException as error:
             kind = 1

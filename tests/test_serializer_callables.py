@@ -129,19 +129,43 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 
 
 MUTABLE = """
-import functools
+import argparse, dataclasses, enum, functools, typing
 LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
-class Defined: pass
-INSTANCE = Defined()
+class Defined: x = 0
+class Below(Defined):
+    @property
+    def size(self): return len(LIST)
+class Slots: __slots__ = ("x",)
+class Listed(list): pass
+@dataclasses.dataclass
+class Point:
+    x: int = 0
+    def moved(self): return TABLE
+class Colour(enum.Enum):
+    RED = 1
+class Pair(typing.NamedTuple):
+    first: object
+INSTANCE, POINT, ARGS, PAIR = Defined(), Point(), argparse.Namespace(n=1), Pair([1])
+INSTANCE.y = [1]
+SLOTS, LISTED, LONG = Slots(), Listed(), list(range(257))
 TUPLE = (1, [2])
 class Number(int): pass
 NUMBER = Number(3)
 def reads_list(): return LIST
+def reads_long_list(): return LONG
 def reads_dict(): return TABLE
 def reads_set(): return SET
 def reads_array(): return ARRAY
 def reads_class(): return Defined
+def reads_subclass(): return Below
+def reads_dataclass(): return Point
+def reads_enumeration(): return Colour.RED
+def reads_pair(): return PAIR
 def reads_instance(): return INSTANCE
+def reads_point(): return POINT
+def reads_namespace(): return ARGS
+def reads_slots(): return SLOTS
+def reads_subclass_of_list(): return LISTED
 def reads_list_in_tuple(): return TUPLE
 def reads_subclass_of_int(): return NUMBER
 def reads_through_other(): return reads_list()
@@ -171,15 +195,60 @@ def decorated(): return LIST
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "change"),
     [
-        *("reads_list", "reads_dict", "reads_set", "reads_array", "reads_class", "reads_instance"),
-        *("reads_list_in_tuple", "reads_subclass_of_int", "reads_through_other", "reads_nested"),
-        *("in_class_body", "default", "keyword_default", "has_attribute", "calls_cached"),
-        *("closure", "decorated", "cached", "Defined"),
+        ("reads_list", "LIST.append(2)"),
+        ("reads_list", "LIST[0] = 2"),
+        ("reads_dict", "TABLE['a'] = 1"),
+        ("reads_set", "SET.add(2)"),
+        ("reads_class", "Defined.x = 1"),
+        ("reads_class", "Defined.y = 1"),
+        ("reads_class", "del Defined.x"),
+        ("reads_subclass", "Defined.x = 1"),
+        ("reads_subclass", "LIST.append(2)"),
+        ("reads_dataclass", "TABLE['a'] = 1"),
+        ("reads_dataclass", "Point.moved = None"),
+        ("reads_enumeration", "Colour.RED.weight = 1"),
+        ("reads_pair", "PAIR.first.append(2)"),
+        ("reads_instance", "INSTANCE.y.append(2)"),
+        ("reads_instance", "INSTANCE.x = 2"),
+        ("reads_instance", "Defined.x = 2"),
+        ("reads_point", "POINT.x = 2"),
+        ("reads_namespace", "ARGS.n = 2"),
+        ("reads_list_in_tuple", "TUPLE[1].append(2)"),
+        ("reads_through_other", "LIST.append(2)"),
+        ("reads_nested", "TABLE['a'] = 1"),
+        ("in_class_body", "LIST.append(2)"),
+        ("default", "default.__defaults__[0].append(1)"),
+        ("keyword_default", "keyword_default.__kwdefaults__['x']['a'] = 1"),
+        ("has_attribute", "has_attribute.seen.append(1)"),
+        ("calls_cached", "LIST.append(2)"),
+        ("cached", "LIST.append(2)"),
+        ("closure", "closure().append(1)"),
+        ("decorated", "LIST.append(2)"),
+        ("Defined", "Defined.x = 1"),
     ],
 )
-def test_functions_that_reach_something_mutable_go_in_the_payload(codes, name):
+def test_a_change_in_place_ends_the_code(codes, name, change):
+    made = define(MUTABLE)
+    fn = getattr(made, name)
+    before = looked_up_again(codes, fn)
+    assert codes.lookup(fn) is before
+    exec(change, made.script)
+    assert codes.lookup(fn) is None  # it goes in the payload once
+    after = codes.lookup(fn)
+    assert after not in (None, before)
+    assert codes.lookup(fn) is after
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reads_array", "reads_slots", "reads_subclass_of_list", "reads_subclass_of_int"),
+        "reads_long_list",
+    ],
+)
+def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, name):
     fn = getattr(define(MUTABLE), name)
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
 
@@ -306,7 +375,7 @@ get, put = make()
     assert codes.lookup(made.get) is None
     assert load_callable(codes.lookup(made.get).data)() == 2
     assert load_callable(before.data)() == 1
-    made.put([])
+    made.put(bytearray())
     assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
 
 

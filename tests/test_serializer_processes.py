@@ -453,7 +453,7 @@ def test_a_struct_travels_as_its_format(run_script):
         def task(): return HEAD.pack(1, 2), Reader().size()
         for _ in range(3):
             assert run(task) == (HEAD.pack(1, 2), 12)
-        assert worker.code_ids_used[-1] is None  # there is a class of the script
+        assert worker.code_ids_used[-1]
         def packs(): return HEAD.pack(1, 2)
         for _ in range(3):
             assert run(packs) == HEAD.pack(1, 2)
@@ -654,6 +654,116 @@ def test_what_is_only_read_does_not_send_a_function_again(run_script):
         assert b"frozen" not in pack_call(frozen, (Model(),), {}, code)
         assert encode_blocks([Model()] * 3, False, task) is not None, "torn"
     """)
+
+
+CLASSES = """
+        import dataclasses, enum, functools, time, typing
+        @dataclasses.dataclass
+        class Point:
+            x: float
+            y: float = 0.0
+            scale: typing.ClassVar = 2
+            def norm(self): return self.scale * abs(self.x + self.y)
+        class Pair(typing.NamedTuple):
+            first: object
+            second: object = None
+        class Colour(enum.Enum):
+            RED = 1
+        class Other:
+            def __init__(self, point): self.point = point
+            def run(self, n): return self.point.norm() + n
+            def __call__(self): return self.point
+        class Hidden:
+            seen = bytearray(1)
+        def whole(payload):
+            return b"norm" in payload
+"""
+
+
+def test_classes_of_the_script_cross_once_with_their_functions(run_script):
+    run_script(
+        CLASSES
+        + """
+        def make(x): return Point(x), Pair(x), Colour.RED, Other(Point(x)), Point
+        for x in range(4):
+            point, pair, colour, other, cls = run(make, x)
+            assert point == Point(x) and pair == Pair(x) and colour is Colour.RED and cls is Point
+            assert type(point) is type(other.point) is Point and type(other) is Other
+        code = worker.codes.lookup(make)
+        payload, _ = worker.codes.pack(make, (3,), {}, code)
+        assert len(payload) < 30 and whole(code.data)
+        Point.scale = 5
+        def norm(x): return Point(x).norm()
+        assert [run(norm, 1) for _ in range(3)] == [5] * 3
+        Point.scale = 6
+        assert [run(norm, 1) for _ in range(3)] == [6] * 3
+        def spoil():
+            Point.scale += 1
+            Point.added = 1
+            return Point(1).norm()
+        assert [run(spoil) for _ in range(4)] == [7] * 4
+        assert [run(norm, 1) for _ in range(3)] == [6] * 3
+        def pickles():
+            import pickle
+            return pickle.loads(pickle.dumps(Point(1)))
+        assert [run(pickles) for _ in range(3)] == [Point(1)] * 3
+        def hidden(): return len(Hidden.seen)
+        assert [run(hidden) for _ in range(3)] == [1] * 3
+        """
+    )
+
+
+def test_arguments_bring_their_classes_once(run_script):
+    run_script(
+        CLASSES
+        + """
+        import operator
+        def norm(point, *others, colour=None): return point.norm(), len(others), colour
+        for others in [(), (Pair(1), Other(3)), (Colour.RED,)]:
+            for _ in range(3):
+                assert run(norm, Point(1), *others, colour=Colour.RED) == (
+                    2, len(others), Colour.RED
+                )
+        payload, code = worker.codes.pack(norm, (Point(1), Pair(2)), {}, worker.codes.lookup(norm))
+        assert not whole(payload) and whole(code.data)
+        Point.scale = 5
+        assert [run(norm, Point(1))[0] for _ in range(3)] == [5] * 3
+        for _ in range(3):  # what goes by name
+            assert run(operator.attrgetter("x"), Point(7)) == 7
+            assert run(max, [Pair(1), Pair(2)]) == Pair(2)
+            assert run(isinstance, Hidden(), object)  # which may change unseen
+        assert not whole(worker.codes.pack(max, ([Point(1)],), {}, worker.codes.lookup(max))[0])
+        for _ in range(3):  # methods and objects
+            assert run(Other(Point(1)).run, 4) == 9
+            assert run(Other(Point(1))) == Point(1)
+        assert not whole(worker.codes.pack(Other(Point(1)).run, (4,), {}, None)[0])
+        for _ in range(3):  # with a function beside it, it goes whole
+            assert run(norm, Point(1), lambda: Point)[1] == 1
+        """
+    )
+
+
+def test_functions_that_share_a_class_leave_it_as_it_is(run_script):
+    run_script(
+        CLASSES
+        + """
+        @functools.cache
+        def restored(name): return name, time.monotonic_ns()
+        def first(): return Point(1).norm(), restored("first")
+        def second(): return Point(1).norm(), restored("second")
+        def third(*args): return Point(1).norm()
+        for fn in (first, second) * 2:
+            run(fn)
+        found = set()
+        for _ in range(4):
+            found |= {run(first), run(second)}
+            run(third, lambda: Point)  # here the class comes once more
+        assert len(found) == 2
+        Point.scale = 3
+        for fn in (first, second, third, first, second, third):
+            assert run(fn) == 3 or run(fn)[0] == 3
+        """
+    )
 
 
 def test_what_a_function_has_cached_stays_on_its_worker(run_script):

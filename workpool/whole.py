@@ -22,6 +22,7 @@ themselves nothing::
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _thread
 import signal
 import sys
@@ -216,7 +217,8 @@ def by_handler(error: BaseException | None) -> bool:
     traceback = None if error is None else error.__traceback__
     if traceback is None or traceback.tb_next is None:  # nothing of Python's was called
         return False
-    handlers = map(signal.getsignal, signal.valid_signals())
+    # By the function of C: that of `signal` makes an enumeration's member of each number.
+    handlers = map(_signal.getsignal, range(1, signal.NSIG))
     codes = {_code(handler) for handler in handlers if callable(handler)}
     return any(frame.f_code in codes for frame, _ in walk_tb(traceback))
 

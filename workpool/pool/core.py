@@ -18,7 +18,7 @@ from ..errors import SHUT, SerializationError, TaskKilled, TaskLost
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
-from ..serializer import Code, Packed, pack_call
+from ..serializer import Code, Packed
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from ..whole import held, whole, within
 from .future import PoolFuture
@@ -72,6 +72,7 @@ class Core:
         self.lock = threading.RLock()  # reentrant for finalizers alone: see ``whole.held``
         self.watched: set[PoolFuture[Any]] = set()
         self.ledgers = ledgers
+        self.codes = job.codes
         self._runtime = job
         self._setup = setup
         self._max_pending = max_pending
@@ -164,7 +165,7 @@ class Core:
 
     def code(self, fn: Callable[..., Any]) -> Code | None:
         """Return what of a function crosses once for all of its tasks, from the first one on."""
-        return self._runtime.codes.lookup(fn) or self._runtime.codes.lookup(fn)
+        return self.codes.lookup(fn) or self.codes.lookup(fn)
 
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:
         """Return whether many calls of a function cost no more to submit than their arguments."""
@@ -188,7 +189,7 @@ class Core:
             future.resolve(None, TypeError("'NoneType' object is not callable"))
             return future
         try:
-            code = self._runtime.codes.lookup(fn)
+            code = self.codes.lookup(fn)
             if ledger is not None:
                 key = ledger.keys.of_call(fn, code, args, kwargs, kind)
                 outcome = ledger.result(key, fn)
@@ -196,7 +197,7 @@ class Core:
                     future.resolve(*outcome)
                     return future
                 noted = Noted(ledger, name_of(fn), key)
-            payload = pack_call(fn, args, kwargs, code)
+            payload, code = self.codes.pack(fn, args, kwargs, code)
             if code is None and len(payload) > HEAVY_NBYTES:
                 self._luggage.note(fn)
             if retry is not None and isinstance(payload, Packed):

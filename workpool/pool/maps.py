@@ -162,7 +162,9 @@ class Maps:
     ) -> Mapping:
         core, code = self._core, self._core.code(fn)
         several = source.several
-        cutter = Cutter(core.number, core.workers, fn, code, schedule, several, operation, ledger)
+        cutter = Cutter(
+            core.number, core.workers, fn, code, core.codes, schedule, several, operation, ledger
+        )
         return Mapping(core, cutter)
 
 

@@ -26,14 +26,17 @@ References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's 
 
 from __future__ import annotations
 
+from .atoms import ATOMS
 from .blocks import Blocks, encode_blocks
-from .callables import CallableCache, Code, CodeCache, load_callable
+from .callables import CallableCache, CodeCache, load_callable
 from .calls import heaviest, pack_call, task_name, unpack_call
 from .classes import from_earlier_run
+from .code import Code
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
-from .frozen import ATOMS, Frozen, frozen
+from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use
+from .references import UnknownClass
 from .script import hide, leave_script
 from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, pack, split, unpack
 
@@ -53,6 +56,7 @@ __all__ = [
     "Packed",
     "Prepared",
     "Torn",
+    "UnknownClass",
     "as_bytes",
     "call_fingerprint",
     "collect_globals",

@@ -32,64 +32,58 @@ from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
 from .byvalue import dumps_by_value
+from .calls import pack_call
+from .code import LOOKED, Code
 from .named import PROTOCOL, named, registered_modules
 from .names import CACHED
 from .reach import Reach
+from .references import UnknownClass
+from .script import SCRIPT_MODULES, show, shown
 from .snapshot import Snapshot
+from .values import Encoded
 
-__all__ = ["LOOKED", "CallableCache", "Code", "CodeCache", "load_callable"]
-
-#: Where a worker looks for modules.
-LOOKED: Final = "along the worker's sys.path and the script's as it was when the pool was made"
+__all__ = ["CallableCache", "CodeCache", "load_callable"]
 
 CAPACITY: Final = 256
 """Codes, or callables restored from them, that a cache keeps unless told otherwise."""
+
+MOST_CLASSES: Final = 16
+"""Of arguments, whose classes come with a function."""
 
 MAX_NBYTES: Final = 1 << 26
 """Bytes of their data that a cache keeps unless told otherwise."""
 
 
-_BY_VALUE: Final = (FunctionType, CACHED)
-"""What can have a snapshot."""
-
-
-class Code:
-    """A callable's code, as it crosses once to each worker.
-
-    Hold it while a task that needs it is under way. When nothing holds it any more, no later
-    lookup gives it either, so a `weakref.finalize` on it is the moment to release its memory.
-
-    Parameters
-    ----------
-    code_id : int
-        From 1 upwards, never used again by the same `CodeCache`.
-    data : bytes
-        What `load_callable` restores.
-    reach : Reach, optional
-        Of a function by value: what its arguments must not have anew.
-    """
-
-    __slots__ = ("__weakref__", "code_id", "data", "reach")
-
-    def __init__(self, code_id: int, data: bytes, reach: Reach | None = None) -> None:
-        self.code_id = code_id
-        self.data = data
-        self.reach = reach
-
-    def __repr__(self) -> str:
-        return f"<Code {self.code_id} nbytes={len(self.data)}>"
+def _is_definition(fn: object) -> bool:
+    """Tell whether something can have a snapshot, if it goes by value."""
+    return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
 
 
 class _Known:
     """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
 
-    __slots__ = ("code", "fn", "nbytes", "snapshot")
+    __slots__ = ("classes", "code", "fn", "is_named", "nbytes", "refused", "snapshot")
 
-    def __init__(self, fn: Callable[..., Any], snapshot: Snapshot | None, nbytes: int = 0) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        is_named: bool,
+        classes: tuple[type, ...] = (),
+        nbytes: int = 0,
+    ) -> None:
         self.fn = fn  # held, so that no other callable gets its id
-        self.snapshot = snapshot
+        self.is_named = is_named
+        self.classes = classes  # those of its arguments
         self.nbytes = nbytes  # of its latest code: what the snapshot holds is about as large
+        self.refused: set[int] = set()  # ids of classes that may change unseen
+        self.snapshot: Snapshot | None = None
         self.code: Code | None = None
+
+    def look(self) -> bool:
+        """Take a snapshot; tell whether there is one, or need not be."""
+        roots = self.classes if self.is_named else (self.fn, *self.classes)
+        self.snapshot = Snapshot.take(*roots) if roots else None
+        return self.snapshot is not None or not roots
 
 
 class CodeCache:
@@ -141,6 +135,69 @@ class CodeCache:
             return None
         return known.code or self._encode(known)
 
+    def pack(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        code: Code | None,
+    ) -> tuple[Encoded, Code | None]:
+        """Encode a call by `pack_call`, and have its code bring the classes of its arguments.
+
+        Parameters
+        ----------
+        fn : callable
+        args : tuple
+        kwargs : dict
+        code : Code or None
+            Of `lookup`.
+
+        Returns
+        -------
+        encoded : bytes or Packed
+        code : Code or None
+            With which it is to be sent.
+
+        Raises
+        ------
+        SerializationError
+            As for `pack_call`.
+        """
+        owner: Any = fn
+        if code is None and not _is_definition(fn):  # a method, or an object: it has its class
+            owner = type(getattr(fn, "__self__", fn))
+            if owner.__module__ in SCRIPT_MODULES:
+                code = self.lookup(owner) or self.lookup(owner)
+        known = None if code is None else code.classes
+        while True:
+            try:
+                return pack_call(fn, args, kwargs, code if owner is fn else None, known), code
+            except UnknownClass as unknown:
+                assert code is not None
+                more = self.extended(owner, code, unknown.cls)
+                code, known = (code, None) if more is None else (more, more.classes)
+
+    def extended(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
+        """Return the code of a callable with a class more; None if that may change unseen.
+
+        Parameters
+        ----------
+        fn : callable
+        code : Code
+            Its code.
+        cls : type
+        """
+        known = self._known.use(id(fn))
+        if known is None or known.code is not code or id(cls) in known.refused:
+            return None
+        more = _Known(fn, known.is_named, (*known.classes, cls), known.nbytes)
+        if len(more.classes) <= MOST_CLASSES and more.look():
+            found = self._encode(more)
+            if found is not None:
+                return found
+        known.refused.add(id(cls))
+        return None
+
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
         """Make the code of a callable that is not known, if it may have one."""
         with self._lock:
@@ -148,12 +205,11 @@ class CodeCache:
             if registered != self._registered:
                 self._registered = registered
                 self._known.drop_all()
-        if named(fn):
-            return self._encode(_Known(fn, None))
-        if type(fn) in _BY_VALUE and self._seen_before(fn):
-            snapshot = Snapshot.take(fn)
-            if snapshot is not None:
-                return self._encode(_Known(fn, snapshot))
+        is_named = named(fn)
+        if is_named or (_is_definition(fn) and self._seen_before(fn)):
+            known = _Known(fn, is_named)
+            if known.look():
+                return self._encode(known)
         return None
 
     def _seen_before(self, fn: Callable[..., Any]) -> bool:
@@ -169,8 +225,9 @@ class CodeCache:
         """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
         fn, snapshot = known.fn, known.snapshot
         reach = None if snapshot is None else Reach()
+        sent = (fn, *known.classes) if known.classes else fn
         try:
-            data = dumps(fn, PROTOCOL) if reach is None else dumps_by_value(fn, reach=reach)
+            data = dumps(sent, PROTOCOL) if reach is None else dumps_by_value(sent, reach=reach)
         except interrupts():
             raise
         except BaseException:  # pack_call meets it again and says whose fault it is
@@ -179,25 +236,26 @@ class CodeCache:
             return None
         with self._lock:
             if known.code is None:  # else another thread was here first
-                known.code = Code(next(self._ids), data, reach)
+                classes = frozenset(() if snapshot is None else snapshot.classes)
+                known.code = Code(next(self._ids), data, reach, classes)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)
             return known.code
 
     def _renew(self, known: _Known) -> None:
         """Take a new snapshot of a function that changed; its next lookup may give a code."""
-        snapshot = Snapshot.take(known.fn)
+        renewed = _Known(known.fn, known.is_named, known.classes, known.nbytes)
+        holds = renewed.look()
         with self._lock:
             self._known.drop(id(known.fn))
-            if snapshot is not None:
-                renewed = _Known(known.fn, snapshot, known.nbytes)
+            if holds:
                 self._known.keep(id(known.fn), renewed, known.nbytes)
 
 
 class _Restored:
     """A callable on a worker, and the means to restore it again."""
 
-    __slots__ = ("data", "fn", "is_named", "snapshot")
+    __slots__ = ("_shown", "data", "fn", "is_named", "snapshot")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -205,12 +263,26 @@ class _Restored:
 
     def restore(self) -> Callable[..., Any]:
         """Make the callable anew."""
-        self.fn = fn = load_callable(self.data)
-        self.is_named = named(fn)
+        before = shown()
+        loaded: Any = load_callable(self.data)
+        fn: Callable[..., Any]
+        classes: list[type]
+        fn, *classes = loaded if type(loaded) is tuple else (loaded,)
+        self.fn = fn
+        self._shown = {name: it for name, it in shown().items() if before.get(name) is not it}
+        is_named = named(fn)
+        self.is_named = is_named and not classes
         self.snapshot: Snapshot | None = None
-        if type(fn) in _BY_VALUE and not self.is_named:
-            self.snapshot = Snapshot.take(fn, own_globals=True)
-        return fn
+        if is_named or _is_definition(fn):
+            roots = classes if is_named else [fn, *classes]
+            self.snapshot = Snapshot.take(*roots, own_globals=True)
+        return self.fn
+
+    def show(self) -> Callable[..., Any]:
+        """Have the script's classes that it came with be found by their names, and return it."""
+        for name, value in self._shown.items():
+            show(name, value)
+        return self.fn
 
     def is_clean(self) -> bool:
         """Tell whether the callable shows no trace of those who have called it."""
@@ -257,7 +329,7 @@ class CallableCache:
         if restored is None:
             return None
         if checked == code_id or restored.is_clean():
-            return restored.fn
+            return restored.show()
         return restored.restore()
 
     def check(self, code_id: int) -> None:

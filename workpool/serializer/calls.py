@@ -10,16 +10,17 @@ The thing that would not be pickled is searched for only after pickling has fail
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..whole import FAILURES, interrupts
 from .byvalue import locks_in
-from .callables import LOOKED, Code
+from .code import LOOKED, Code
 from .named import PROTOCOL
 from .names import reads
+from .references import UnknownClass
 from .values import Buffer, Encoded, Torn, decode, encode
 
 __all__ = ["heaviest", "pack_call", "said", "task_name", "type_name", "unpack_call"]
@@ -32,6 +33,7 @@ def pack_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     code: Code | None = None,
+    known: Container[int] | None = None,
 ) -> Encoded:
     """Encode a call.
 
@@ -46,6 +48,8 @@ def pack_call(
     code : Code, optional
         What `CodeCache.lookup` gave for `fn`, when that travels on its own: unless the arguments
         have something in common with it that must be one, see `reach`.
+    known : container of int, optional
+        As for `encode`.
 
     Returns
     -------
@@ -56,6 +60,8 @@ def pack_call(
     ------
     SerializationError
         Names the argument or the function that cannot be pickled; ``__cause__`` says why.
+    UnknownClass
+        As for `encode`.
 
     Notes
     -----
@@ -71,10 +77,10 @@ def pack_call(
     else:
         return _NO_ARGUMENTS
     try:
-        return encode(call, beside=None if code is None else code.reach)
+        return encode(call, known=known, beside=None if code is None else code.reach)
     except Torn:
         return pack_call(fn, args, kwargs)
-    except interrupts():
+    except (interrupts(), UnknownClass):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise _culprit(fn, args, kwargs, error) from error

@@ -17,6 +17,7 @@ cloudpickle does with classes has gaps, which are closed here:
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import uuid
@@ -29,11 +30,21 @@ from types import MemberDescriptorType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary, ref
 
+from ..recent import Recent
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .script import SCRIPT_MODULES, is_in_script, show
+from .snapshot import Snapshot
 
-__all__ = ["from_earlier_run", "reduce_class", "update_class"]
+__all__ = [
+    "class_id",
+    "comes_home",
+    "from_earlier_run",
+    "known_class",
+    "on_restored",
+    "reduce_class",
+    "update_class",
+]
 
 V = TypeVar("V")
 
@@ -60,6 +71,19 @@ class _Sent(NamedTuple):
 
     class_id: str
     native: bool  # defined by this process, not restored in it
+    in_script: bool = False  # of another process, which has it under its name
+
+
+class _Version(NamedTuple):
+    """What a class was when it was sent, or restored."""
+
+    number: int  # in the process that sent it
+    told: object  # what was told of globals when it was restored
+    snapshot: Snapshot
+
+
+_MOST: Final = 256
+"""Classes of which that is known."""
 
 
 class _ClassRegistry:
@@ -69,10 +93,12 @@ class _ClassRegistry:
     """
 
     def __init__(self) -> None:
+        self._versions: Recent[_Version] = Recent(_MOST, 0)
         self._sent: _ByIdentity[_Sent] = _ByIdentity()
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
         self._attributes: _ByIdentity[Set[str]] = _ByIdentity()  # as restored
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: see ``CodeCache``
+        self._numbers = itertools.count(1)
 
     def renew(self, cls: type, attributes: Set[str]) -> Set[str]:
         """Note the attributes that a restored class has; return which it has no more."""
@@ -94,17 +120,51 @@ class _ClassRegistry:
         """Return the class with that id, if this process has it."""
         return self._by_id.get(class_id)
 
-    def restored(self, class_id: str, cls: type) -> type:
+    def restored(self, class_id: str, cls: type, in_script: bool) -> type:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
             cls = self._by_id.setdefault(class_id, cls)
             if self._sent.get(cls) is None:
-                self._sent.put(cls, _Sent(class_id, native=False))
+                self._sent.put(cls, _Sent(class_id, False, in_script))
             return cls
+
+    def version(self, cls: type) -> int:
+        """Return a number for what a class is now; 0 if it may change unseen."""
+        with self._lock:
+            known = self._versions.use(id(cls))
+            if known is not None and known.snapshot.holds():
+                return known.number
+            snapshot = Snapshot.take(cls)
+            if snapshot is None:
+                return 0
+            known = _Version(next(self._numbers), None, snapshot)
+            self._versions.keep(id(cls), known, 0)
+            return known.number
+
+    def is_at(self, cls: type, number: int) -> bool:
+        """Tell whether a restored class is what it was when it was restored with this number."""
+        known = self._versions.use(id(cls))
+        return (
+            known is not None
+            and (known.number, known.told) == (number, on_restored.get())
+            and known.snapshot.holds()
+        )
+
+    def now_at(self, cls: type, number: int) -> None:
+        """Note with which number a class was restored just now."""
+        # Not of all globals of its methods: what else is being restored will add to them.
+        snapshot = Snapshot.take(cls) if number else None
+        if snapshot is not None:
+            self._versions.keep(id(cls), _Version(number, on_restored.get(), snapshot), 0)
 
     def knows(self, cls: type) -> bool:
         """Tell whether `cls` was sent by value, or restored."""
         return self._sent.get(cls) is not None
+
+    def comes_home(self, cls: type) -> bool:
+        """Tell whether `cls` was restored, and the process that it is from has it for good."""
+        sent = self._sent.get(cls)
+        return sent is not None and sent.in_script
 
     def is_native(self, cls: type) -> bool:
         """Tell whether `cls` was defined by this process."""
@@ -132,11 +192,35 @@ def _make_class(
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
-        cls = _CLASSES.restored(class_id, make(*args))
+        cls = _CLASSES.restored(class_id, make(*args), in_script)
         _setter(cls)(cls, "__qualname__", qualname or cls.__qualname__)
     if in_script:
         show(qualname, cls)
     return cls
+
+
+def known_class(class_id: str, qualname: str) -> type:
+    """Return a class that this process has.
+
+    Raises
+    ------
+    LookupError
+        It has it no more.
+    """
+    cls = _CLASSES.find(class_id) or _named_in_script(qualname)
+    if cls is None:
+        raise LookupError(f"there is no class {qualname} in the script any more")
+    return cls
+
+
+def class_id(cls: type) -> str:
+    """Return the id of a class, which goes with it in all processes."""
+    return _CLASSES.class_id(cls)
+
+
+def comes_home(cls: type) -> bool:
+    """Tell whether the process that a class is from has it, for good, under its name."""
+    return _CLASSES.comes_home(cls)
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
@@ -164,27 +248,44 @@ def _of_the_script(
     After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...})``, or,
     for an enumeration, ``(bases, name, qualname, members, module)``.
     """
-    script: object = sys.modules["__main__"]
-    found = script
-    for part in (qualname or name).split("."):
-        found = getattr(found, part, None)
+    if content.get("__module__", module) not in SCRIPT_MODULES:
+        return None
+    found = _named_in_script(qualname or name)
     if found is None:  # made by a function
-        found = getattr(script, name, None)
+        found = getattr(sys.modules["__main__"], name, None)
         found = found if getattr(found, "__qualname__", None) == qualname else None
-    scripts = content.get("__module__", module) in SCRIPT_MODULES
-    return found if scripts and isinstance(found, type) else None
+    return found if isinstance(found, type) else None
 
 
-def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
-    """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
-    if _CLASSES.is_native(cls):
+def _named_in_script(qualname: str) -> type | None:
+    """Return what the script has under a name, if that is a class."""
+    found: object = sys.modules["__main__"]
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
+
+
+on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+    "workpool_on_restored", default=None
+)
+"""What is called with the globals of each function that is restored by value."""
+
+
+def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any, int]) -> None:
+    """Fill or renew a restored class by cloudpickle's setter; leave a native one alone.
+
+    And one that is still what it was when it came the last time: functions that know it, too, are
+    then what they were.
+    """
+    setter, state, number = update
+    if _CLASSES.is_native(cls) or _CLASSES.is_at(cls, number):
         return
-    setter, state = update
     # What has gone since, or is a base's again, is in no state.
     for name in _CLASSES.renew(cls, state[0].keys() - {"_abc_impl"}) & vars(cls).keys():
         with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
             delattr(cls, name)
     setter(cls, state)
+    _CLASSES.now_at(cls, number)
 
 
 def _setter(cls: type) -> Callable[[type, str, object], None]:
@@ -248,4 +349,4 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))
-    return _make_class, made, (setter, state), None, None, update_class
+    return _make_class, made, (setter, state, _CLASSES.version(cls)), None, None, update_class

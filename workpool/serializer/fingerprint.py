@@ -28,9 +28,9 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
+from .atoms import ATOMS
 from .byvalue import MADE_ANEW, ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
-from .frozen import ATOMS
 from .named import PROTOCOL, named, registered_modules
 from .names import reads
 

@@ -20,13 +20,14 @@ __all__ = [
     "reduce_once",
     "reduce_sentinel",
     "show",
+    "shown",
     "the_one",
 ]
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
 
-_shown: set[str] = set()
+_shown: dict[str, object] = {}
 _left: list[ModuleType] = []  # our own ``__main__``, where this process does not run the script
 
 
@@ -40,8 +41,13 @@ def leave_script() -> None:
 def show(name: str, value: object) -> None:
     """Have something restored be found by its name in the script, for one task; not at home."""
     if _left:
-        _shown.add(name)
+        _shown[name] = value
         vars(sys.modules["__main__"])[name] = value
+
+
+def shown() -> dict[str, object]:
+    """Return what was shown since the task began."""
+    return _shown.copy()
 
 
 def hide() -> None:
@@ -49,7 +55,7 @@ def hide() -> None:
     if _shown:
         names = vars(sys.modules["__main__"])
         while _shown:
-            names.pop(_shown.pop(), None)
+            names.pop(_shown.popitem()[0], None)
 
 
 def is_in_script(name: str, value: object) -> bool:

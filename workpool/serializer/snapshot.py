@@ -1,100 +1,159 @@
-"""What a function by value reads, and whether all of it is still the same.
+"""What a definition of the script reads, and whether all of it is still the same.
 
-A snapshot is taken of a function only if everything that it reaches is *frozen*:
+A snapshot is taken of a function or a class only if everything that it reaches is known by its
+bindings:
 
-* an atom (None, a bool, a number, a str, bytes, a range, a compiled pattern or
-  struct), or a tuple or
-  frozenset of frozen things;
+* an atom (None, a bool, a number, a str, bytes), and what else nothing can change: a range, a
+  path, a date, a compiled pattern, a logger;
 * a module, or a function, class or builtin that goes by name: pickle does not copy those;
-* another function by value, by the same rule; itself, for a recursive one;
+* another function or class by value, by the same rule; itself, for a recursive one;
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
-  and stays on a worker as long as its function does.
+  and stays on a worker as long as its function does;
+* a tuple or frozenset of such things, or a list, set or dict of up to `MOST` of them;
+* an object of a class of such things that is its attributes, and they are such things.
 
-A list, an array, an instance, a class of the script: any of these can change in place, unseen,
-so such a function has no snapshot. Nor can any of the things above change in place; only what a
-name or a cell is bound to can. A snapshot therefore holds while each binding is identical::
+An array, a lock, an object written in C: any of these can change in place, unseen, so such a
+function has no snapshot.  All that can change of the things above is what a name, a cell, an
+attribute, a key or an index is bound to.  A snapshot holds while each binding is identical::
 
     function    its code, defaults, keyword defaults, attributes
     globals     each name that its code, or code nested in it, loads, stores or deletes
     cells       each variable of its closure
+    classes     each attribute
+    objects     each attribute
+    containers  each element
 
 It serves on both sides. On the driver: has the user changed something since the code was sent?
 On a worker: has a task left something behind (a global, a nonlocal, an attribute of a function)
 that the next task would not find in a fresh copy?
 
-Not looked at: annotations, documentation strings and names of functions.
+Not looked at: annotations, documentation strings and names of functions, and what Python and its
+library make of the body of a class.
 """
 
 from __future__ import annotations
 
-import re
-import struct
+import collections
+import copyreg
+import dataclasses
+import functools
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from types import CellType, CodeType, EllipsisType, FunctionType, ModuleType, NotImplementedType
+from abc import ABCMeta, get_cache_token
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from operator import is_
+from types import (
+    CellType,
+    CodeType,
+    DynamicClassAttribute,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any, Final, cast
 
-from .frozen import ATOMS
-from .named import importable_module, named
+from .atoms import UNCHANGING, is_unchanging
+from .enumerations import own_attributes
+from .named import PROTOCOL, importable_module, named
 from .names import CACHED, UNBOUND, content, global_names, reads
 
-__all__ = ["Snapshot"]
+__all__ = ["MOST", "Snapshot"]
 
-_ATOMS: Final = ATOMS | {range, re.Pattern, struct.Struct, EllipsisType, NotImplementedType}
+MOST: Final = 256
+"""Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
+
+_DERIVED: Final = frozenset(
+    {
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
+        *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+        *("__orig_bases__", "__parameters__", "__type_params__", "_abc_impl"),
+        *("__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "_field_defaults"),
+        *("_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_"),
+        *("_hashable_values_", "_unhashable_values_map_", "__non_callable_proto_members__"),
+    }
+)
+"""Attributes of classes that follow from others."""
+
+_BY_PICKLE: Final = "__slotnames__"
+"""Of a class whose instances were pickled."""
+
+_WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
+"""Attributes of classes of which `dataclasses`, attrs or `namedtuple` have written methods."""
+
+_WRITERS: Final = ("<string>", "<attrs generated", collections.__file__, dataclasses.__file__)
+"""Their files, or what stands in the place of one."""
+
+_FIELDS: Final = (
+    MemberDescriptorType,
+    GetSetDescriptorType,
+    type(vars(collections.namedtuple("_Fields", "field"))["field"]),
+)
+"""Kinds of attributes that are where a class keeps something of its instances."""
 
 
 class Snapshot:
-    """The bindings that one function by value reads, directly or through others.
+    """The bindings that functions and classes by value read, directly or through others.
 
-    It keeps the function and everything that it reads alive.
+    It keeps them and everything that they read alive.
+
+    Attributes
+    ----------
+    classes : dict of int to type
+        Those by value, by their ids.
     """
 
-    __slots__ = ("_bindings", "_cells", "_functions", "_lengths")
+    __slots__ = (
+        "_attributes",
+        "_bindings",
+        "_cells",
+        "_contents",
+        "_functions",
+        "_lengths",
+        "_token",
+        "classes",
+    )
 
     def __init__(self) -> None:
+        self.classes: dict[int, type] = {}
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
+        self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
+        self._attributes: list[tuple[Mapping[str, Any], int]] = []
+        self._token: object = None  # of what abstract base classes have been told
 
     @classmethod
-    def take(cls, function: Callable[..., Any], *, own_globals: bool = False) -> Snapshot | None:
-        """Return a snapshot, or None if the function reaches something that is not frozen.
+    def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
+        """Return a snapshot, or None if something is reached that is not known by its bindings.
 
         Parameters
         ----------
-        function : function or lru_cache
-            Taken as one by value, whatever its module.
+        *roots : function, lru_cache or class
+            Taken as by value, whatever their module.
         own_globals : bool
-            The globals belong to this function, as a restored one's do: a new one is a change.
+            The globals belong to them, as those of a restored function do: a new one is a change.
 
         Notes
         -----
         Cost: 3 us, and about 1 us for each binding; more at the first sight of its code.
         """
         snapshot = cls()
-        reached: list[object] = [function]
+        reached: list[object] = [*roots]
+        by_value = {id(root) for root in roots}
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
         while reached:
             value = reached.pop()
-            kind = type(value)
-            if kind in _ATOMS or id(value) in seen:
+            if type(value) in UNCHANGING or id(value) in seen:
                 continue
             seen[id(value)] = value
-            if kind is tuple or kind is frozenset:
-                reached.extend(cast("Iterable[object]", value))
-            elif kind is FunctionType and (value is function or not named(value)):
-                reached.extend(snapshot._bind(cast("FunctionType", value), own_globals))
-            elif kind is CACHED and (value is function or not named(value)):
-                reached.append(snapshot._unwrap(value))
-            elif isinstance(value, ModuleType):
-                if not importable_module(value):
-                    return None
-                if hasattr(value, "__path__"):
-                    # What the code finds in a package depends on the submodules imported so far.
-                    snapshot._measure(sys.modules, len(sys.modules))
-            elif not named(value):
+            if id(value) not in by_value and (is_unchanging(value) or named(value)):
+                continue
+            parts = snapshot._parts(value, own_globals)
+            if parts is None or len(snapshot._bindings) > 4 * MOST:
                 return None
+            reached.extend(parts)
         return snapshot
 
     def holds(self) -> bool:
@@ -118,33 +177,126 @@ class Snapshot:
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
+        for names, length in self._attributes:
+            if len(names) - (_BY_PICKLE in names) != length:
+                return False
+        for collection, elements in self._contents:
+            if len(collection) != len(elements) or not all(map(is_, collection, elements)):
+                return False
+        if self._token is not None and get_cache_token() != self._token:
+            return False
         return not self._cells or all(content(cell) is value for cell, value in self._cells)
 
-    def _measure(self, collection: Collection[Any], length: int) -> None:
-        """Record how much there is in a collection."""
-        self._lengths.append((collection, length))
+    def _parts(self, value: Any, own_globals: bool) -> Iterable[object] | None:
+        """Record what something is bound to, and return that; None if it may change unseen."""
+        kind = type(value)
+        if kind is FunctionType:
+            return self._bind_function(value, own_globals)
+        if issubclass(kind, type):
+            return self._bind_class(value)
+        if issubclass(kind, ModuleType):
+            return self._bind_module(value)
+        if kind in (tuple, frozenset):
+            return tuple(value)
+        if kind in (list, set, dict):
+            return self._bind_elements(value)
+        if kind is CACHED:
+            self._bind(vars(value), {"__wrapped__": value.__wrapped__})
+            return [value.__wrapped__]
+        if issubclass(kind, Enum):
+            self._bind(vars(value), dict(vars(value)))
+            mutable = isinstance(value, (list, set, dict, bytearray))
+            return None if mutable else [kind, value._value_, *own_attributes(value).values()]
+        if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
+            return [kind, *tuple(value)]
+        return self._bind_attributes(value)
 
-    def _unwrap(self, cached: Any) -> object:
-        """Record what is cached, and return it."""
-        function: object = cached.__wrapped__
-        self._bindings.append((vars(cached), "__wrapped__", function))
-        return function
+    def _bind(self, mapping: Mapping[str, Any], items: Mapping[str, Any]) -> None:
+        """Record what is in a mapping, and that there is nothing else."""
+        self._lengths.append((mapping, len(mapping)))
+        self._bindings += [(mapping, name, value) for name, value in items.items()]
 
-    def _bind(self, function: FunctionType, own_globals: bool) -> list[object]:
-        """Record what a function is bound to, and return those values."""
+    def _bind_function(self, function: FunctionType, own_globals: bool) -> list[object]:
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
         self._functions.append((function, function.__code__, defaults, kwdefaults, attributes))
         values: list[object] = [defaults]
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
-            items = list(mapping.items())
-            self._measure(mapping, len(items))
-            self._bindings += [(mapping, name, value) for name, value in items]
-            values += [value for _, value in items]
+            items = dict(mapping)
+            self._bind(mapping, items)
+            values += items.values()
         names = function.__globals__
         if own_globals:
-            self._measure(names, len(names))
+            self._lengths.append((names, len(names)))
         for name in global_names(function.__code__):
             self._bindings.append((names, name, names.get(name, UNBOUND)))
         self._cells += [(cell, content(cell)) for cell in function.__closure__ or ()]
         return values + [value for _, value in reads(function)]
+
+    def _bind_class(self, cls: type) -> list[object] | None:
+        if any(base.__module__ == "_ctypes" for base in cls.__mro__):
+            return None
+        self.classes[id(cls)] = cls
+        if isinstance(cls, ABCMeta):
+            self._token = get_cache_token()
+        names = vars(cls)
+        attributes = {name: it for name, it in names.items() if name != _BY_PICKLE}
+        self._attributes.append((names, len(attributes)))
+        self._bindings += [(names, name, value) for name, value in attributes.items()]
+        parts: list[object] = [type(cls), *cls.__bases__]
+        written = not _WRITTEN.isdisjoint(attributes)
+        for name, value in attributes.items():
+            if isinstance(value, (staticmethod, classmethod)):
+                parts.append(value.__func__)
+            elif isinstance(value, (property, DynamicClassAttribute)):
+                parts += (value.fget, value.fset, value.fdel)
+            elif type(value) is functools.cached_property:
+                parts.append(value.func)
+            elif not (name in _DERIVED or isinstance(value, _FIELDS)):
+                parts += [] if written and _is_written(name, value) else [value]
+        return parts
+
+    def _bind_module(self, module: ModuleType) -> list[object] | None:
+        if not importable_module(module):
+            return None
+        if hasattr(module, "__path__"):
+            # What the code finds in a package depends on the submodules imported so far.
+            self._lengths.append((sys.modules, len(sys.modules)))
+        return []
+
+    def _bind_elements(self, container: Any) -> tuple[object, ...] | None:
+        if len(container) > MOST:
+            return None
+        elements = tuple(container)
+        self._contents.append((container, elements))
+        if type(container) is dict:
+            self._contents.append((container.values(), tuple(container.values())))
+            elements += tuple(container.values())
+        return elements
+
+    def _bind_attributes(self, value: Any) -> list[object] | None:
+        """Record the attributes of an object that is nothing else."""
+        kind, plain = type(value), cast("Any", object)
+        says_how = kind.__reduce__ is not plain.__reduce__ or kind in copyreg.dispatch_table
+        if says_how or kind.__reduce_ex__ is not plain.__reduce_ex__:
+            return None
+        try:
+            make, args, *state = value.__reduce_ex__(PROTOCOL)
+            attributes = vars(value)
+        except Exception:  # the user's own code, or a kind of C's
+            return None
+        if make is not copyreg.__newobj__ or len(args) > 1 or any(state[1:]):  # type: ignore[attr-defined]
+            return None
+        if attributes and state[0] is not attributes:  # slots, or what it says itself
+            return None
+        self._bind(attributes, dict(attributes))
+        return [kind, *attributes.values()]
+
+
+def _is_written(name: str, method: object) -> bool:
+    """Tell whether a method of a class was written by what made its attributes of fields."""
+    while name.startswith("_") and isinstance(method, FunctionType):
+        if method.__code__.co_filename.startswith(_WRITERS):
+            return True
+        method = getattr(method, "__wrapped__", None)
+    return False

@@ -19,7 +19,7 @@ References: PEP 574.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +29,7 @@ from .arrays import dumps_arrays, has_arrays
 from .byvalue import dumps_by_value
 from .named import PROTOCOL, registered_modules
 from .reach import Reach
+from .references import UnknownClass, dumps_by_reference
 
 __all__ = [
     "ALIGNMENT",
@@ -219,6 +220,7 @@ def encode(
     obj: object,
     *,
     by_value: bool = True,
+    known: Container[int] | None = None,
     reach: Reach | None = None,
     beside: Reach | None = None,
 ) -> Encoded:
@@ -228,6 +230,8 @@ def encode(
     ----------
     obj : object
     by_value : bool
+    known : container of int, optional
+        The ids of classes of the script that the other side has.
     reach : Reach, optional
         Gets what is reached if it is pickled by value.
     beside : Reach, optional
@@ -237,6 +241,8 @@ def encode(
     ------
     SerializationError
         It can only be pickled by value, and is not to be.
+    UnknownClass
+        It would be by reference, but for a class that is not among `known`.
     Torn
         The two have something in common that must be one.
     """
@@ -266,11 +272,31 @@ def encode(
         if not by_value:
             raise SerializationError("no worker knows this by its name")
         frames.clear()
-        reach = Reach() if reach is None else reach
-        pickled = dumps_by_value(obj, keep, reach=reach)
-        if beside is not None and reach.touches(beside):
-            raise Torn
+        referred = _by_reference(obj, keep, known)
+        if referred is None:
+            frames.clear()
+            reach = Reach() if reach is None else reach
+            pickled = dumps_by_value(obj, keep, reach=reach)
+            if beside is not None and reach.touches(beside):
+                raise Torn
+        else:
+            pickled = referred
     return Packed(pickled, frames) if frames else pickled
+
+
+def _by_reference(
+    obj: object, keep: Callable[[PickleBuffer], object], known: Container[int] | None
+) -> bytes | None:
+    """Pickle what needs nothing of the script but classes that the other side has."""
+    try:
+        pickled = dumps_by_reference(obj, keep, () if known is None else known)
+    except UnknownClass:
+        if known is not None:
+            raise
+        return None
+    except (PicklingError, AttributeError, TypeError):  # as above
+        return None
+    return None if _SCRIPT in pickled or _names_registered(pickled) else pickled
 
 
 def decode(buffer: Buffer) -> Any:

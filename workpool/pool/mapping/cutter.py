@@ -10,7 +10,15 @@ from ...journal.ledger import Ledger
 from ...layout import Terms
 from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
-from ...serializer import Code, Encoded, Torn, encode_blocks, pack_call
+from ...serializer import (
+    Code,
+    CodeCache,
+    Encoded,
+    Torn,
+    UnknownClass,
+    encode_blocks,
+    pack_call,
+)
 from ...tasks import Segment
 from .stretch import Stretch
 
@@ -34,6 +42,7 @@ class Cutter:
     fn : callable
     code : Code or None
         Of `fn`; without, it is sent with the items.
+    codes : CodeCache
     schedule : Schedule
     several : bool
         Whether each item is a tuple of arguments.
@@ -49,6 +58,7 @@ class Cutter:
         workers: int,
         fn: Callable[..., Any],
         code: Code | None,
+        codes: CodeCache,
         schedule: Schedule,
         several: bool,
         operation: Binary | None,
@@ -58,6 +68,7 @@ class Cutter:
         self.workers = workers
         self.fn = fn
         self.code = code
+        self._codes = codes
         self._schedule = schedule
         self._several = several
         self.operation = operation
@@ -95,7 +106,6 @@ class Cutter:
         fn = None if self.code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
         without = None if self.operation is None else Reduction(None, self.operation)
-        reach = self.code.reach if self.code else None
         size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
         if isinstance(items, range) and self._ledger is None:
             size = min(len(items), RANGE_ITEMS)
@@ -106,16 +116,29 @@ class Cutter:
             if self._ledger is not None:
                 plan = self._ledger.plan(self.fn, self.code, part, self._several)
                 part = plan.missing(part)
-            try:
-                content = encode_blocks(part, self._several, function, large, reach)
-            except Torn:
-                content = encode_blocks(part, self._several, without, large, each=self.fn)
+            content = self._encoded(part, function, without, large)
             if content is None:
                 return None
             ends = last and at + size >= len(items)
             segment = self.segment(content, range(len(part)), ends)
             found.append(Stretch(segment, len(part), plan))
         return found
+
+    def _encoded(
+        self, items: Sequence[Any], function: object, without: object, large: bool
+    ) -> Encoded | None:
+        """Encode items, and have the function's code bring their classes."""
+        known = None if self.code is None else self.code.classes
+        while True:
+            reach = None if self.code is None else self.code.reach
+            try:
+                return encode_blocks(items, self._several, function, large, reach, known)
+            except Torn:
+                return encode_blocks(items, self._several, without, large, each=self.fn)
+            except UnknownClass as unknown:
+                assert self.code is not None
+                more = self._codes.extended(self.fn, self.code, unknown.cls)
+                self.code, known = (self.code, None) if more is None else (more, more.classes)
 
     def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
         """Return some of the encoded items, to be shared out."""

@@ -1,0 +1,54 @@
+"""Values that nothing can change."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from types import (
+    BuiltinFunctionType,
+    EllipsisType,
+    MethodDescriptorType,
+    ModuleType,
+    NotImplementedType,
+    WrapperDescriptorType,
+)
+from typing import Any, Final
+
+from ..lazy import np
+
+__all__ = ["ATOMS", "UNCHANGING", "is_number", "is_unchanging"]
+
+ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types of values that nothing can change; there are others."""
+
+UNCHANGING: Final = ATOMS | {range, re.Pattern, struct.Struct, EllipsisType, NotImplementedType}
+
+_BY_NAME: Final = frozenset(
+    {
+        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+        *(("pathlib", name) for name in ("PosixPath", "PurePosixPath", "PureWindowsPath")),
+        *(("pathlib._local", name) for name in ("PosixPath", "PurePosixPath", "PureWindowsPath")),
+        *(("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")),
+        *(("logging", "Logger"), ("logging", "RootLogger")),  # which go by their names
+    }
+)
+"""More of them, without importing their modules."""
+
+_OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType)
+
+
+def is_unchanging(value: object) -> bool:
+    """Return whether nothing can change a value, whatever it is; those of `UNCHANGING` besides."""
+    kind: Any = type(value)
+    if kind in _OF_C:  # of a module or a class, not of an object
+        return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
+    if kind.__module__ == "numpy":
+        return bool(is_number(kind))
+    return (kind.__module__, kind.__qualname__) in _BY_NAME
+
+
+@functools.lru_cache(maxsize=64)
+def is_number(kind: Any) -> bool:
+    """Return whether a type of NumPy's is one of numbers."""
+    return issubclass(kind, np.generic) and not issubclass(kind, np.void)  # a record can be changed

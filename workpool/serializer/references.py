@@ -1,0 +1,74 @@
+"""Objects of classes of the script, without the classes, which the other side has.
+
+To send a class whole takes a hundred times as long as to send an object of it.  A worker has the
+classes that come with its task's `Code`; the process of the script has its own, so what comes home
+brings none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from io import BytesIO
+from pickle import PickleBuffer, Pickler
+from typing import Any
+
+from .classes import class_id, comes_home, known_class
+from .named import PROTOCOL
+from .script import SCRIPT_MODULES
+
+__all__ = ["UnknownClass", "dumps_by_reference"]
+
+
+class UnknownClass(Exception):
+    """The other side does not have a class."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(cls)
+        self.cls = cls
+
+
+class _Pickler(Pickler):
+    """Puts a reference where a class of the script is."""
+
+    def __init__(
+        self, file: BytesIO, keep: Callable[[PickleBuffer], object], known: Container[int]
+    ) -> None:
+        super().__init__(file, PROTOCOL, buffer_callback=keep)
+        self._known = known
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to find a class, and NotImplemented for the rest."""
+        if not isinstance(obj, type) or obj.__module__ not in SCRIPT_MODULES:
+            return NotImplemented
+        if id(obj) not in self._known and not comes_home(obj):
+            raise UnknownClass(obj)
+        return known_class, (class_id(obj), obj.__qualname__)
+
+
+def dumps_by_reference(
+    obj: object, keep: Callable[[PickleBuffer], object], known: Container[int]
+) -> bytes:
+    """Pickle an object by plain pickle, but for classes of the script.
+
+    Parameters
+    ----------
+    obj : object
+    keep : callable
+        As for `pickle`.
+    known : container of int
+        The ids of the classes that the other side has.
+
+    Raises
+    ------
+    UnknownClass
+        There is another one in it.
+    Exception
+        Whatever pickle raises.
+
+    Notes
+    -----
+    Cost: 5 us, and 0.2 us for each object.
+    """
+    with BytesIO() as file:
+        _Pickler(file, keep, known).dump(obj)
+        return file.getvalue()
