@@ -375,6 +375,7 @@ def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) ->
 def test_contributions_of_items_that_fail_do_not_count() -> None:
     script = """
         import threading
+        from functools import partial
         from itertools import repeat
         import pytest
         from workpool import WorkPool
@@ -410,7 +411,7 @@ def test_contributions_of_items_that_fail_do_not_count() -> None:
             except Exception as error:
                 assert "cannot pickle" in str(error), error
             with pytest.raises(KeyboardInterrupt):
-                list(pool.map(add_once, [never]))
+                list(pool.map(partial(add_once), [never]))  # a range, not a task
             total = pool.accumulator((), "int64")
             assert sum(pool.map(add, range(2000), repeat(total))) == sum(range(2000))
             assert total.value() == 2000

@@ -37,6 +37,7 @@ from .script import SCRIPT_MODULES, is_in_script, show
 from .snapshot import Snapshot
 
 __all__ = [
+    "away",
     "class_id",
     "comes_home",
     "from_earlier_run",
@@ -90,9 +91,15 @@ class _ClassRegistry:
     """The classes that this process sent by value or restored, by an id that goes with them.
 
     There is one in a process, because a class is one object in a process however it got there.
+
+    Attributes
+    ----------
+    away : bool
+        Whether some of them are those of a script that another process runs.
     """
 
     def __init__(self) -> None:
+        self.away = False
         self._versions: Recent[_Version] = Recent(_MOST, 0)
         self._sent: _ByIdentity[_Sent] = _ByIdentity()
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
@@ -123,6 +130,7 @@ class _ClassRegistry:
     def restored(self, class_id: str, cls: type, in_script: bool) -> type:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
+            self.away |= in_script
             cls = self._by_id.setdefault(class_id, cls)
             if self._sent.get(cls) is None:
                 self._sent.put(cls, _Sent(class_id, False, in_script))
@@ -216,6 +224,11 @@ def known_class(class_id: str, qualname: str) -> type:
 def class_id(cls: type) -> str:
     """Return the id of a class, which goes with it in all processes."""
     return _CLASSES.class_id(cls)
+
+
+def away() -> bool:
+    """Tell whether this process has restored classes of a script that another one runs."""
+    return _CLASSES.away
 
 
 def comes_home(cls: type) -> bool:

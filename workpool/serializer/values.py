@@ -27,6 +27,7 @@ from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
 from .byvalue import dumps_by_value
+from .classes import away
 from .named import PROTOCOL, registered_modules
 from .reach import Reach
 from .references import UnknownClass, dumps_by_reference
@@ -272,7 +273,7 @@ def encode(
         if not by_value:
             raise SerializationError("no worker knows this by its name")
         frames.clear()
-        referred = _by_reference(obj, keep, known)
+        referred = _by_reference(obj, keep, known) if known is not None or away() else None
         if referred is None:
             frames.clear()
             reach = Reach() if reach is None else reach
