@@ -107,41 +107,26 @@ class Backlog:
         first = tasks.popleft()
         found = [first]
         try:
-            apart = bool(tasks) and self._lies_apart(first)
-            most = self._most(first, share) if tasks else 1
-            if apart:
-                self._add_large(found, most)
-            else:
-                self._add_small(found, most)
+            if tasks:
+                self._add_others(found, share)
             if len(found) == 1:
                 return Batch(found, first.payload)
-            if apart:
-                return Batch(found, join([tuple(task.extent or ()) for task in found]))
-            return Batch(found, join([task.payload for task in found]))
+            parts = [tuple(t.extent) if t.extent else t.payload for t in found]
+            return Batch(found, join(parts))
         except BaseException:
             tasks.extendleft(reversed(found))  # as `put_back` does, but with no more of the stack
             raise
 
-    def _add_small(self, found: list[Task], most: int) -> None:
-        """Add to the first task of a row others whose payloads are joined with its own."""
-        tasks, first = self.tasks, found[0]
-        nbytes = len(first.payload)
-        while len(found) < most and tasks:
+    def _add_others(self, found: list[Task], share: int) -> None:
+        """Add to the first task of a row others like it, with payloads apart if its own is."""
+        tasks, (first,) = self.tasks, found
+        apart = self._lies_apart(first)
+        left_nbytes = (LARGE_BATCH_NBYTES if apart else BATCH_NBYTES) - _nbytes(first)
+        for _ in range(min(self._most(first, share) - 1, len(tasks))):
             task = tasks[0]
-            nbytes += len(task.payload)
-            if nbytes > BATCH_NBYTES or task.over or not task.goes_with(first):
+            left_nbytes -= _nbytes(task)
+            if left_nbytes < 0 or task.over or (apart and not self._lies_apart(task)):
                 break
-            found.append(tasks.popleft())
-
-    def _add_large(self, found: list[Task], most: int) -> None:
-        """Add to the first task of a row others whose payloads lie apart, as its own does."""
-        tasks, first = self.tasks, found[0]
-        nbytes = _nbytes(first)
-        while len(found) < most and tasks:
-            task = tasks[0]
-            nbytes += _nbytes(task)
-            if nbytes > LARGE_BATCH_NBYTES or not self._lies_apart(task):
-                break  # as one that is cancelled does not, either
             if not task.goes_with(first):
                 break
             found.append(tasks.popleft())
