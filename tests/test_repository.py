@@ -11,6 +11,7 @@ from workpool import layout
 from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, Publisher, Row
+from workpool.repository.table import runs
 from workpool.testing import MemoryWindow
 from workpool.worker import worker
 from workpool.worker.worker import Worker
@@ -294,6 +295,14 @@ def test_no_task_is_overtaken_because_the_ticket_of_an_older_one_is_held(
     scene.publish(1)
     sweeping()
     assert started[:2] == [1, 2]
+
+
+@pytest.mark.parametrize("numbers", [[], [5], [5, 6, 7], [5, 7, 6], [3, 4, 9, 10, 0, 1], [2, 2]])
+def test_runs_are_as_long_as_can_be(numbers: list[int]) -> None:
+    found = runs(numbers)
+    assert [i for run in found for i in run] == [*range(len(numbers))]
+    assert all(numbers[i] == numbers[run[0]] + i - run[0] for run in found for i in run)
+    assert all(numbers[run.stop] != numbers[run.stop - 1] + 1 for run in found[:-1])
 
 
 # --- which rows are reserved ----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
@@ -68,15 +68,12 @@ class Table:
         -----
         RMA cost: 1 get of 8 bytes for each row, 1 flush.
         """
-        words = self.words
         if rows is None:
-            self.window.get(self.geometry.word(0), words)
-            self.window.flush()  # the words are here only after it
-        else:
-            part = memoryview(words)[rows.start : rows.stop]
-            self.window.get(self.geometry.word(rows.start), part)
-            self.window.flush()
-        return words
+            rows = range(self.geometry.rows)
+        part = memoryview(self.words)[rows.start : rows.stop]
+        self.window.get(self.geometry.word(rows.start), part)
+        self.window.flush()  # the words are here only after it
+        return self.words
 
     def look_at(self, index: int) -> None:
         """See the word of one row anew.  RMA cost: 1 get, 1 flush."""
@@ -118,20 +115,14 @@ class Table:
         return [copy[i * nbytes : (i + 1) * nbytes] for i in range(len(indices))]
 
 
-def runs(indices: Iterable[int]) -> list[range]:
+def runs(indices: Sequence[int]) -> list[range]:
     """Split positions into the longest stretches over which the values grow by one."""
-    indices = list(indices)
-    if len(indices) == 1:
-        return [range(1)]
     found: list[range] = []
     start = 0
-    previous: int | None = None
-    position = -1
-    for position, index in enumerate(indices):
-        if previous is not None and index != previous + 1:
-            found.append(range(start, position))
-            start = position
-        previous = index
-    if position >= 0:
-        found.append(range(start, position + 1))
+    for i, index in enumerate(indices):
+        if index - indices[start] != i - start:
+            found.append(range(start, i))
+            start = i
+    if indices:
+        found.append(range(start, len(indices)))
     return found
