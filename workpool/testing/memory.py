@@ -25,6 +25,9 @@ _RUBBISH = 0xA5
 #: Methods of ``Memory`` that are not called like the verb.
 _METHODS: dict[Any, str] = {"put": "write", "get": "read"}
 
+#: Verbs that are complete at the next flush only.
+TRANSFERS = frozenset({"put", "get", "accumulate"})
+
 #: One call as the scheduler sees it: the verb, then its arguments; hashable.
 Op = tuple[Any, ...]
 
@@ -258,7 +261,7 @@ class MemoryWindow:
 
     def _perform_at_once(self, op: Op) -> Any:
         verb, *arguments = op
-        if verb in ("put", "get", "accumulate"):
+        if verb in TRANSFERS:
             self._pending.append(op)
             return None
         if verb == "compare_and_swap_all":

@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from .memory import Memory, MemoryWindow, Op
+from .memory import TRANSFERS, Memory, MemoryWindow, Op
 
 Choose = Callable[[int], int]
 Watch = Callable[[Any, Memory, Op], None]
 Label = Callable[[Op, Any], str]
 T = TypeVar("T")
 
-TRANSFERS = frozenset({"put", "get", "accumulate"})
 ATOMICS = frozenset({"compare_and_swap", "fetch_add"})
 
 
@@ -41,8 +40,8 @@ class Process(Protocol):
         """
 
 
-class _Pause(BaseException):
-    """Raised by the window where the known answers end; no process catches it."""
+class Pause(BaseException):
+    """Raised by the window where a process is to stop; it does not catch it."""
 
 
 class Failed(Exception):
@@ -177,7 +176,7 @@ class Replay:
             root, _, begun, _, _ = self.locals.order[local]
             left = [call.op for call in begun if call.answer is None] + [self.ops[local]]
             late = tuple(_Call(op) for op in left if self._late and changes(op))
-            self._deaths[local] = self._known(Local(root, (), late, alive=False))
+            self._deaths[local] = self.locals[Local(root, (), late, alive=False)]
         return self._deaths[local]
 
     def perform(self, memory: int, local: int) -> Iterator[Event]:
@@ -237,7 +236,7 @@ class Replay:
                 local, op = self._resume(local)
             except Exception as error:
                 raise Failed(f"after {self._label(last, answer)}") from error
-        number = self._reached[start] = self._known(local)
+        number = self._reached[start] = self.locals[local]
         if op is not None:
             self.ops[number] = op
         return number
@@ -288,14 +287,14 @@ class Replay:
                 return answer
             self._next[root, answers] = op
             if op[0] not in TRANSFERS:
-                raise _Pause
+                raise Pause
             answers = (*answers, None)
             return None
 
         window = MemoryWindow(self._nbytes, perform)
         try:
             goes_on = process.step(window, lambda count: perform(("choose", count)))
-        except _Pause:
+        except Pause:
             return
         self._next[root, answers] = _End(self._root(process), not goes_on)
 
@@ -304,6 +303,3 @@ class Replay:
         if number == len(self.objects):
             self.objects.append(pickle.loads(self._roots.order[number]))
         return number
-
-    def _known(self, local: Local) -> int:
-        return self.locals[local]

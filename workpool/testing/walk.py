@@ -16,14 +16,10 @@ from collections import deque
 from typing import Any
 
 from .explorer import Explorer, Found, Report
-from .memory import Memory, MemoryWindow, Op
-from .replay import TRANSFERS, changes
+from .memory import TRANSFERS, Memory, MemoryWindow, Op
+from .replay import Pause, changes
 
 LINES = 100  # of a schedule that a message shows
-
-
-class _Pause(BaseException):
-    """Raised by the window where it is somebody else's turn; no process catches it."""
 
 
 class _Walker:
@@ -115,7 +111,7 @@ class _Walk:
         def turn() -> None:
             nonlocal left
             if left == 0:
-                raise _Pause
+                raise Pause
             left -= 1
 
         def perform(op: Op) -> Any:
@@ -147,7 +143,7 @@ class _Walk:
             goes_on = process.step(
                 MemoryWindow(self.case.nbytes, perform), lambda count: perform(("choose", count))
             )
-        except _Pause:
+        except Pause:
             return
         walker.process, walker.root = process, pickle.dumps(process)
         walker.answers.clear()
