@@ -48,13 +48,11 @@ def pool(
 class Scene:
     """A driver, and a worker that does one step when it is told to."""
 
-    def __init__(
-        self, context: PoolContext | None = None, rows: int = 8, tracer: Any = None
-    ) -> None:
+    def __init__(self, context: PoolContext | None = None, rows: int = 8) -> None:
         self.context = context or pool()
         self.geometry = geometry = Geometry(rows, 2, 1 << 20)
         self.window = window = MemoryWindow(geometry.nbytes)
-        self.driver = Driver(window, geometry, tracer=tracer)
+        self.driver = Driver(window, geometry)
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
 
     def submit(self, number: int, payload: Encoded = b"") -> Task:
@@ -123,8 +121,9 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
 
     resolved: list[Finished] = []
     resolving, collects = threading.Event(), threading.Event()
-    scene = Scene(pool(resolve), tracer=trace)
+    scene = Scene(pool(resolve))
     driver = scene.driver
+    driver.trace.tracer = trace
     resolver = threading.Thread(target=driver.progress)
 
     def run_one(number: int) -> None:

@@ -27,7 +27,6 @@ from ..members.leases import Leases
 from ..repository import Publisher
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
-from ..tracing import Tracer
 from ..whole import held, whole
 from .backlog import Backlog
 from .collector import Collector
@@ -59,7 +58,6 @@ class Driver:
         Of the workers; without, none is ever taken for gone.
     bells : Doorbells, optional
         Of the workers that can be woken.
-    tracer : Tracer, optional
 
     Attributes
     ----------
@@ -82,10 +80,9 @@ class Driver:
         geometry: Geometry,
         leases: Leases | None = None,
         bells: Doorbells | None = None,
-        tracer: Tracer | None = None,
     ) -> None:
         self.geometry = geometry
-        self.trace = trace = Trace(geometry, tracer)
+        self.trace = trace = Trace(geometry)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
         self._looking = threading.RLock()  # at the only row, which takes time: others may go on
