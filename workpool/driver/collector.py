@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from .. import contributions, layout, verbs
+from .. import contributions, layout
 from ..arena import empty
 from ..backoff import LOOK_S
 from ..contributions import Together
@@ -57,7 +57,6 @@ class Collector:
 
     Parameters
     ----------
-    window : verbs.Window
     publisher : Publisher
     store : Store
     backlog : Backlog
@@ -81,25 +80,24 @@ class Collector:
 
     def __init__(
         self,
-        window: verbs.Window,
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
         heard_s: dict[int, float],
         trace: Trace,
     ) -> None:
-        self.published = Published(window, publisher, store, backlog, self._finish)
+        self.published = Published(publisher, store, backlog, self._finish)
         self.finished = Unresolved()
         self.retired: list[tuple[Row, Holds, Extent | None]] = []
         self.row_s = SHORT_S
-        self.streams = Streams(window, publisher, store)
+        self.streams = Streams(publisher, store)
         self._uncounted: list[tuple[_Kin, list[int]]] = []  # how long some tasks took
         self._rows = self.published.rows
         self._words = publisher.words
         self._lent = False  # some of the retired rows have something in the arena
         self._calm: list[int] = []  # the word of a row that asked for nothing
         self._seen: tuple[int, Batch, int] | None = None  # a row that is DONE, and its word
-        self._window = window
+        self._window = publisher.window
         self._publisher = publisher
         self._store = store
         self._backlog = backlog

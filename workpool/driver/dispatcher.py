@@ -61,8 +61,6 @@ class Dispatcher:
 
     Parameters
     ----------
-    workers, rows : int
-        How many there are.
     publisher : Publisher
     store : Store
     backlog : Backlog
@@ -78,8 +76,6 @@ class Dispatcher:
 
     def __init__(
         self,
-        workers: int,
-        rows: int,
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
@@ -88,8 +84,8 @@ class Dispatcher:
         trace: Trace,
     ) -> None:
         self.draining = False
-        self._workers = workers
-        self._rows = rows
+        self._workers = publisher.geometry.members - 1
+        self._rows = publisher.geometry.rows
         self._publisher = publisher
         self._store = store
         self._backlog = backlog

@@ -90,20 +90,15 @@ class Driver:
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
-        workers = geometry.members - 1
         self._backlog = backlog = Backlog(self._segments.lend, store.place)
         self._bells = bells = bells or Doorbells()
-        self._collector = collector = Collector(
-            window, publisher, store, backlog, bells.heard_s, trace
-        )
+        self._collector = collector = Collector(publisher, store, backlog, bells.heard_s, trace)
         self._published = collector.published
         self._rows = self._published.rows
         bells.tables[self] = self._rows
         self._finished = collector.finished
-        self._dispatcher = Dispatcher(
-            workers, geometry.rows, publisher, store, backlog, collector, bells, trace
-        )
-        self.recovery = Recovery(leases, workers, collector, store, backlog, trace)
+        self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells, trace)
+        self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog, trace)
         self._closed = self.drained = False
         self.runs_tasks: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last

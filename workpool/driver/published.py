@@ -10,8 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 
-from .. import layout, protocol, verbs
-from ..arena import empty
+from .. import layout, protocol
 from ..clock import monotonic
 from ..layout import TaskOutcome
 from ..protocol import State, Step
@@ -31,7 +30,6 @@ class Published:
 
     Parameters
     ----------
-    window : verbs.Window
     publisher : Publisher
     store : Store
     backlog : Backlog
@@ -49,7 +47,6 @@ class Published:
 
     def __init__(
         self,
-        window: verbs.Window,
         publisher: Publisher,
         store: Store,
         backlog: Backlog,
@@ -57,7 +54,6 @@ class Published:
     ) -> None:
         self.rows: dict[int, Batch] = {}
         self.batches: dict[int, Batch] = {}
-        self._window = window
         self._publisher = publisher
         self._store = store
         self._backlog = backlog
@@ -130,10 +126,7 @@ class Published:
         ended = layout.ended_of(word)
         if ended:
             place = layout.read_place(self._publisher.read_record(number))
-            content = empty(place.nbytes)
-            self._window.get(place.offset, content)
-            self._window.flush()  # the bytes are here only after it
-            entries = layout.read_task_outcomes(content, ended)
+            entries = layout.read_task_outcomes(self._store.read(place), ended)
             self._finish(batch, layout.owner_of(word), entries)
 
     def single_out(self, task: Task) -> bool:

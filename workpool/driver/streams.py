@@ -8,7 +8,7 @@ The owner of a row asks for one piece after another, by the row's word::
 
 from __future__ import annotations
 
-from .. import layout, verbs
+from .. import layout
 from ..arena import empty
 from ..clock import monotonic
 from ..protocol import Step
@@ -23,7 +23,6 @@ class Streams:
 
     Parameters
     ----------
-    window : verbs.Window
     publisher : Publisher
     store : Store
 
@@ -33,9 +32,9 @@ class Streams:
         When a piece was passed on last.
     """
 
-    def __init__(self, window: verbs.Window, publisher: Publisher, store: Store) -> None:
+    def __init__(self, publisher: Publisher, store: Store) -> None:
         self.passed_s = 0.0
-        self._window = window
+        self._window = publisher.window
         self._publisher = publisher
         self._store = store
 
