@@ -10,8 +10,8 @@ from collections.abc import Callable
 #: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
 SPINS = 20
 
-#: How long each of them takes where to look is all that there is to do.
-LOOK_S = 12e-6
+#: How long each of them goes on, where it is a loop over memory.
+SPIN_S = 12e-6
 
 FIRST_S = 50e-6
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from .. import contributions, layout
 from ..arena import empty
-from ..backoff import LOOK_S
+from ..backoff import SPIN_S
 from ..contributions import Together
 from ..layout import Extent, TaskOutcome
 from ..protocol import State
@@ -151,7 +151,7 @@ class Collector:
         except ValueError:  # another thread was quicker
             return False
         place = self._publisher.geometry.word(number)
-        (word,) = self._window.await_change(self._calm, place, seconds=LOOK_S)
+        (word,) = self._window.await_change(self._calm, place, seconds=SPIN_S)
         state = layout.state_of(word)
         if state == _DONE:  # which stays so until we have collected it; else look again
             self._seen = number, batch, word

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from .. import layout, verbs
 from ..arena import keep_freed, write
-from ..backoff import IDLE_S, LOOK_S, WAIT_S, Backoff, wake_on_time
+from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
 from ..clock import monotonic, monotonic_ns
 from ..contributions import Parts, contribute
 from ..layout import NOTHING, Extent, Geometry
@@ -143,7 +143,7 @@ class Worker:
         while True:
             busy = False
             services = tuple(self._services.values())
-            seconds = LOOK_S if idle.spins and len(services) == 1 else 0
+            seconds = SPIN_S if idle.spins and len(services) == 1 else 0
             for service in services:
                 busy |= service.work(seconds)
             now = monotonic()
