@@ -15,13 +15,13 @@ SPIN_S = 12e-6
 
 FIRST_S = 50e-6
 
-#: Longest sleep of who waits for another: the driver for a result, a task for the driver.
+#: Longest sleep of a wait for another process: the driver's for a result, a task's for the driver.
 WAIT_S = 1e-3
 
 #: Longest sleep of a worker that has nothing to do.
 IDLE_S = 80e-3
 
-#: By how much the system may prolong a sleep, to wake for several threads at once: else 50 us.
+#: By how much the system may prolong a sleep, to wake several threads at once; by default 50 us.
 SLACK_NS = 1000
 
 _PR_SET_TIMERSLACK = 29  # prctl(2)

@@ -21,12 +21,12 @@ The rules that hold in every reachable table:
 * A generation of a row is one attempt, of one task or of those of a batch: a task that is taken
   back is published again under a new ticket, so an outcome is private to its attempt until
   ``next``, ``commit`` or ``complete`` shows it.
-* Only the submitter takes a word out of DONE, only the owner out of CLAIMED, except ``reclaim`` and
-  ``recall``.
+* Only the submitter changes a word that is DONE, and only the owner one that is CLAIMED, but for
+  ``reclaim`` and ``recall``.
 * A row may stand for several tasks, a batch.  Its owner starts them in order, the first by its
   claim; the step to the next, or to a stride of several at once, says that the outcomes of those
   before are in the window.  Its submitter may recall what is not started: after that there is no
-  next.  Should the owner have said that it starts more than it can, it gives the others back.
+  next.  An owner that cannot run all of the stride that it has started gives the rest back.
 
 Prior art: states as data after h11; the descriptor table of the "pool of work descriptors" in
 V. Eijkhout, Parallel Programming in MPI, OpenMP and PETSc, section 9.3.7.
@@ -158,7 +158,7 @@ def next_tasks(word: int, ended: int, stride: bool) -> int:
     ended : int
         How many outcomes there are more than before.
     stride : bool
-        Whether ``STRIDE`` tasks are started, as far as there are so many, or one.
+        Whether up to ``STRIDE`` tasks are started, or one.
     """
     _check_tasks(word, Step.NEXT, not is_recalled(word))
     return layout.next_tasks(word, ended, stride)
@@ -221,7 +221,7 @@ def reserve(word: int, owner: int, generation: int) -> int:
 
 
 def publish(word: int, attempt: int) -> int:
-    """Return a RESERVED word as published, for an attempt after so many others."""
+    """Return a RESERVED word as published, after `attempt` earlier attempts."""
     if state_of(word) != _RESERVED:
         raise ProtocolError(f"no step 'publish' from {describe(word)}")
     return start_attempt(word, _READY, min(attempt, MAX_ATTEMPT))

@@ -29,7 +29,7 @@ from .errors import UsageError
 
 
 class Schedule(IntEnum):
-    """The names that the field knows."""
+    """The schedules, by the names of the literature."""
 
     STATIC = 0
     SELF = 1

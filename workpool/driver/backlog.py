@@ -16,8 +16,8 @@ from ..clock import monotonic
 from ..serializer import join
 from ..tasks import LARGE_NBYTES, Batch, Segment, Task
 
-#: A batch: so much work by the measure of its function, so many tasks, and payloads of so many
-#: bytes at the most.
+#: Most of a batch: its work, by the measure of its function, its tasks, and the bytes of their
+#: payloads.
 BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 64 << 10

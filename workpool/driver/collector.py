@@ -32,14 +32,14 @@ from .unresolved import Unresolved
 #: A row that takes no longer is a short one, as long as nothing is known of it.
 SHORT_S = 0.2e-3
 
-#: So few rows are looked at one by one.
+#: Most rows that are looked at one by one.
 FEW = 8
 
 #: Outcomes of so few bytes each are cut out of bytes: the pieces are no matter of the garbage
 #: collector, and to copy one again that holds an array takes little.
 SMALL_NBYTES = 128
 
-#: So many rows are freed together where somebody waits for a result.
+#: How many rows are freed together where somebody waits for a result.
 RETIRED = 16
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
@@ -162,7 +162,7 @@ class Collector:
 
     @property
     def crowded(self) -> bool:
-        """Whether rows had better be freed: many, or such as a worker waits for to have room."""
+        """Whether rows had better be freed: there are many, or workers may wait for their room."""
         return self._lent or len(self.retired) >= RETIRED
 
     def retire(self) -> None:
@@ -250,9 +250,9 @@ class Collector:
     ) -> None:
         """Take in what a worker says of a row.
 
-        Should this fail in the middle, as where the stack is full, the row is still ours, and is
-        collected again.  So what needs most of the stack comes first, and what follows when the
-        outcome is in its place may be left out.
+        If this fails in the middle, for want of stack, the row is still ours, and is collected
+        again.  So what needs most of the stack comes first, and what follows when the outcome is in
+        its place may be left out.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
         carried: list[Together] = []

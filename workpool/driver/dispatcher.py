@@ -37,7 +37,7 @@ COPY_S = 0.5e-9
 #: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
 
-#: Who was given a piece of a stream asks for the next one within so long.
+#: How soon a worker that was given a piece of a stream asks for the next one.
 NEXT_S = 5e-3
 
 #: How often it is asked whether workers must be woken.
@@ -46,7 +46,7 @@ WAKE_S = 1e-3
 #: How often rows are looked for that were lost.
 RECOVER_S = 1.0
 
-#: How long what waits may have none in the arena because of payloads behind it.
+#: How long a payload may find no room in the arena because of those behind it.
 STUCK_S = 10e-3
 
 #: More than it takes of the stack to publish rows, from the backlog to their words.
@@ -173,7 +173,7 @@ class Dispatcher:
             self._wake(monotonic())
 
     def _wake(self, now: float) -> None:
-        """See that nobody sleeps while there are rows for him: not for each row, but soon."""
+        """See that no worker sleeps while there are rows for it: not for each row, but soon."""
         self._unheard = now < self._wake_s
         if not self._unheard:
             self._wake_s = now + WAKE_S
@@ -192,7 +192,7 @@ class Dispatcher:
             return None
         if monotonic() < self._collector.streams.passed_s + NEXT_S:
             return FIRST_S
-        if rows <= self._workers:  # who is done waits for us; what takes longer, takes longer
+        if rows <= self._workers:  # a worker that is done waits for us
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
         if rows <= ROWS_EACH * self._workers:
             return min(WAIT_S, row_s / self._workers / 2)
@@ -294,7 +294,7 @@ class Dispatcher:
         self._store.forget_readers_but(rows)
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
-        """Take from the backlog what goes into so many rows at the most."""
+        """Take from the backlog what goes into `room` rows at the most."""
         while self._backlog.tasks and len(batches) < room:
             batch = self._backlog.next_batch(share)
             if batch is None:

@@ -8,7 +8,7 @@ milliseconds.  What finds no room in the table or the arena waits here, in order
 as room appears: see ``dispatcher``.  What comes back is sorted out by ``collector``.  Futures are
 resolved outside of the lock, because their callbacks may do anything.
 
-Short tasks share a row: see ``backlog``.  Should one of them be long after all, those behind it are
+Short tasks share a row: see ``backlog``.  If one of them is long after all, those behind it are
 taken back and go elsewhere.
 """
 
@@ -145,7 +145,7 @@ class Driver:
         RMA cost: as ``Publisher.publish``, divided by the size of the batch; while large arguments
         wait for room, as ``progress``.
         """
-        if not self._finished:  # what is collected is resolved by who makes progress, not by us
+        if not self._finished:  # else somebody must make progress, to resolve it: we do not
             self.beats += 1
         apart = type(task.payload) is Packed
         with self._lock:
@@ -163,7 +163,7 @@ class Driver:
                     self._advance()
                 if apart and task.extent is None:
                     self._dispatcher.keep(task)
-            except BaseException:  # wherever it was then, who asks us has to find it, to cancel it
+            except BaseException:  # wherever it was then: our caller has to find it, to cancel it
                 if task.batch is None and task not in waiting:
                     waiting.append(task)
                 raise
@@ -307,7 +307,7 @@ class Driver:
             return
         since_s, self._looked_s = self._looked_s, monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
-        # Else somebody waits for the last result, and nothing is due before he has it.
+        # Else somebody waits for the last result, and nothing is due before that is there.
         if not asked or self._rows or self._backlog.outstanding or self._collector.crowded:
             self._backlog.wake()
             self.recovery.look()

@@ -19,7 +19,7 @@ from ..tasks import Batch, Task
 from .backlog import Backlog
 from .store import Store
 
-#: A batch that runs for so long holds a task that was not expected: the others are taken back.
+#: A batch that runs for longer holds a task that was not expected: the others are taken back.
 RECALL_S = 5e-3
 
 _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
@@ -197,7 +197,7 @@ class Published:
         if only is not None and only not in left:
             return []
         # Against what stands there now: the row is about our tasks until we have collected it, and
-        # whoever runs them, and however far he is, shall not.
+        # whoever runs them shall not, however far that is.
         del self.rows[number]  # as in withdraw
         while layout.state_of(word) in _RUNS:
             if self._publisher.reclaim(Row(number, word)):
@@ -210,8 +210,8 @@ class Published:
         self.batches.pop(number, None)
         self.dissolve(batch)
         lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
-        # The others have lost nothing: they were not started, or it is not they who shall end (what
-        # they contribute would have been made with the last of the batch: once more).
+        # The others have lost nothing: they were not started, or are not to end.  Some may have run
+        # and run once more: what they contribute would have come with the last one of the batch.
         self._backlog.put_back([task for task in left if task not in lost])
         return [task for task in left if task in lost]
 
@@ -226,7 +226,7 @@ class Published:
         return found
 
     def settle(self, batch: Batch) -> bool:
-        """Finish a row whose owner has died after it was decided; whether it had been.
+        """Finish a row that was decided, and whose owner has died; return whether it was decided.
 
         Notes
         -----

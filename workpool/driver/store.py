@@ -146,7 +146,7 @@ class Store:
         try:
             write(self._window, extent.offset, content)
         except BaseException:
-            self._window.flush()  # what has begun must not come to those who get the room next
+            self._window.flush()  # what has begun must not arrive when others have the room
             self.region.release(extent)
             raise
 

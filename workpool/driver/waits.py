@@ -13,10 +13,10 @@ from ..clock import monotonic
 from ..errors import TaskLost
 from ..whole import within
 
-#: What has been nowhere for so long, while no step was under way, is lost.
+#: What has been nowhere for longer, while no step was under way, is lost.
 LOST_S = 1.0
 
-#: The same when something has been lost: mostly it was not alone.
+#: The same when something has been lost already: mostly it was not alone.
 LOST_AS_WELL_S = 20e-3
 
 

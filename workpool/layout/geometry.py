@@ -75,7 +75,7 @@ class Geometry:
 
     @property
     def table_nbytes(self) -> int:
-        """Bytes before the arena; the table is valid when they are zero but for the identity."""
+        """Bytes before the arena; in a new table they are zero but for the identity."""
         return self._arena
 
     @property

@@ -211,7 +211,8 @@ def read_task_outcomes(content: memoryview | bytes, count: int | None = None) ->
         at = end + -nbytes % WORD_NBYTES
     if at > stop:
         raise LayoutError(f"the last outcome of a batch reaches {at - stop} bytes too far")
-    if at < stop if count is None else len(found) < count:
+    cut = at < stop if count is None else len(found) < count
+    if cut:
         raise LayoutError(f"the outcomes of a batch are cut after {len(found)} of them")
     return found
 

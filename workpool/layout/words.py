@@ -41,7 +41,7 @@ MAX_ATTEMPT = _ATTEMPT_MASK
 MAX_TASKS = 1 << _ENDED_BITS
 MAX_GENERATION = (1 << _GENERATION_BITS) - 1
 
-#: Tasks that are started by one step, as far as there are so many.
+#: Most tasks that one step starts.
 STRIDE = 8
 
 

@@ -3,7 +3,8 @@
 An idle worker looks at its tables from time to time, ever more seldom the longer nothing came, so
 it costs next to nothing.  A task that comes after a pause would have to wait for the next look;
 whoever publishes it rings instead.  A ring is a hint and no more: no word of a table depends on it,
-and who does not hear it (on another host, in another container) looks again when its sleep is over.
+and a worker that does not hear it (on another host, in another container) looks again when its
+sleep is over.
 
 A doorbell is a datagram socket in Linux's abstract namespace, so nothing is left of it when its
 process ends.  What arrives there has no meaning but that it came: anybody may ring.
@@ -103,7 +104,7 @@ class Doorbell:
 
 
 class Doorbells:
-    """Those of the workers of a job that can be woken, and who of them may sleep.
+    """Those of the workers of a job that can be woken, and which of them may sleep.
 
     Parameters
     ----------
@@ -124,9 +125,9 @@ class Doorbells:
         self.tables: dict[object, Sized] = {}
 
     def wake(self, workers: int, now: float) -> None:
-        """Wake those who may sleep, if those who do not are fewer than there are rows in all.
+        """Wake workers that may sleep, if those that do not are fewer than the rows of all tables.
 
-        Who runs a long task counts as one that may sleep, for its row counts as well.
+        One that runs a long task counts as one that may sleep, for its row counts as well.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Doorbells:
     def ring(self, member: int) -> bool:
         """Wake a worker, if it sleeps; return whether it hears us."""
         try:
-            # One for each ring: what is not heard yet would fill the one for all.
+            # A socket for each ring: what is not heard yet would fill a common one.
             sender = _datagrams()
             try:
                 sender.sendto(b"!", socket.MSG_DONTWAIT, self._addresses[member])

@@ -21,12 +21,12 @@ from .liveness import Liveness
 #: How often members are looked at.
 LOOK_S = 0.1
 
-#: A worker bumps its word so often in each lease, and now and then if leases are long.
+#: How often a worker bumps its word in each lease, after how long at the latest; the least lease.
 BEATS = 5
 MOST_BEAT_S = 1.0
 LEAST_LEASE_S = 0.5
 
-#: How often it looks whether what it runs holds up others.
+#: How often it looks whether the task that it runs holds up others.
 WATCH_S = 5e-3
 
 
@@ -144,7 +144,7 @@ class Heart(threading.Thread):
 
     def run(self) -> None:
         """Beat until ``stop``."""
-        # Nobody else would ever give back what waits, nor show that we live.
+        # Nobody else would ever show that we live, or give back what waits behind a long task.
         run_or_exit(self._run, "the worker's heart")
 
     def _run(self) -> None:
@@ -158,7 +158,7 @@ class Heart(threading.Thread):
                     beaten = monotonic()
                     self._beat()
                 if self._hurries:
-                    self._hurries = False  # before we look: who hurries meanwhile wakes us again
+                    self._hurries = False  # before we look: a `hurry` meanwhile wakes us again
                     if self._watch():
                         self._hurries = True
 

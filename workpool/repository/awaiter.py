@@ -39,7 +39,7 @@ class Awaiter(Table):
         Parameters
         ----------
         seconds : float
-            So long we look for it; see ``await_change`` of a window.
+            For how long to look; see ``await_change`` of a window.
 
         Notes
         -----
@@ -49,7 +49,7 @@ class Awaiter(Table):
         if first != self._awaited:
             self._await(first)
         words = self.window.await_change(self._seen, *self._places, seconds=seconds)
-        # Its publisher pushes the tail next: who waits for the row need not wait for that.
+        # Its publisher pushes the tail next: we need not wait for that.
         self._published = words[-1] == self._claim[1]
         quiet = self._taker.quiet(words[0]) and not self._published
         self._seen = words if quiet else []
@@ -58,8 +58,8 @@ class Awaiter(Table):
     def seize(self, limit: int) -> Claim | Miss:
         """Claim the row of the next ticket, if it is the only one that there is for us.
 
-        To be called when it was not `quiet`.  Its ticket is taken with the next one: somebody waits
-        for the task, and nobody for the pointer.
+        To be called when it was not `quiet`.  Its ticket is taken later, with the next one: a task
+        is waited for, the pointer is not.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ class Claimant(Awaiter):
         Parameters
         ----------
         limit : int
-            Return at most so many.
+            Most offers.
         before : int, optional
             Only rows of earlier tickets than this; by default all, right when nothing is left to
             take, so that even rows count that their publisher did not live to push the tail past.
@@ -211,7 +211,7 @@ class Claimant(Awaiter):
         -----
         RMA cost: 1 get, 1 flush; with an answer, 1 load, 1 get and 1 flush more.
         """
-        # Who waits looks often: not by atomics, which keep those of others waiting.
+        # We look often, and not by atomics: they would hold up those of others.
         if self.window.peek(self.geometry.word(claim.number)) == [claim.word]:
             return None
         word = self.load(claim.number)
@@ -235,7 +235,7 @@ class Claimant(Awaiter):
     def announce(self, claim: Claim, place: Extent) -> None:
         """Say where the outcomes of a batch's tasks will stand, before the first ``next``.
 
-        The flush in there completes it.  Nothing else of a row is put where this is.
+        The flush of ``next`` completes it.  Nothing else of a row is put in this place.
 
         Notes
         -----
@@ -260,7 +260,7 @@ class Claimant(Awaiter):
         RMA cost: 1 put, 1 flush, 1 compare_and_swap.
         """
         self.window.put(disp, outcomes)
-        # Who sees the next task started may read the outcomes of those before it.
+        # Whoever sees the next task started may read the outcomes of those before it.
         self.window.flush()
         if layout.is_recalled(claim.word):
             return False

@@ -75,7 +75,7 @@ class Publisher(Reserver):
         return published
 
     def publish_one(self, record: bytes, attempt: int) -> Row | None:
-        """Publish one descriptor, for who waits for that: the same steps, some us faster.
+        """Publish one descriptor for which somebody waits: the same steps, some us faster.
 
         Notes
         -----
@@ -127,16 +127,16 @@ class Publisher(Reserver):
         return self._step(row, Step.CANCEL)
 
     def reclaim(self, row: Row) -> bool:
-        """Void the attempt of an owner that is gone; False if it was quicker.
+        """Void the attempt of an owner that is gone, or is to stop; False if it was quicker.
 
-        `row` holds the word that stood still while the owner was watched.  On True the caller
-        publishes the task again, under a new ticket and with one attempt more.
+        `row` holds the word on which the caller has decided that.  A task that is published again
+        then gets a new ticket, and one attempt more.
 
         Notes
         -----
         RMA cost: 1 compare_and_swap.
         """
-        # Against the watched word: a fresh load would void an attempt that nobody has watched.
+        # Against that word: a fresh load would void an attempt that nobody has decided about.
         return self._step(row, Step.RECLAIM)
 
     def bury(self, row: Row) -> bool:

@@ -14,7 +14,8 @@ from .table import Row, Table
 
 _FREE = layout.States([State.FREE])
 
-#: Rows that are reserved by one flush with those that are needed, at most one of so many.
+#: Most rows that are reserved by the same flush as those that are needed, and the rows that a table
+#: has for each of them.
 AHEAD = 32
 ROWS_FOR_AHEAD = 16
 
@@ -68,7 +69,7 @@ class Reserver(Table):
         self._held: list[Reservation] = []  # reserved, not published: the tickets that are next
 
     def room(self, count: int) -> int:
-        """Return for how many of so many descriptors there are rows.
+        """Return how many of `count` descriptors find rows.
 
         Notes
         -----
@@ -93,7 +94,7 @@ class Reserver(Table):
             self._hold(count)
 
     def reserve_ahead(self, count: int) -> bool:
-        """Reserve so many rows, and some more; return whether we hold any.
+        """Reserve `count` rows, and some more; return whether we hold any.
 
         Notes
         -----
@@ -104,7 +105,7 @@ class Reserver(Table):
         return bool(self._held)
 
     def _hold(self, count: int) -> None:
-        """Reserve rows until we hold so many, or there are no more."""
+        """Reserve rows until we hold `count`, or there are no more."""
         looked = False
         while len(self._held) < count:
             wanted = self._free_rows(count - len(self._held))

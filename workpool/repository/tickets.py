@@ -135,7 +135,7 @@ class PointerTaker(Taker):
                 end += share(self._tail - first, self._workers, limit)
             if end == head:
                 return self._none()
-            # Against the head that the count was computed from: whoever came between wins.
+            # Against the head that the count was computed from: if somebody came between, we lose.
             found = self._window.compare_and_swap(layout.HEAD, head, end)
             if found == head:
                 self._see(end)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .mpi import MPI
 
-#: What is said where it cannot be helped; `where` is a task, or a kind of job.
+#: What is said where nothing else can be done; `where` is a task, or a kind of job.
 HANGS = "MPI.Finalize() in {where} would never return: leave it out; the job ends here"
 
 _finalize = MPI.Finalize
@@ -23,10 +23,12 @@ def at_finalize(
     Parameters
     ----------
     before : callable, optional
-        Called before, in place of what was to be called until now.
+        Called before, by mpi4py's ``MPI.Finalize``.
     within : callable, optional
-        Called at the start of ``MPI_Finalize``, whoever has called that.  Other threads must not be
-        waited for: MPICH keeps them out of MPI meanwhile.
+        Called at the start of ``MPI_Finalize``, whoever has called that.  It must not wait for
+        other threads: MPICH keeps them out of MPI meanwhile.
+
+    Both take the place of those that were given before.
 
     Notes
     -----

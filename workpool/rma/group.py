@@ -19,11 +19,11 @@ from .patient import PatientWindow
 from .ticker import Ticker
 from .window import Window
 
-#: How long the host of a window waits for what another rank does there, and how often that does it.
+#: How long the host of a window waits to see another rank count there, and how far that counts.
 PROBE_S = 0.1
 PROBES = 4
 
-#: What a rank must have left for a window besides its bytes: MPI takes about one and some pages.
+#: What a rank must have left for a window besides its bytes: MPI takes a descriptor and some pages.
 SPARE_FDS = 2
 SPARE_NBYTES = 1 << 20
 
@@ -40,7 +40,7 @@ _IN_MPI = threading.Lock()
 
 
 class Group:
-    """The ranks that share windows, and the few collective calls that they make.
+    """Some ranks that share windows.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class Group:
     def room(self) -> int | None:
         """Return how many bytes of this host's shared memory are left; None if any number may be.
 
-        Not all that is free now: a window takes its memory when that is touched for the first time.
+        Some of what is free now is taken: a window gets its memory when that is first touched.
         """
         left = free()
         if left is None or self.size == 1:  # whose windows are its own memory

@@ -29,7 +29,7 @@ _WITHOUT_ADAPTER = {
 def loading() -> Iterator[None]:
     """Tell the MPI that is loaded now what to do otherwise than it would.
 
-    Other MPIs do not know these variables, nor mind.
+    Other MPIs do not know these variables, and do not mind them.
     """
     wanted = {
         # Open MPI 4 would take its one-sided component for networks on one host too, and breaks off

@@ -22,7 +22,7 @@ class PatientWindow(Window):
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap to read, 1 more to add, and 1 for everybody who was quicker; a
+        RMA cost: 1 compare_and_swap to read, 1 more to add, and 1 for each rank that was quicker; 1
         flush for each.
         """
         found = self.compare_and_swap(disp, NEVER, NEVER)

@@ -53,7 +53,7 @@ class Window(Words):
     ) -> list[int]:
         """Write bytes, complete that, and only then carry out a few compare_and_swap.
 
-        Who sees one of the words that they store sees the bytes, and whatever was put before.
+        Whoever sees one of the words that they store sees the bytes, and whatever was put before.
 
         Parameters
         ----------

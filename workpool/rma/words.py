@@ -16,8 +16,8 @@ from .elements import Elements
 from .mpi import MPI
 from .ticker import Ticker
 
-#: How often who has the memory of a window enters MPI: some MPIs carry out what others ask of its
-#: host only then.
+#: How often a rank that has a window's memory enters MPI all the same: some MPIs carry out what
+#: others ask of its host only then.
 ENTER_S = 0.2e-3
 
 #: Most atomics that share one flush.
@@ -50,8 +50,8 @@ class Words(Elements):
         self._win = win
         self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock
-        # One element for each atomic under way; MPI reads and writes them until the flush.  Who
-        # says what a buffer holds spares mpi4py a third of a microsecond of finding out.
+        # One element for each atomic under way; MPI reads and writes them until the flush.  To be
+        # told what a buffer holds spares mpi4py a third of a microsecond.
         self._origin, self._compare, self._result = (array("q", bytes(8 * BATCH)) for _ in "ocr")
         self._slots = [
             tuple(
@@ -144,7 +144,7 @@ class Words(Elements):
     def peek(self, *disps: int) -> list[int]:
         """Return CAS words, each as it was at some moment: a hint, for a Get is no atomic.
 
-        What was complete before a word was written is there for whoever has seen it.
+        Whoever has seen a word sees what was complete before it was written.
 
         Notes
         -----
@@ -178,7 +178,7 @@ class Words(Elements):
         seen : list of int
         *disps : int
         seconds : float
-            So long we look again and again, and leave the core to others, as long as nothing has
+            For how long to look again and again, leaving the core to others, while nothing has
             changed; only where we have the memory.
 
         Notes

@@ -127,7 +127,7 @@ class Explorer:
     label : callable
         ``label(op, answer)`` returns a call as a message shows it.
     most : int
-        Give up beyond so many states.
+        Most states, beyond which it gives up.
     """
 
     processes: Mapping[str, Process]

@@ -103,7 +103,7 @@ class _Walk:
             self._burst(walker, rng.choice((1, 1, 2, 3, 5, 10, 30)))
 
     def _burst(self, walker: _Walker, calls: int) -> None:
-        """Let a process make so many calls, at most to the end of its step."""
+        """Let a process make `calls` calls, at most to the end of its step."""
         process = pickle.loads(walker.root)
         script = iter(tuple(walker.answers))
         left = calls
