@@ -29,14 +29,14 @@ from .streams import Streams
 from .trace import Trace
 from .unresolved import Unresolved
 
-#: A row that takes no longer is a short one, as long as nothing is known of it.
+#: Rows that take no longer are short; as long as nothing is known, they are taken for that.
 SHORT_S = 0.2e-3
 
 #: Most rows that are looked at one by one.
 FEW = 8
 
-#: Outcomes of so few bytes each are cut out of bytes: the pieces are no matter of the garbage
-#: collector, and to copy one again that holds an array takes little.
+#: Outcomes of fewer bytes each are copied out of the window as bytes, with which the garbage
+#: collector has nothing to do.
 SMALL_NBYTES = 128
 
 #: How many rows are freed together where somebody waits for a result.

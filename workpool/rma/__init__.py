@@ -1,6 +1,6 @@
 """One window and its verbs: the only package that calls MPI.
 
-A ``Window`` lies on one rank, its *host*, and has a dozen verbs.  Each rank opens one shared
+A ``Window`` lies on one rank, its *host*, and has some fifteen verbs.  Each rank opens one shared
 access epoch (``Lock_all``) when the window is allocated and closes it when the window is freed; in
 between the rules are:
 
@@ -11,7 +11,9 @@ between the rules are:
   published before the flush that completes what it points to.
 * ``put_and_swap`` is a ``put``, that flush, and a ``compare_and_swap_all``: it publishes.
   ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
-* ``read`` and ``peek`` are a ``get`` and its flush: of a few bytes, and of some control words.
+* ``copy``, ``read`` and ``peek`` are a ``get`` and its flush: of a few bytes; of a few bytes before
+  which nothing that follows is read; of some control words.  ``await_change`` is a ``peek`` that
+  looks for a while.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
   MPI does not promise that the kinds mix.  A ``get`` or ``peek`` of control words gives a hint,

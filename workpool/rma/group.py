@@ -82,7 +82,7 @@ class Group:
         self.size = self._comm.Get_size()
         node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         #: Whether every rank shares memory with every other.
-        self.one_host = bool(self.agree(node.Get_size() == self.size))
+        self.one_host = self.agree(node.Get_size() == self.size)
         node.Free()
         patient = not self.one_host and (mortal or "Open MPI" in library_version())
         self._kind: type[Window] = PatientWindow if patient else Window
