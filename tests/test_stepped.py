@@ -301,7 +301,7 @@ def test_a_task_of_a_worker_that_is_gone_is_not_lost_with_the_stack(
     task = job.submit(len, np.ones(10_000))
     job.driver.progress()
     claimant, claim = job.claim()
-    fail(collector.Collector, "keep", RecursionError())
+    fail(store.Store, "leave", RecursionError())
     with pytest.raises(RecursionError):
         clock.pass_by(job, 10)
     assert not claimant.holds(claim)

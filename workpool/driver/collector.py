@@ -91,7 +91,7 @@ class Collector:
         self.retired: list[tuple[Row, Holds, Extent | None]] = []
         self.row_s = SHORT_S
         self.streams = Streams(publisher, store)
-        self._uncounted: list[tuple[_Kin, list[int]]] = []  # how long some tasks took
+        self._uncounted: list[tuple[_Kin, Sequence[int]]] = []  # how long some tasks took
         self._rows = self.published.rows
         self._words = publisher.words
         self._lent = False  # some of the retired rows have something in the arena
@@ -276,7 +276,7 @@ class Collector:
             if not task.over and task.batch is batch:  # else cancelled, or recalled
                 finished = Finished(task.context, owner, ((task, kind, content),), carried)
         if finished is not None:
-            self._add(finished, times_ns)
+            self.add(finished, times_ns)
         self._lent |= batch.extent is not None or batch.tasks[0].segment is not None
         self.published.pop(row.number)
         self.retired.append((row, batch.holds, batch.extent))
@@ -284,20 +284,24 @@ class Collector:
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:
         """Take in what became of the first tasks of a row that is not DONE."""
         finished, times_ns = self._sorted_out(batch, owner, entries, False, [])
-        self._add(finished, times_ns)
+        self.add(finished, times_ns)
 
-    def _add(self, finished: Finished, times_ns: list[int]) -> None:
+    def add(
+        self, finished: Finished, times_ns: Sequence[int] = (), event: str = "collected"
+    ) -> None:
         """Count outcomes, and hand them on: from then on they are with the thread that takes them.
 
         Parameters
         ----------
         finished : Finished
-        times_ns : list of int
-            How long each of the tasks took.
+        times_ns : sequence of int
+            How long each of the tasks took, as far as they have ended.
+        event : str
+            What the tracer is told of each.
         """
         if self._trace.tracer is not None:
             for task, _, _ in finished.outcomes:
-                self._trace("collected", task)
+                self._trace(event, task)
         if times_ns:
             task, tally = finished.outcomes[0][0], finished.context.tally
             kin = finished.owner, tally, task.code, task.segment is None
@@ -307,21 +311,16 @@ class Collector:
                 continue
             if kind != _LOST:
                 self._store.leave(task)
-            elif (failure := self.keep(task)) is not None:
-                finished.outcomes[i] = failure
+            else:
+                try:  # to keep its payload for another attempt
+                    self._store.leave(task, again=True)
+                except MemoryError as error:
+                    self._store.leave(task)
+                    finished.outcomes[i] = task, _EXCEPTION, refusal(task, error)
         # Last: what is over is not collected again, and to lose it is worse than to count it twice.
         for task, _, _ in finished.outcomes:
             task.over = True
         self.finished.append(finished)
-
-    def keep(self, task: Task) -> Outcome | None:
-        """Keep the payload of a task that is lost, for another attempt; or return why it fails."""
-        try:
-            self._store.leave(task, again=True)
-        except MemoryError as error:
-            self._store.leave(task)
-            return task, _EXCEPTION, refusal(task, error)
-        return None
 
     def _sorted_out(
         self,

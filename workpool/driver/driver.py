@@ -98,7 +98,7 @@ class Driver:
         bells.tables[self] = self._rows
         self._finished = collector.finished
         self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells, trace)
-        self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog, trace)
+        self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog)
         self._closed = self.drained = False
         self.runs_tasks: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last

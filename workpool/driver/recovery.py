@@ -12,7 +12,6 @@ from ..tasks import Batch, Finished
 from .backlog import Backlog
 from .collector import Collector
 from .store import Store
-from .trace import Trace
 
 _LOST = int(Kind.LOST)
 
@@ -29,7 +28,6 @@ class Recovery:
         Gets what has become of the tasks.
     store : Store
     backlog : Backlog
-    trace : Trace
 
     Attributes
     ----------
@@ -46,7 +44,6 @@ class Recovery:
         collector: Collector,
         store: Store,
         backlog: Backlog,
-        trace: Trace,
     ) -> None:
         self.evicted: Counter[int] = Counter()
         self.ran: dict[int, object] = {}
@@ -57,7 +54,6 @@ class Recovery:
         self._finished = collector.finished
         self._store = store
         self._backlog = backlog
-        self._trace = trace
         self._deserted = False  # and it was said
 
     def look(self) -> None:
@@ -100,13 +96,9 @@ class Recovery:
                 self.ran[member] = lost[0].function
             try:
                 content = loss.encoded()
-                outcomes = [self._collector.keep(task) or (task, _LOST, content) for task in lost]
+                outcomes = [(task, _LOST, content) for task in lost]
                 finished = Finished(lost[0].context, member, outcomes)
-                for task in lost:
-                    self._trace("reclaimed", task)
-                for task in lost:
-                    task.over = True
-                self._finished.append(finished)
+                self._collector.add(finished, event="reclaimed")
             except BaseException:  # no memory, no stack: nobody but us knows of them
                 self._backlog.tasks.extendleft(task for task in reversed(lost) if not task.over)
                 raise
