@@ -33,8 +33,7 @@ _STATE_MASK = (1 << _STATE_BITS) - 1
 _OWNER_MASK = (1 << _OWNER_BITS) - 1
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 _ENDED_MASK = (1 << _ENDED_BITS) - 1
-_LOW_MASK = (1 << _ENDED_SHIFT) - 1  # state and owner
-_KEPT_MASK = ~_LOW_MASK  # generation, attempt, recalled, stride and ended
+_KEPT_MASK = -1 << _ENDED_SHIFT  # all but state and owner
 
 MAX_MEMBERS = _OWNER_MASK
 MAX_ATTEMPT = _ATTEMPT_MASK

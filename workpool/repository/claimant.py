@@ -311,9 +311,9 @@ class Claimant(Awaiter):
                 return False
 
     def _keeps(self, claim: Claim, found: int) -> bool:
-        """Return whether the row is ours all the same, after a compare-and-swap that was lost.
+        """Take in what stands in the place of our word; return whether the row is still ours.
 
-        Its submitter may recall tasks; whatever else happened was an eviction.
+        Its submitter may have recalled tasks; whatever else happened was an eviction.
         """
         if self._recalled(claim, found):
             return True
@@ -323,7 +323,7 @@ class Claimant(Awaiter):
         return False
 
     def _recalled(self, claim: Claim, found: int) -> bool:
-        """Return whether our row's tasks were recalled, and nothing else happened."""
+        """Take in that our row's tasks were recalled, and nothing else happened; return whether."""
         recalled = not layout.is_recalled(claim.word) and found == layout.recall_tasks(claim.word)
         if recalled:
             claim.word = found

@@ -97,6 +97,7 @@ class Table:
         return self._read(indices, self.geometry.outcome, OUTCOME_NBYTES)
 
     def _step(self, row: Row, step: Step) -> bool:
+        """Take a step from the word of a row; return whether that still stood there."""
         word = protocol.advance(row.word, step)
         found = self.window.compare_and_swap(self.geometry.word(row.number), row.word, word)
         self.words[row.number] = word if found == row.word else found
