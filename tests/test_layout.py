@@ -84,6 +84,7 @@ def test_nothing_overlaps_in_a_geometry(rows: int, members: int) -> None:
         *[(w, 8) for w in (layout.HEAD, layout.TAIL, layout.TICKET, layout.CLOSED)],
         (geometry.word(0), 8 * rows),
         (geometry.counter(0), 8 * rows),
+        (geometry.beat(0), 8 * members),
         (geometry.descriptor(0), layout.DESCRIPTOR_NBYTES * rows),
         (geometry.outcome(0), layout.OUTCOME_NBYTES * rows),
         *[geometry.region(member) for member in range(members)],
@@ -94,6 +95,7 @@ def test_nothing_overlaps_in_a_geometry(rows: int, members: int) -> None:
         assert nbytes > 0
         end = start + nbytes
     assert end <= geometry.nbytes
+    assert geometry.counter(last) + 8 <= geometry.watched_nbytes <= geometry.beat(0)
     assert geometry.word(last) % 8 == geometry.descriptor(last) % 64 == geometry.outcome(last) % 64
     for ticket in (0, 1, rows - 1, rows, 10 * rows + 3):
         row, generation = geometry.row(ticket), geometry.generation(ticket)

@@ -6,12 +6,16 @@ import math
 import os
 import threading
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from workpool import layout
 from workpool.errors import WindowError
+from workpool.layout import Geometry
+from workpool.pool.options import ROWS
 from workpool.testing import MemoryWindow
 
 
@@ -277,3 +281,35 @@ def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(WindowError):
             window.get_and_swap(4090, 7, [(8, 6, 7)])
         assert window.load(8) == 6
+
+
+def test_who_keeps_mpi_moving_looks_often_whatever_is_going_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And seldom when there are only hearts that beat."""
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma import group, ticker
+
+    geometry = Geometry(ROWS, 100, 1 << 20)
+    assert geometry.watched_nbytes <= group.WATCHED_NBYTES
+    memory = bytearray(geometry.table_nbytes)
+    thread = ticker.Ticker(memoryview(memory)[: geometry.watched_nbytes], threading.Lock())
+    pauses: list[float] = []
+    changing = [layout.HEAD, geometry.word(ROWS - 1), geometry.counter(ROWS - 1)]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        turn = len(pauses)
+        memory[geometry.beat(turn % 100)] += 1
+        if turn % 500 == 0:
+            assert seconds == thread.LONGEST_S
+            thread._stopped = not changing
+            if changing:
+                memory[changing.pop()] += 1
+        elif turn % 500 == 1:
+            assert seconds == thread.SHORTEST_S
+
+    monkeypatch.setattr(ticker, "enter", lambda: None)
+    monkeypatch.setattr(ticker, "time", SimpleNamespace(sleep=sleep))
+    thread._run()
+    assert len(pauses) == 2000

@@ -40,7 +40,7 @@ def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Win
     start = b""
     if group.rank == choice.repository:
         start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
-    window = group.allocate(geometry.nbytes, choice.repository, start)
+    window = group.allocate(geometry.nbytes, choice.repository, start, geometry.watched_nbytes)
     identity = bytearray(layout.IDENTITY_NBYTES)
     window.get(0, identity)
     window.flush()  # the bytes are here only after it

@@ -83,6 +83,11 @@ class Geometry:
         """Size of the window in bytes."""
         return self._arena + self.arena_nbytes
 
+    @property
+    def watched_nbytes(self) -> int:
+        """Bytes before the hearts: whatever happens but a heartbeat changes some of them."""
+        return self._beats
+
     def word(self, row: int) -> int:
         """Return the displacement of a row's control word."""
         return _WORDS + row * WORD_NBYTES

@@ -27,6 +27,9 @@ PROBES = 4
 SPARE_FDS = 2
 SPARE_NBYTES = 1 << 20
 
+#: Most that is watched of a window: more would take too long where nothing else is to be done.
+WATCHED_NBYTES = 1 << 15
+
 _LEVELS = {
     MPI.THREAD_SINGLE: "single",
     MPI.THREAD_FUNNELED: "funneled",
@@ -118,7 +121,9 @@ class Group:
         self._lock.release()
         return True
 
-    def allocate(self, nbytes: int, host: int, start: bytes) -> Window:
+    def allocate(
+        self, nbytes: int, host: int, start: bytes, watched_nbytes: int = PAGE_NBYTES
+    ) -> Window:
         """Allocate a window at rank `host`, and open the access epoch.  Collective.
 
         Parameters
@@ -129,6 +134,8 @@ class Group:
             The rank that gives the memory.
         start : bytes
             What the window begins with; the rest is whatever MPI returns.
+        watched_nbytes : int
+            What changes at its beginning whenever others do something there: see ``Ticker``.
 
         Raises
         ------
@@ -173,8 +180,7 @@ class Group:
             win.Sync()
             self._comm.Barrier()  # nobody looks before the host has written the start
         if mine and not alone:
-            # Control words come first in every window: enough to see whether anything happens.
-            ticker = Ticker(memory[:PAGE_NBYTES], self._lock)
+            ticker = Ticker(memory[: min(watched_nbytes, WATCHED_NBYTES)], self._lock)
             ticker.start()
             window = self._kind(win, host, nbytes, self._lock, ticker=ticker)
         else:
