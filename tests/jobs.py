@@ -104,8 +104,7 @@ class Job:
             "WORKPOOL_TEST_REPORT": str(self._report),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         }
-        linux = sys.platform == "linux"
-        leash = [sys.executable, "-ISc", LEASH, str(os.getpid())] if linux else []
+        leash = [sys.executable, "-ISc", LEASH, str(os.getpid())]
         self._started = time.monotonic()
         with open(self.place / "stdout", "wb") as out, open(self.place / "stderr", "wb") as err:
             self._process = subprocess.Popen(

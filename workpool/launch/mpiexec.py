@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import re
 import shutil
 import signal
@@ -61,8 +60,8 @@ _STARTED = re.compile(r"--?(launcher|bootstrap|rmk)")
 _STARTED_BY = re.compile(r"HYDRA_(LAUNCHER|BOOTSTRAP|RMK)(_EXEC)?$")
 
 
-#: Put before mpiexec on Linux: if the launcher itself is killed, mpiexec gets a signal; others it
-#: does not get.
+#: Put before mpiexec: if the launcher itself is killed, mpiexec gets the first of the signals that
+#: are named; the others it never gets.
 _LEASH = """\
 import ctypes, os, signal, sys
 parent, signum, *blocked = map(int, sys.argv[1].split())
@@ -293,8 +292,6 @@ def check_srun(kind: Kind, mpi_args: Sequence[str]) -> None:
 
 def leash(kind: Kind) -> list[str]:
     """Return what is put before mpiexec so that it does not outlive the launcher."""
-    if platform.system() != "Linux":
-        return []
     # Each in its way: Open MPI's ends its ranks at SIGINT, MPICH's proxies when it is gone.  At
     # SIGTERM, which batch systems send to every process, Open MPI's would not let the driver end.
     signals = [signal.SIGINT, signal.SIGTERM] if kind is Kind.OPENMPI else [signal.SIGKILL]
