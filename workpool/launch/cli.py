@@ -16,10 +16,7 @@ from . import launcher, mpiexec, program
 
 __all__ = ["main"]
 
-#: What the first word may be.
-_COMMANDS = ("run", "info", "bench", "journal")
-
-_RUN = f"""\
+_RUN_TEXT = f"""\
 Run a Python program with N workers: start N + 1 ranks under the mpiexec that belongs to mpi4py's
 MPI. Rank 0 runs the program as its __main__, the others are its workers. The exit status is the
 program's; Ctrl-C is a KeyboardInterrupt in the program, a second one ends the job.
@@ -60,28 +57,14 @@ def main(words: Sequence[str] | None = None) -> int:
     if words[0] == "run":
         options, rest = program.split(words[1:], _VALUED)
         options.insert(0, "run")
-    given, unknown = parser.parse_known_args(_joined(options))
+    given, unknown = parser.parse_known_args(_joined(options), argparse.Namespace(program=rest))
     try:
         if unknown:
             remedy = f"see workpool {given.task} --help"
             if given.task == "run":
                 remedy = f"-w N is the number of workers, --mpi-args is for mpiexec's own; {remedy}"
             raise UsageError(f"unknown option {unknown[0]} ({remedy})")
-        if given.task == "journal":
-            from ..journal import report as journal_report  # a job starts sooner without it
-
-            journal_report.show(given.file)
-            return 0
-        ranks, command, interactive = _job(given, rest)
-        return launcher.run(
-            [sys.executable, "-m", *command],
-            ranks,
-            interactive=interactive,
-            mpiexec=given.mpiexec,
-            mpi_args=given.mpi_args,
-            grace_s=given.grace,
-            survive=given.task == "run" and given.survive,
-        )
+        return _COMMANDS[given.task](given)
     except UsageError as error:
         print(f"workpool {given.task}: {error}", file=sys.stderr)
         return 2
@@ -137,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         parents=[job],
         help="run a Python program with workers",
-        description=_RUN,
+        description=_RUN_TEXT,
         usage=f"workpool run [-w N] [options] {program.USAGE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -177,16 +160,44 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _job(given: argparse.Namespace, words: Sequence[str]) -> tuple[int, list[str], bool]:
-    """Return the number of ranks, what they run by ``python -m``, and whether it is a shell."""
-    if given.task == "run":
-        found = program.parse(words)
-        found.check()
-        return given.workers + 1, ["workpool", *found.words()], found.interactive
-    if given.task == "bench":
-        return 3, ["workpool", "-m", "workpool.launch.report", "bench"], False
+def _run(given: argparse.Namespace) -> int:
+    found = program.parse(given.program)
+    found.check()
+    words = ["workpool", *found.words()]
+    interactive, survive = found.interactive, given.survive
+    return _start(given, given.workers + 1, words, interactive=interactive, survive=survive)
+
+
+def _info(given: argparse.Namespace) -> int:
     print(f"{'mpiexec':<22}{mpiexec.find(given.mpiexec).path}", flush=True)
-    return 2, ["workpool.launch.report", "info"], False
+    return _start(given, 2, ["workpool.launch.report", "info"])
+
+
+def _bench(given: argparse.Namespace) -> int:
+    return _start(given, 3, ["workpool", "-m", "workpool.launch.report", "bench"])
+
+
+def _journal(given: argparse.Namespace) -> int:
+    from ..journal import report  # a job starts sooner without it
+
+    report.show(given.file)
+    return 0
+
+
+#: What the first word may be, and what it does.
+_COMMANDS = {"run": _run, "info": _info, "bench": _bench, "journal": _journal}
+
+
+def _start(given: argparse.Namespace, ranks: int, words: list[str], **options: bool) -> int:
+    """Have so many ranks run ``python -m`` and these words; return the driver's exit status."""
+    return launcher.run(
+        [sys.executable, "-m", *words],
+        ranks,
+        mpiexec=given.mpiexec,
+        mpi_args=given.mpi_args,
+        grace_s=given.grace,
+        **options,
+    )
 
 
 def _usual_workers() -> int:
