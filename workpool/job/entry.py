@@ -77,14 +77,14 @@ def current() -> Runtime:
 def _close_at_exit() -> None:
     """End the job of a process by itself, whose program may have ended by an error."""
     error = _uncaught()
-    if error is not None and _current is not None and not _forked():
+    if error is not None and (job := _ours()):
         if isinstance(error, KeyboardInterrupt):
             status, finished = 130, _finish_running("Ctrl-C")
         else:
-            status, finished = 1, finish(_current.tables.drivers, 0)
+            status, finished = 1, finish(job.tables.drivers, 0)
         if not finished:  # no thread can be ended
             vanish(status)
-        _current.cancel()
+        job.cancel()
     _close_current()
 
 
@@ -102,9 +102,9 @@ def _uncaught() -> BaseException | None:
 
 def _close_current() -> None:
     global _current
-    if _current is not None and not _forked():
-        alone = _current.group.size == 1
-        _current.close()
+    if job := _ours():
+        alone = job.group.size == 1
+        job.close()
         _current = None
         if alone:  # a process by itself: nobody else has its files, and Open MPI forgets them
             remove(litter_of(os.getpid()))
@@ -115,10 +115,10 @@ def _finalizing() -> None:
     global _over
     if _forked():
         return
-    if _current is not None:
-        if _current.serves or _current.survive:
-            _finalized("a task" if _current.serves else "a job that outlives its workers")
-        _current.close()
+    if job := _ours():
+        if job.serves or job.survive:
+            _finalized("a task" if job.serves else "a job that outlives its workers")
+        job.close()
     _over = "MPI is finalized"  # before there is none, for other threads may want one
     _close_current()
 
@@ -127,9 +127,9 @@ def _finalized(where: str = "the middle of a job") -> None:
     """End a job that will never be able to end otherwise."""
     from .. import rma
 
-    if _current is not None and not _forked():
+    if job := _ours():
         say(rma.HANGS.format(where=where))
-        _current.fail(1)
+        job.fail(1)
 
 
 def _disown() -> None:
@@ -147,6 +147,11 @@ os.register_at_fork(after_in_child=_disown)
 def _forked() -> bool:
     """Return whether the program has forked this process: MPI and the job are its parent's."""
     return _home not in (0, os.getpid())
+
+
+def _ours() -> Runtime | None:
+    """Return the job of this process, None if there is none, or if it is the parent's."""
+    return None if _forked() else _current
 
 
 def in_task() -> bool:
@@ -227,8 +232,8 @@ def launch(
             if isinstance(error, KeyboardInterrupt):
                 _finish_running("Ctrl-C")
             status = _show(error)
-            if _current is not None and not _forked():  # None: the program has finalized MPI
-                _current.fail(status)
+            if job := _ours():  # else the program has finalized MPI
+                job.fail(status)
         if _forked():
             flush()
             os._exit(status)
@@ -264,14 +269,14 @@ def _finish_running(what: str) -> bool:
     Return whether all of them have ended.
     """
     with suppress(KeyboardInterrupt, SystemExit):
-        return _current is None or _forked() or interrupted(_current.tables.drivers, what)
+        return (job := _ours()) is None or interrupted(job.tables.drivers, what)
     return False
 
 
 def _give_up(what: str, status: int) -> None:
     """Cancel what has not begun, after a signal; end the job if what runs does not end."""
     finished = _finish_running(what)
-    if _current is not None and not _forked():
+    if job := _ours():
         if not finished:
-            _current.fail(status)
-        _current.cancel()
+            job.fail(status)
+        job.cancel()
