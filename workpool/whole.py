@@ -104,10 +104,13 @@ def held(frame: FrameType | None) -> bool:
     return within(frame, _holding)
 
 
-def inside(frame: FrameType | None, modules: Container[str]) -> bool:
-    """Return whether a function of some modules is under way in a frame or in its callers."""
+def inside(frame: FrameType | None, modules: tuple[str, ...]) -> bool:
+    """Return whether a function of some modules is under way in a frame or in its callers.
+
+    Of those modules, and of packages, whose names begin with one of `modules`.
+    """
     while frame is not None:
-        if frame.f_globals.get("__name__") in modules:
+        if str(frame.f_globals.get("__name__")).startswith(modules):
             return True
         frame = frame.f_back
     return False

@@ -26,7 +26,7 @@ from ..clock import monotonic
 from ..driver.driver import Driver
 from ..system.status import UNFINISHED, grace_s
 from ..system.streams import run_or_exit, say
-from ..whole import Deferring, within
+from ..whole import Deferring, inside, within
 
 #: How long the program may take to end when everything is stored.
 END_S = 3.0
@@ -35,7 +35,7 @@ END_S = 3.0
 AGAIN_S = 20e-3
 
 #: Where whatever is raised is taken for the fault of the user's objects.
-_CATCHES = "workpool.serializer", "workpool.journal.keys"
+_CATCHES = ("workpool.serializer", "workpool.journal.keys")
 
 #: What part of the launcher's grace tasks have to end in after a signal.
 INTERRUPTED = 0.6
@@ -61,13 +61,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 def _harms(frame: FrameType | None, late: bool) -> bool:
     """Return whether a SystemExit here would cut something in two, or become another's failure."""
-    if within(frame):
-        return True
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith(_CATCHES):
-            return True
-        frame = frame.f_back
-    return False
+    return within(frame) or inside(frame, _CATCHES)
 
 
 #: A handler: what the program has in ``finally`` is run, and MPI remarks nothing.

@@ -16,9 +16,9 @@ from .words import Words
 PIECE_NBYTES = 1 << 26
 
 #: Modules whose functions call MPI, with the lock held, and nothing of the user's.
-_CALLING = {
+_CALLING = tuple(
     f"{__package__}.{name}" for name in ("elements", "group", "own", "patient", "window", "words")
-}
+)
 
 
 class Window(Words):
