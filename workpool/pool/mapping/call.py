@@ -71,19 +71,18 @@ class Seat:
         self._mapping.turn_over(self, kind, outcome)
 
     def resolve(self, value: None, error: BaseException) -> None:
-        """Fail the whole map: its pool is broken, or what the turn reported cannot be stored."""
-        self.set_exception(error)
+        """Fail the whole map: there is nothing that the turn could report.
+
+        Its pool is broken or shut down, or what it has reported cannot be stored.
+        """
+        self._mapping.fail(error)
+        self._mapping.leave(self)
 
     def cancel(self) -> bool:
         """Cancel the whole map: who iterates gets CancelledError."""
         self._mapping.fail(CancelledError())
         self._mapping.stop()
         return True
-
-    def set_exception(self, error: BaseException) -> None:
-        """Fail the whole map; the turn has been withdrawn."""
-        self._mapping.fail(error)
-        self._mapping.leave(self)
 
 
 class Mapping:
@@ -305,7 +304,7 @@ class Mapping:
     def _take_turn(self, seat: Seat) -> None:
         task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code, self._begun)
         if task is None:  # by another thread, just now
-            seat.set_exception(CancelledError("the pool was shut down"))
+            seat.resolve(None, CancelledError("the pool was shut down"))
             return
         self._begun = True
         seat.stretch.tasks.add(task)
