@@ -56,33 +56,23 @@ __all__ = [
     "run",
 ]
 
+#: Where names are defined; the others are errors.
 _HOMES = {
     "Accumulator": "accumulator",
-    "BrokenPool": "errors",
     "PoolFuture": "pool.future",
-    "RemoteTraceback": "errors",
-    "ResourceError": "errors",
-    "SerializationError": "errors",
-    "TaskError": "errors",
-    "TaskKilled": "errors",
-    "TaskLost": "errors",
-    "TaskTimeout": "errors",
-    "UsageError": "errors",
     "View": "pool.view",
     "WorkPool": "pool.executor",
-    "WorkPoolError": "errors",
-    "WorkerCrashed": "errors",
     "WorkerStats": "pool.stats",
-    "WorkerUnreachable": "errors",
     "run": "pool.executor",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: a worker starts sooner without the driver's half."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    home = import_module(f".{_HOMES.get(name, 'errors')}", __name__)
+    value = globals()[name] = getattr(home, name)
     return value
 
 
