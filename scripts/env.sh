@@ -1,4 +1,6 @@
-# The common part of run, test and lint; sourced, with $root set to the checkout.
+# The common part of the scripts; sourced, with $root set to the checkout.
+#
+# Takes --mpi and --python from the head of the script's arguments, and leaves the others there.
 #
 # Makes .venv/<mpi> inside the checkout at the first call and uses it at the next ones. Each extra
 # of pyproject.toml that is installed there leaves a stamp, which holds what it was made from; when
@@ -40,6 +42,12 @@ option() {
     *) asked=$value ;;
     esac
 }
+
+while [ $# -gt 0 ]; do
+    option "$@"
+    [ "$taken" -gt 0 ] || break
+    shift "$taken"
+done
 
 recent() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' </dev/null >/dev/null 2>&1
