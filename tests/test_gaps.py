@@ -16,8 +16,8 @@ from stepped import Stepped
 
 from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
+from workpool.job.attendant import Attendant
 from workpool.job.drain import finish
-from workpool.job.threads import Attendant
 from workpool.pool.mapping.call import Mapping
 from workpool.pool.mapping.stretch import Stretch
 
@@ -345,7 +345,7 @@ def test_a_callback_that_is_not_handed_over_is_not_waited_for() -> None:
     script = """
         import signal, threading, time
         from workpool import WorkPool
-        from workpool.job.threads import Attendant
+        from workpool.job.attendant import Attendant
 
         class Alarm(Exception):
             pass

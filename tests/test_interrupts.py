@@ -90,6 +90,8 @@ def test_an_interrupt_while_a_table_of_a_rank_that_is_alone_is_closed(tmp_path: 
         pool = WorkPool()
         first.shutdown()
         busy = pool.submit(until_caught)
+        while not busy.running():
+            time.sleep(0.01)
         try:
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             WorkPool(rows=128)  # takes the place of the first

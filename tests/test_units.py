@@ -16,8 +16,8 @@ import pytest
 import workpool
 from workpool.accumulator import Accumulators
 from workpool.errors import RemoteTraceback, TaskLost
+from workpool.job.attendant import Attendant, Flag
 from workpool.job.drain import Drain
-from workpool.job.threads import Attendant, Flag
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
 from workpool.pool.resolver import Resolver

@@ -5,9 +5,10 @@
     tables        those that are open, and their drivers
     deaths        what the driver does about them in a job that outlives its workers
     crew          collective steps without a collective call to wait in
+    alone         the same in a job of one rank, whose worker is a thread
     control       the words by which the driver gives orders
     service       a rank that serves
-    threads       the attendant; the worker of a job of one rank
+    attendant     the thread that makes progress when nobody else does
     drain         SIGTERM: what runs ends and is stored
     survival      what every rank of a job that outlives its workers does
 

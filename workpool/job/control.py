@@ -49,7 +49,7 @@ class Order(NamedTuple):
     what: Literal["open", "close", "stay", "leave", "nothing"]  # the last: it cannot be done
     table: int = 0
     geometry: Geometry | None = None
-    choice: Choice | None = None
+    choice: Choice | None = None  # of the table
 
 
 def _allocate(group: rma.Group) -> rma.Window:

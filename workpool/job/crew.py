@@ -16,6 +16,7 @@ from ..members.liveness import Liveness
 from ..whole import collective
 from .control import Caller, Choice, Order
 from .survival import name_of, obituary
+from .tables import Tables
 
 __all__ = ["Crew"]
 
@@ -28,10 +29,8 @@ class Crew:
     control : Caller
     liveness : Liveness
     bells : Doorbells
-    until : callable
-        ``until(ended, limit_s)``: serves the tables until `ended` says so, at most for so long.
-    hearts : callable
-        Returns leases of those who serve a table, and its choice, if there is one.
+    tables : Tables
+        Served while a worker is waited for.
     survive : bool
         Whether the job outlives its workers.
     """
@@ -41,16 +40,17 @@ class Crew:
         control: Caller,
         liveness: Liveness,
         bells: Doorbells,
-        until: Callable[[Callable[[], bool], float], None],
-        hearts: Callable[[], tuple[Choice, Leases] | None],
+        tables: Tables,
         survive: bool,
     ) -> None:
         self.control = control
         self._liveness = liveness
         self._bells = bells
-        self._until = until
-        self._hearts = hearts
+        self._tables = tables
         self._survive = survive
+
+    #: The workers are other processes.
+    is_current = False
 
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.
@@ -82,6 +82,10 @@ class Crew:
                 control.tell(Order("nothing"))
             raise
 
+    def close(self) -> None:
+        """Free the window by which we call.  Collective."""
+        self.control.window.close()
+
     def summon(self) -> int:
         """Ask the workers to come; return the word that each writes when it has."""
         word = self.control.call()
@@ -108,7 +112,7 @@ class Crew:
             If one is waited for without a limit, and its heart is not heard any more.
         """
         state = self._liveness.state
-        hearts = self._hearts() if limit_s == math.inf else None
+        hearts = self._tables.hearts() if limit_s == math.inf else None
 
         def ended() -> bool:
             missing = self.control.missing(word)
@@ -118,7 +122,7 @@ class Crew:
                 self._check_heard(*hearts, missing)
             return not missing
 
-        self._until(ended, limit_s)
+        self._tables.until(ended, limit_s)
         return self.control.missing(word)  # anew: who has left may be gone before that was heard
 
     def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:

@@ -1,8 +1,8 @@
 """The driver's hold on its job: who works in it, which pools there are, and how it ends.
 
 Tables are opened and closed collectively, by workers that the driver has called together (see
-``crew``); the driver goes on serving its tables while it waits for them.  With one rank, a thread
-is the worker.
+``crew``, and ``alone`` for a job of one rank); it goes on serving its tables while it waits for
+them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
 from ..system.status import UNFINISHED, Reporter
 from ..whole import defer_interrupts
+from .alone import Alone
+from .attendant import Attendant
 from .control import Caller, Choice, Order
 from .crew import Crew
 from .deaths import Deaths
@@ -30,7 +32,6 @@ from .drain import Drain
 from .service import meet
 from .survival import abort, orphaned, vanish
 from .tables import Table, Tables
-from .threads import Attendant, ThreadWorker
 
 if TYPE_CHECKING:
     from .. import rma
@@ -92,9 +93,7 @@ class Runtime:
         self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
         self._staying = False  # whether SIGTERM is the driver's matter alone
         self._deaths: Deaths | None = None
-        self._crew: Crew | None = None
-        self._thread: ThreadWorker | None = None  # with one rank
-        self._attached: set[int] = set()  # tables that it serves
+        self._crew: Crew | Alone
         defer_interrupts()
         wake_on_time()
         keep_freed()
@@ -103,18 +102,18 @@ class Runtime:
             from .. import rma
 
             name = doorbell.name(this_process(), id(self))
-            self._bells = Doorbells({1: name})
-            self.tables = Tables(group, None, self._bells)
-            self._thread = ThreadWorker(rma.processor_name(), Doorbell(name))
+            bells = Doorbells({1: name})
+            self.tables = tables = Tables(group, None, bells)
+            self._crew = Alone(rma.processor_name(), Doorbell(name), bells, tables)
         else:
             control = Caller(group)
             self.liveness = liveness = meet(group)
             near = filter(liveness.near, range(1, group.size))
-            self._bells = Doorbells({m: doorbell.name(liveness.members[m]) for m in near})
-            self.tables = tables = Tables(group, liveness, self._bells)
-            self._crew = Crew(control, liveness, self._bells, tables.until, tables.hearts, survive)
+            bells = Doorbells({m: doorbell.name(liveness.members[m]) for m in near})
+            self.tables = tables = Tables(group, liveness, bells)
+            self._crew = crew = Crew(control, liveness, bells, tables, survive)
             if survive:
-                self._deaths = Deaths(group, liveness, self._crew, tables, fail)
+                self._deaths = Deaths(group, liveness, crew, tables, fail)
         self.attendant = Attendant(
             lambda: self.tables.drivers,
             lambda: any(pool.watched for pool in tuple(self.pools)),
@@ -139,7 +138,7 @@ class Runtime:
     @property
     def serves(self) -> bool:
         """Whether the thread that asks runs the tasks of a job of one rank."""
-        return self._thread is not None and self._thread.is_current
+        return self._crew.is_current
 
     # --- tables -------------------------------------------------------------------------------
 
@@ -155,40 +154,15 @@ class Runtime:
                     self._close_table(unused)
                 geometry = Geometry(choice.rows, choice.workers + 1, choice.arena_nbytes)
                 number = next(self.numbers)
-                self._call(
+                self._crew.call(
                     Order("open", number, geometry, choice),
                     lambda: self.tables.open(number, geometry, choice),
                 )
-            table = self.tables[choice]
-            if self._thread is not None and table.number not in self._attached:
-                worker, geometry = self._thread.worker, table.driver.geometry
-                parts = table.number, table.window, geometry, choice.claim, choice.lease_s
-                table.driver.runs_tasks = self._thread.ident
-                self._tell(lambda: worker.attach(*parts))
-                self._attached.add(table.number)  # unless this was interrupted
-            return table
+            return self.tables[choice]
 
     def _close_table(self, choice: Choice) -> None:
-        number = self.tables[choice].number
-        if self._thread is not None:
-            worker = self._thread.worker
-            self._attached.discard(number)  # also if this is interrupted
-            self._tell(lambda: worker.detach(number))
-        self._call(Order("close", number), lambda: self.tables.close(choice))
-
-    def _call(self, order: Order, part: Callable[[], None] = lambda: None) -> None:
-        """Do something with all workers: our part of it, and they theirs."""
-        if self._crew is None:
-            part()
-        else:
-            self._crew.call(order, part)
-
-    def _tell(self, action: Callable[[], None]) -> None:
-        """Have the thread that is our worker do something between two tasks."""
-        assert self._thread is not None
-        done = self._thread.ask(action)
-        self._bells.ring_all()
-        self.tables.until(done.is_set)
+        order = Order("close", self.tables[choice].number, choice=choice)
+        self._crew.call(order, lambda: self.tables.close(choice))
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -198,7 +172,7 @@ class Runtime:
             self._drain.open(drain_s)
             try:
                 if not self._staying:
-                    self._call(Order("stay"))
+                    self._crew.call(Order("stay"), lambda: None)
                     self._staying = True
             except BaseException:  # Ctrl-C meanwhile
                 self._drain.close()
@@ -242,18 +216,14 @@ class Runtime:
             if self._deaths is not None:
                 self._deaths.leave()
             else:
-                if (thread := self._thread) is not None:
-                    self._tell(thread.stop)
-                    self.tables.until(lambda: thread.ended)
-                self._call(Order("leave"), self._free)
+                self._crew.call(Order("leave"), self._free)
             self._drain.ended()
             self.left = True
 
     def _free(self) -> None:
         """Free every window."""
         self.tables.close_all()
-        if self._crew is not None:
-            self._crew.control.window.close()
+        self._crew.close()
         self.group.close()
 
     def fail(self, status: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The threads beside the driver's own: one that attends to progress, one that is a worker."""
+"""The thread beside the driver's own that makes progress when nobody else does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from queue import Empty, SimpleQueue
 
 from ..backoff import Backoff
 from ..driver.driver import Driver
-from ..members.doorbell import Doorbell
 from ..system.streams import run_or_exit
 
 #: How often the attendant looks while nobody waits for a result, and at last while somebody does:
@@ -219,66 +218,3 @@ class Attendant:
                 action()
             except BaseException:  # the user's callback: nothing of ours depends on it
                 traceback.print_exc()
-
-
-class ThreadWorker:
-    """The worker of a job of one rank: a thread beside the driver's own.
-
-    Parameters
-    ----------
-    host : str
-        The name of our host, for messages.
-    bell : Doorbell
-        That wakes it.
-    """
-
-    def __init__(self, host: str, bell: Doorbell) -> None:
-        # Which the driver does without where there are other ranks.
-        from ..worker.worker import Worker
-
-        self.worker = Worker(1, 0, host)
-        self._bell = bell
-        self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
-        self._thread.start()
-
-    @property
-    def ident(self) -> int | None:
-        """Identifier of the thread."""
-        return self._thread.ident
-
-    @property
-    def is_current(self) -> bool:
-        """Whether it is this thread that asks."""
-        return self._thread is threading.current_thread()
-
-    def ask(self, action: Callable[[], None]) -> threading.Event:
-        """Have `action` called between two tasks; the event says when it was."""
-        done = threading.Event()
-        self._asked.put((action, done))
-        return done
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has left everything behind: its heart, and the child process."""
-        return not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """End the thread; called by it."""
-        self._stopped = True
-
-    def _obey(self) -> bool:
-        while not self._asked.empty():
-            action, done = self._asked.get()
-            action()
-            done.set()
-        return not self._stopped
-
-    def _run(self) -> None:
-        # Nobody else will ever answer the driver.
-        run_or_exit(self._serve, "the worker thread")
-
-    def _serve(self) -> None:
-        self.worker.serve(self._obey, self._bell.sleep)
-        self._bell.close()

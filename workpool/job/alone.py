@@ -1,0 +1,104 @@
+"""The crew of a job of one rank: one worker, which is a thread beside the driver's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from ..members.doorbell import Doorbell, Doorbells
+from ..system.streams import run_or_exit
+from ..whole import whole
+from .control import Order
+from .tables import Tables
+
+__all__ = ["Alone"]
+
+
+class Alone:
+    """Has a worker beside the driver, which is called as a ``Crew`` is.
+
+    Parameters
+    ----------
+    host : str
+        The name of our host, for messages.
+    bell : Doorbell
+        That wakes the worker.
+    bells : Doorbells
+        Rings it.
+    tables : Tables
+    """
+
+    def __init__(self, host: str, bell: Doorbell, bells: Doorbells, tables: Tables) -> None:
+        # Which the driver does without where there are other ranks.
+        from ..worker.worker import Worker
+
+        self._worker = Worker(1, 0, host)
+        self._bell = bell
+        self._bells = bells
+        self._tables = tables
+        self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the worker that asks."""
+        return self._thread is threading.current_thread()
+
+    def call(self, order: Order, part: Callable[[], None]) -> None:
+        """Have the worker carry out an order between two tasks, and do our part of it.
+
+        Who waits for it while it is busy may be interrupted: then nothing is done.
+        """
+        try:
+            if order.what == "close":
+                self._tables.until(self._ask(lambda: self._worker.detach(order.table)).is_set)
+            elif order.what == "leave":
+                self._ask(self._stop)
+                # It leaves nothing behind: neither its heart nor the child process.
+                self._tables.until(lambda: not self._thread.is_alive())
+            part()
+        finally:
+            self._serve_if_open(order)
+
+    def close(self) -> None:
+        """Do nothing: a crew of ranks has a window to free."""
+
+    @whole
+    def _serve_if_open(self, order: Order) -> None:
+        """Have a table served that was opened, or that was not closed after all."""
+        choice, worker = order.choice, self._worker
+        if choice is not None and choice in self._tables:
+            number, driver, window = self._tables[choice]
+            parts = number, window, driver.geometry, choice.claim, choice.lease_s
+            driver.runs_tasks = self._thread.ident
+            self._ask(lambda: worker.attach(*parts))
+
+    def _ask(self, action: Callable[[], None]) -> threading.Event:
+        """Have the worker do something between two tasks; the event says when it has."""
+        done = threading.Event()
+        self._asked.put((action, done))
+        self._bells.ring_all()
+        return done
+
+    # --- the worker's own ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # Nobody else will ever answer the driver.
+        run_or_exit(self._serve, "the worker thread")
+
+    def _serve(self) -> None:
+        self._worker.serve(self._obey, self._bell.sleep)
+        self._bell.close()
+
+    def _obey(self) -> bool:
+        while not self._asked.empty():
+            action, done = self._asked.get()
+            action()
+            done.set()
+        return not self._stopped
+
+    def _stop(self) -> None:
+        self._stopped = True
