@@ -3,6 +3,7 @@
     cli           the commands
     launcher      one mpiexec under way, and every process below it
     mpiexec       which one belongs to the MPI in use, and what it needs
+    processes     those of a job, on this host
     routes        to the hosts of a job
     signals       those that the launcher gets
     program       a program as python takes it, run as python runs it

@@ -27,14 +27,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from ..errors import UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
-from ..system.shared_memory import SHM, free, litter_of, remove
+from ..system.shared_memory import SHM, free, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams, say
 from .mpiexec import (
@@ -47,6 +46,7 @@ from .mpiexec import (
     leash,
     placed,
 )
+from .processes import Processes
 from .routes import Routes
 from .signals import Signals
 
@@ -87,10 +87,6 @@ _ADVICE_PLACED = (
     ": a rank of the job has died, see above, or a whole host{}; start it again without that host, "
     "and with a journal it goes on from there"
 )
-
-#: How many processes a message names, and how many characters of their commands.
-_NAMED = 4
-_SHOWN = 80
 
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
@@ -206,8 +202,7 @@ class _Job:
         self.grace_s = grace_s
         self.local = local
         self.survive = survive
-        #: Files that MPI forgets when its ranks are killed.
-        self.litter: set[str] = set()
+        self.processes = Processes(watch.mark)
         #: How ranks ended before the job was lost.
         self.ends: dict[int, int] = {}
         self.routes = Routes()
@@ -228,10 +223,10 @@ class _Job:
             known = self.watch.driver is not None
             if not begun and (known or now > noted + _NOTE_S * (1 if self.local else _SELDOM)):
                 begun, noted = known, now
-                self._note_litter()  # once MPI has started, every rank has its files
+                self.processes.note_litter()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
                 hosts = len(self.watch.elsewhere)
-                self.routes.find(self._members(), self.watch.elsewhere)
+                self.routes.find(self.processes.find(), self.watch.elsewhere)
             if self.watch.ending is not None:
                 limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
                 give_up = min(give_up, now + limit_s)
@@ -249,15 +244,15 @@ class _Job:
         if status == 0 and self.watch.ending is not None:
             self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
         else:
-            self.late = self._left() if status is None else ""
+            self.late = self.processes.left() if status is None else ""
             self._end()
-        remove(self.litter)  # what MPI leaves behind of ranks that were killed
+        remove(self.processes.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
 
     def _end(self) -> None:
         """End every process of the job on this host."""
-        self._note_litter()
-        if self.survive and self.watch.driver in self._members():
+        self.processes.note_litter()
+        if self.survive and self.watch.driver in self.processes.find():
             with suppress(ProcessLookupError):
                 os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
         if self.kind is Kind.OPENMPI and self.process.poll() is None:
@@ -273,7 +268,7 @@ class _Job:
     def _kill(self, after_s: float = 0) -> None:
         """Kill every process that is left, unless it ends by itself before."""
         begun = time.monotonic()
-        while left := self._members():
+        while left := self.processes.find():
             passed_s = time.monotonic() - begun
             if self.signals.pass_on() < math.inf:
                 after_s = min(after_s, passed_s)
@@ -314,20 +309,25 @@ class _Job:
             return self._lament(status)
         status = status or 0
         if self.watch.driver is None and not self.local:
-            return status if status >= 0 else 128 - status  # on another host: mpiexec must know
+            return _exit_status(status)  # the driver was on another host: mpiexec must know
         began = "the driver never told how it ended" if self.watch.driver else "no driver began"
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        if told is not None:
+            began = "the job broke"
+        say(f"{began}: mpiexec {_how(status)}{self._full(status)}{self._advice(status)}")
+        return _exit_status(status) or 1
+
+    def _advice(self, status: int) -> str:
+        """Return what to do if it is a rank's death that has ended the job; else nothing."""
+        if self.watch.driver is None or (self.local and (self.survive or status < 0)):
+            return ""
+        if _is_unread(_STDOUT):
+            return "; whoever read its output is gone"
+        if self.local:
+            return _ADVICE
         lost = self.routes.ended or self.watch.elsewhere
         hosts = [f"{host} (ranks {self.watch.elsewhere[host]})" for host in sorted(lost)]
         named = f", {' or '.join(hosts)}" if hosts else ""
-        advice = _ADVICE if self.local else _ADVICE_PLACED.format(named)
-        died = status >= 0 or not self.local
-        died = died and self.watch.driver is not None and not (self.survive and self.local)
-        if _is_unread(_STDOUT):
-            advice = "; whoever read its output is gone"
-        full = self._full(status)
-        say(f"{began if told is None else 'the job broke'}: mpiexec {how}{full}{advice * died}")
-        return 128 - status if status < 0 else status or 1
+        return _ADVICE_PLACED.format(named)
 
     def _full(self, status: int) -> str:
         """Return what to do where a process died of too little shared memory; else nothing."""
@@ -355,36 +355,8 @@ class _Job:
             status = noted
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        say(f"{who} {how}, {what}{self._full(status)}")
-        return 128 - status if status < 0 else status or 1
-
-    def _left(self) -> str:
-        """Name what is left of the ranks: themselves, or what their tasks have started."""
-        left = []
-        for pid, variables in self._members().items():
-            with suppress(OSError):  # ended meanwhile
-                text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-                path, *words = text.strip("\0").split("\0")
-                command = " ".join([os.path.basename(path), *words])[:_SHOWN]
-                if (rank := _rank_of(variables)) is not None:
-                    left.append(f"process {pid} of rank {rank} ({command})")
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
-
-    def _note_litter(self) -> None:
-        self.litter.update(path for pid in self._members() for path in litter_of(pid))
-
-    def _members(self) -> dict[int, list[bytes]]:
-        """Return the environments of the job's processes on this host by id, mpiexec's included."""
-        mark = self.watch.mark.encode()
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # gone, or somebody else's
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                if mark in variables:
-                    found[int(entry.name)] = variables
-        return found
+        say(f"{who} {_how(status)}, {what}{self._full(status)}")
+        return _exit_status(status) or 1
 
 
 def _is_unread(fd: int) -> bool:
@@ -394,10 +366,10 @@ def _is_unread(fd: int) -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def _rank_of(variables: Iterable[bytes]) -> str | None:
-    """Return the rank that a process is, or below which it was started; None if there is none."""
-    for variable in variables:
-        name, _, rank = variable.decode(errors="replace").partition("=")
-        if name in supervisor.RANK_VARIABLES:
-            return rank
-    return None
+def _how(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+
+
+def _exit_status(status: int) -> int:
+    """Return the status of a process as a shell tells it."""
+    return 128 - status if status < 0 else status

@@ -1,0 +1,72 @@
+"""The processes of a job on this host, found by a mark in their environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ..system.shared_memory import litter_of
+from ..system.supervisor import RANK_VARIABLES
+
+__all__ = ["Processes"]
+
+#: How many processes a message names, and how many characters of their commands.
+_NAMED = 4
+_SHOWN = 80
+
+
+class Processes:
+    """Mpiexec, the ranks, and whatever they have started.
+
+    Parameters
+    ----------
+    mark : str
+        ``NAME=value``, in the environment of each of them and of no other process.
+
+    Attributes
+    ----------
+    litter : set of str
+        Files, as far as they were noted, that MPI forgets when its ranks are killed.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self.litter: set[str] = set()
+        self._mark = mark.encode()
+
+    def find(self) -> dict[int, list[bytes]]:
+        """Return those that live: their environments, by process id."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone, or somebody else's
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                if self._mark in variables:
+                    found[int(entry.name)] = variables
+        return found
+
+    def note_litter(self) -> None:
+        """Note the files that MPI has made for them."""
+        self.litter.update(path for pid in self.find() for path in litter_of(pid))
+
+    def left(self) -> str:
+        """Name what is left of the ranks: themselves, or what their tasks have started."""
+        left = []
+        for pid, variables in self.find().items():
+            with suppress(OSError):  # ended meanwhile
+                text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                path, *words = text.strip("\0").split("\0")
+                command = " ".join([os.path.basename(path), *words])[:_SHOWN]
+                if (rank := _rank_of(variables)) is not None:
+                    left.append(f"process {pid} of rank {rank} ({command})")
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
+
+
+def _rank_of(variables: Iterable[bytes]) -> str | None:
+    """Return the rank that a process is, or below which it was started; None if there is none."""
+    for variable in variables:
+        name, _, rank = variable.decode(errors="replace").partition("=")
+        if name in RANK_VARIABLES:
+            return rank
+    return None
