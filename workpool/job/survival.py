@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 #: How often a sentry looks; for each member that it looks after, that costs some 20 us.
-LOOK_S = 0.25
+SENTRY_S = 0.25
 
 #: How long supervisors may take, all together, to note how their ranks have ended.
 NOTE_S = 2.0
@@ -97,9 +97,9 @@ class Sentry(threading.Thread):
 
     def _run(self) -> None:
         busy = 0  # so often in a row
-        while not self._stopped.wait(LOOK_S):
+        while not self._stopped.wait(SENTRY_S):
             why = self._reason()
-            busy = 0 if self._answers(LOOK_S) else busy + 1
+            busy = 0 if self._answers(SENTRY_S) else busy + 1
             if not busy:
                 self._share()
             if busy > self._patience and (dead := self._liveness.dead()):
