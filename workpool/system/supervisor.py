@@ -30,7 +30,7 @@ _PLACE = "WORKPOOL_STATUS"
 #: Variables by which an MPI tells a process its rank.
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 #: What process managers send to end a rank, or all of them because one has died.
 _SIGNALS = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -69,6 +69,13 @@ def bereaved(place: str | None) -> dict[int, int]:
     return {rank: -signal.SIGKILL for rank in lost if rank not in noted}
 
 
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent ends, or end it now if it has another by now."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # gone before it could be asked for
+        os._exit(1)
+
+
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status if nobody else has it."""
     me = os.getpid()
@@ -81,9 +88,7 @@ def main(words: Sequence[str]) -> NoReturn:
     rank = os.fork()
     if rank == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != me:  # gone before it could be asked for
-            os._exit(1)
+        die_with(me)
         os.execvp(words[0], [*words])
     for signum in _SIGNALS:
         signal.signal(signum, signal.SIG_IGN)

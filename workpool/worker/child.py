@@ -5,7 +5,6 @@ It knows nothing of MPI, answers one request at a time, and ends when its worker
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import io
 import os
@@ -24,6 +23,7 @@ from ..contributions import Parts
 from ..serializer import Kind, as_bytes, join, leave_script, split
 from ..system.channel import Channel
 from ..system.process import NUMBERS, map_numbers
+from ..system.supervisor import die_with
 from .runner import Runner
 
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
@@ -43,8 +43,6 @@ BEGUN, FROM, TO = range(NUMBERS)
 
 #: What they ask for is the worker's matter, or its driver's: the worker ends us.
 _OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
-
-_PDEATHSIG = 1  # prctl(2)
 
 
 class Request(NamedTuple):
@@ -83,9 +81,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     host : str
         The name of its host, for messages.
     """
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return  # ended meanwhile
+    die_with(parent)
     for signum in _OF_THE_WORKER:
         signal.signal(signum, lambda signum, frame: None)
     for descriptor in (fd, stack_fd):
