@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,12 +69,12 @@ def bench() -> None:
 
     print(rma.library_version())
     with WorkPool(max_workers=2) as pool:
-        _submit_all(lambda: pool.submit(nothing), 2_000)  # the workers have the code now
-        rates = [_TASKS / _submit_all(lambda: pool.submit(nothing), _TASKS) for _ in range(3)]
+        _submit_all(pool, 2_000)  # the workers have the code now
+        rates = [_TASKS / _submit_all(pool, _TASKS) for _ in range(3)]
     print(f"{'throughput, 2 workers':<26}{statistics.median(rates):10,.0f} no-op tasks/s")
     with WorkPool(max_workers=1) as pool:
-        _latencies_us(lambda: pool.submit(nothing).result(), 500)
-        times = _latencies_us(lambda: pool.submit(nothing).result(), _ONE_BY_ONE)
+        _latencies_us(pool, 500)
+        times = _latencies_us(pool, _ONE_BY_ONE)
     p99 = statistics.quantiles(times, n=100)[98]
     print(f"{'submit to result, 1 worker':<26}{statistics.median(times):10,.1f} us median")
     print(f"{'':<26}{p99:10,.1f} us for 99 of 100")
@@ -123,21 +123,21 @@ def _cost_us(call: Callable[[], object]) -> float:
     return statistics.median(rounds[1:])
 
 
-def _submit_all(submit: Callable[[], Future[None]], tasks: int) -> float:
+def _submit_all(pool: Executor, tasks: int) -> float:
     """Return the seconds from the first submit to the last result."""
     begun = time.perf_counter()
-    futures = [submit() for _ in range(tasks)]
+    futures = [pool.submit(nothing) for _ in range(tasks)]
     for future in futures:
         future.result()
     return time.perf_counter() - begun
 
 
-def _latencies_us(call: Callable[[], object], calls: int) -> list[float]:
-    """Return the microseconds of each of several calls, one at a time."""
+def _latencies_us(pool: Executor, tasks: int) -> list[float]:
+    """Return the microseconds from submit to result of each of several tasks, one at a time."""
     times = []
-    for _ in range(calls):
+    for _ in range(tasks):
         begun = time.perf_counter()
-        call()
+        pool.submit(nothing).result()
         times.append((time.perf_counter() - begun) * 1e6)
     return times
 
