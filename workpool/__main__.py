@@ -55,7 +55,7 @@ def main() -> int:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
     _import_half()
-    if may_be_first() and (text := too_little()):  # Open MPI may do with it
+    if may_be_first() and (text := too_little()):  # Open MPI may manage with that
         say(text)
     from . import rma
 
@@ -134,8 +134,8 @@ def _perish(error: BaseException) -> None:
     if size_here() > 1 and "mpi4py.MPI" not in sys.modules:
         sys.excepthook(type(error), error, error.__traceback__)
         flush()
-        # mpiexec may lose what was written just before the end; and the launcher shall see what MPI
-        # has made for the others, who are ended at once.
+        # Mpiexec may lose what was written just before the end; and the launcher is to see what MPI
+        # has made for the others, which are ended at once.
         time.sleep(0.5)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)

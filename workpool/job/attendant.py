@@ -12,8 +12,8 @@ from ..backoff import Backoff
 from ..driver.driver import Driver
 from ..system.streams import run_or_exit
 
-#: How often the attendant looks while nobody waits for a result, and at last while somebody does:
-#: each look takes the interpreter lock from whoever makes the progress.
+#: How often the attendant looks while nobody waits for a result, and, after a while, when somebody
+#: does: each look takes the interpreter lock from whoever makes the progress.
 LAZY_S = 5e-3
 ATTENDED_S = 50e-3
 
@@ -25,10 +25,10 @@ REST_S = 1.0
 
 
 class Flag:
-    """A ``threading.Event`` that may be set wherever the garbage collector comes.
+    """A ``threading.Event`` that a finalizer may set, wherever the garbage collector runs it.
 
-    An Event holds a lock while it runs Python.  A finalizer that comes just then, and wants it set
-    as well, waits for its own thread for ever.  Here each step is one of C.
+    An Event holds a lock while it runs Python.  A finalizer that runs just then, and sets it as
+    well, waits for its own thread for ever.  Here each step is a single call into C.
     """
 
     def __init__(self) -> None:

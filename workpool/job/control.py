@@ -81,7 +81,7 @@ class Caller:
     def call(self) -> int:
         """Ask the workers to come; return the word that each writes when it has.
 
-        All must have obeyed the call before: who sleeps would wait for its end for ever.
+        All must have obeyed the call before: one that still waits for its end would never see it.
 
         Notes
         -----

@@ -56,7 +56,7 @@ def current() -> Runtime:
         if _current is None:
             if not threading.main_thread().is_alive():  # nobody would end the job
                 raise UsageError("the program is at its end: no pool can be made any more")
-            if text := too_little():  # Open MPI may do with it
+            if text := too_little():  # Open MPI may manage with that
                 say(text)
             from .. import rma
 
@@ -89,12 +89,12 @@ def _close_at_exit() -> None:
 
 
 def _uncaught() -> BaseException | None:
-    """Return the error that has ended the program, None if it goes on after what Python shows."""
+    """Return the error that has ended the program; None if there is none, or if it goes on."""
     error: BaseException | None = getattr(sys, "last_exc", getattr(sys, "last_value", None))
     trace = None if error is None else error.__traceback__
     if trace is None or hasattr(sys, "ps1") or sys.flags.interactive:
         return None
-    # Others than Python's own end may have shown it: C that has called Python, for example.
+    # It may have been shown by something else than the program's end: C that has called Python.
     frame = trace.tb_frame
     main = vars(sys.modules.get("__main__", sys))
     return error if frame.f_globals is main or "runpy" in frame.f_code.co_filename else None
@@ -192,7 +192,7 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
 def launch(
     group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = nobody
 ) -> int:
-    """Run `program` as the driver of a job that consists in it.
+    """Run `program` as the driver of a job that is nothing else.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def launch(
     Notes
     -----
     An exception that the program does not catch ends the whole job with status 1 and its traceback.
-    A worker that is not heard of at the end changes nothing but that: the job ends without it.
+    If a worker is not heard of at the end, the job ends without it, with the same status.
     """
     from .. import rma
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def nobody(status: int) -> None:
-    """Stand for who would end the job: nobody listens."""
+    """Take the place of what ends the job, where nobody listens."""
 
 
 class Runtime:

@@ -167,9 +167,9 @@ def vanish(status: int) -> NoReturn:
 def orphaned() -> Callable[[], None]:
     """Return what ends this rank when the process that has started it is gone.
 
-    That is the process manager's: where it is killed, Open MPI leaves its ranks, and MPICH those of
-    a proxy, and nobody would ever end them.  It is done without a word, for who would pass one on
-    is that very process, or has been ended by whoever says why.
+    That is the process manager's: when it is killed, Open MPI leaves its ranks behind, and MPICH
+    those of a proxy, and nobody would ever end them.  It is done without a word: the process that
+    would have passed it on is gone, or whoever has ended it says why.
     """
     parent = os.getppid()
 

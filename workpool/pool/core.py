@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-#: Sets of limits whose tasks share what they have in common for good; programs make more of them
-#: that give each task what is left of some time.
+#: Sets of limits that are remembered, each with what its tasks have in common.  A program that
+#: gives each task what is left of some time makes more of them.
 CONTEXTS = 32
 
 
@@ -165,6 +165,7 @@ class Core:
 
     def code(self, fn: Callable[..., Any]) -> Code | None:
         """Return what of a function crosses once for all of its tasks, from the first one on."""
+        # Of a function of the script it is made when it is asked for the second time.
         return self.codes.lookup(fn) or self.codes.lookup(fn)
 
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:

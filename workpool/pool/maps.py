@@ -140,7 +140,7 @@ class Maps:
         return values[0]
 
     def _feed(self, mapping: Mapping, source: Source) -> None:
-        """Give a map more items.  Whoever iterates has us by this, and so the hold."""
+        """Give a map more items: an iterator that may want some has us by this, and so the hold."""
         source.feed(mapping)
 
     def _sendable(self, fn: Callable[..., Any]) -> bool:

@@ -384,7 +384,7 @@ class View(Executor):
 
     @property
     def _max_workers(self) -> int:
-        """By this name dask and others ask an executor how many tasks they shall give it."""
+        """Where dask and others look how many tasks to give an executor."""
         return self._core.workers
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -105,8 +105,7 @@ class Attempts:
         self._outcome_nbytes = TASK_ROOM_NBYTES  # of a task of a batch, in the last one
         self._large_nbytes = 0  # the same of outcomes that lie apart
         self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
-        #: A turn of it has found no more items; there may be others on their way.
-        self._spent = False
+        self._spent = False  # a turn of it has found no more items; others may be on their way
         #: The function that was called last, and not looked at since.
         self._called: tuple[CallableCache, int] | None = None
         self._batch: BatchRun | None = None  # the tasks that run now, if they are several
@@ -170,7 +169,7 @@ class Attempts:
         return called
 
     def look_ahead(self) -> None:
-        """Do for the next task what can be done before it is there: perhaps it is one like it."""
+        """Prepare for the next task before it is there: it may well be another like this one."""
         called, self._called = self._called, None
         # A thread that a task has left behind may change something until then.
         if called is not None and threading.active_count() == self._runners.threads:
@@ -180,7 +179,7 @@ class Attempts:
     def _run_range(
         self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
     ) -> bytes:
-        """Run chunks of a range for a while; what is needed of its items is fetched by and by."""
+        """Run chunks of a range for a while, fetching its items as they are needed."""
         offset, nbytes = descriptor.payload
         pool.callables.uncheck()
 
@@ -213,7 +212,7 @@ class Attempts:
         return encoded
 
     def _holds(self, claim: Claim) -> bool:
-        """Return whether an attempt is still ours, for who runs it in a child process."""
+        """Return whether an attempt is still ours; asked while a child process runs it."""
         return self._claimant.holds(claim) if self._batch is None else self._batch.holds()
 
     def _run_batch(

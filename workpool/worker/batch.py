@@ -138,7 +138,7 @@ class BatchRun:
         self._window = window
         self._claimant = claimant
         self._claim = claim
-        self._lock = Lock()  # on what is in the window: one of worker and heart changes it at once
+        self._lock = Lock()  # on what is in the window, which worker and heart both change
         self._pending: deque[bytes | memoryview] = deque()  # started, as far as the word says
         self._said = 0  # outcomes that are in the window, in so many bytes
         self._said_nbytes = 0
@@ -213,9 +213,9 @@ class BatchRun:
         """Start the next tasks; return whether there are any."""
         payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
         with self._lock:
-            # Unless there are more, before the heart may have the lock: where the tasks behind a
-            # stride were recalled, the word knows nothing of what has run of it since.  The heart
-            # would give that back.
+            # Unless there are more; but already now, before the heart can have the lock.  After a
+            # recall the word does not say what has run of the stride since, and the heart would
+            # give that back.
             self._over = True
             done = len(outcomes.entries)
             if outcomes.nbytes > outcomes.room:

@@ -101,7 +101,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     leave_script()
     runner = Runner(rank, host)
     runner.begin()
-    import_module("numpy")  # else the first task with an array pays, from its time and its memory
+    import_module("numpy")  # else the first task with an array pays with its time and its memory
     channel = Channel(socket.socket(fileno=fd))
     numbers = map_numbers(numbers_fd)
     os.close(numbers_fd)

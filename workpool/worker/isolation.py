@@ -104,9 +104,8 @@ class IsolatedRunner:
         self._child: ChildProcess | None = None
         self._tasks = 0  # that the child has been given
         self._lock = Lock()  # on the child, and on what it was sent ahead
-        self._ahead: deque[bytes | memoryview] = (
-            deque()
-        )  # payloads of requests that it has and that wait
+        # Payloads of requests that it has and that wait.
+        self._ahead: deque[bytes | memoryview] = deque()
         # Pool and code of its last value, unless it has asked for another since.
         self._knows: tuple[int, int] | None = None
 

@@ -26,16 +26,17 @@ TURN_ITEMS = 20
 MOST_TURN_S = 25e-3
 TURN_CHUNKS = 4
 
-#: How long a chunk lasts when the schedule is adaptive, but for the last ones: so long, or so many
-#: times as long as it takes to get it: that is a few microseconds, some fifty after a task that has
-#: slept, or whose data have taken the caches, and then the rest of what a chunk costs grows alike.
+#: How long a chunk lasts when the schedule is adaptive, but for the last ones: at the least, at the
+#: most, and in between so many times what it takes to get it.  That is a few microseconds, but some
+#: fifty after a task that has slept, or whose data have filled the caches; and then all else that
+#: a chunk costs grows likewise.
 CHUNK_S = 2e-3
 MOST_CHUNK_S = 50e-3
 TAKES = 400
 
-#: How much larger than the one before a chunk may be: a turn begins with one item, because those
-#: of this range may cost more than the last ones did.  The first turn ever ends there, too: what a
-#: function costs that nobody has called is anybody's guess, and its first result is waited for.
+#: How many times larger than the one before a chunk may be: a turn begins with one item, because
+#: those of this range may cost more than the last ones did.  A function's first turn ends there,
+#: too: what it costs is anybody's guess, and its first result is waited for.
 GROWTH = 8
 
 #: Results of so many bytes end a turn.

@@ -84,7 +84,7 @@ E = TypeVar("E", bound=Entered)
 
 
 class AnyRunner(Protocol[E]):
-    """Whoever has the functions of tasks called: ``Runner``, or a child process behind its back.
+    """What calls the functions of tasks: ``Runner`` itself, ``IsolatedRunner`` by a child process.
 
     Attributes
     ----------
