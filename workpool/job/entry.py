@@ -45,7 +45,6 @@ def current() -> Runtime:
     UsageError
         If the process is one of several ranks, and not their driver; in a task.
     """
-    global _current, _home
     if in_task():
         raise UsageError("a task cannot make a pool: submit from the script, or return the work")
     if _forked():
@@ -53,25 +52,37 @@ def current() -> Runtime:
     with _lock:
         if _over:
             raise UsageError(f"{_over}: no pool can be made any more")
-        if _current is None:
-            if not threading.main_thread().is_alive():  # nobody would end the job
-                raise UsageError("the program is at its end: no pool can be made any more")
-            if text := too_little():  # Open MPI may manage with that
-                say(text)
-            from .. import rma
+        if _current is not None:
+            return _current
+        if not threading.main_thread().is_alive():  # nobody would end the job
+            raise UsageError("the program is at its end: no pool can be made any more")
+        if text := too_little():  # Open MPI may manage with that
+            say(text)
+        from .. import rma
 
-            size = rma.world_size()  # no collective call: the other ranks may be elsewhere
-            if size > 1:
-                raise UsageError(
-                    f"this process is one of {size} ranks, and nothing serves it: start the script "
-                    f"by `workpool run -w {size - 1} script.py` or `mpiexec -n {size} python -m "
-                    "workpool script.py`, or call workpool.run(main) on every rank"
-                )
-            _home = os.getpid()
-            _current = Runtime(rma.Group())
-            rma.at_finalize(_finalizing, _finalized)
-            atexit.register(_close_at_exit)
-        return _current
+        size = rma.world_size()  # no collective call: the other ranks may be elsewhere
+        if size > 1:
+            raise UsageError(
+                f"this process is one of {size} ranks, and nothing serves it: start the script "
+                f"by `workpool run -w {size - 1} script.py` or `mpiexec -n {size} python -m "
+                "workpool script.py`, or call workpool.run(main) on every rank"
+            )
+        job = _begin(rma.Group())
+        atexit.register(_close_at_exit)
+        return job
+
+
+def _begin(
+    group: rma.Group, survive: bool = False, fail: Callable[[int], object] = nobody
+) -> Runtime:
+    """Make this process the driver of a job; see ``Runtime``."""
+    from .. import rma
+
+    global _current, _home
+    _home = os.getpid()
+    _current = Runtime(group, survive, fail)
+    rma.at_finalize(_finalizing, _finalized)
+    return _current
 
 
 def _close_at_exit() -> None:
@@ -166,13 +177,8 @@ def driving() -> bool:
 
 def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     """Run `program` as the driver of a job; return its value after everything has ended."""
-    from .. import rma
-
-    global _current, _home
-    _home = os.getpid()
-    outer, runtime = _current, Runtime(group)
-    _current = runtime
-    rma.at_finalize(_finalizing, _finalized)
+    global _current
+    outer, runtime = _current, _begin(group)
     try:
         return program()
     except BaseException:
@@ -211,12 +217,9 @@ def launch(
     An exception that the program does not catch ends the whole job with status 1 and its traceback.
     If a worker is not heard of at the end, the job ends without it, with the same status.
     """
-    from .. import rma
-
-    global _current, _home, _over
-    status, _home = 0, os.getpid()
-    _current = Runtime(group, survives(), fail)
-    rma.at_finalize(_finalizing, _finalized)
+    global _over
+    _begin(group, survives(), fail)
+    status = 0
     step: Callable[[], object] = program
     while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
         try:
