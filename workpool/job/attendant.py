@@ -182,9 +182,11 @@ class Attendant:
             # may be what the workers are waiting with.
             attended = all(driver.waits.attended for driver in busy)
             closely = not attended and self._watched()
-            idle = [driver for driver in busy if driver.beats == seen.get(driver)]
-            if closely:
-                idle = [driver for driver in busy if driver in idle or not driver.waits.attended]
+            idle = [
+                driver
+                for driver in busy
+                if driver.beats == seen.get(driver) or (closely and not driver.waits.attended)
+            ]
             try:
                 found = sum(driver.progress() for driver in idle)
             except KeyboardInterrupt:  # raised by a result that was restored: its future has it

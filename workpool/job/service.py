@@ -94,13 +94,12 @@ def _serve(group: rma.Group, survive: bool) -> None:
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))
     sleep = bell.sleep if liveness.near(0) else time.sleep
-    if survive:
-        sentry = _sentry(group, liveness, orders.control)
-        worker.serve(orders.obey, sleep)
+    sentry = _sentry(group, liveness, orders.control) if survive else None
+    worker.serve(orders.obey, sleep)
+    if sentry is not None:
         sentry.stop()
         orders.control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
     else:
-        worker.serve(orders.obey, sleep)
         bell.close()
         orders.free()
         group.close()
