@@ -238,7 +238,7 @@ def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMIX_NAMESPACE", "job")
     assert ranks.rank_here() == "OMPI_COMM_WORLD_RANK=20"
     assert not ranks.may_be_first()
-    ranks.part()
+    ranks.forget_line()
     assert ranks.rank_here() is None
     assert os.environ["OMPI_COMM_WORLD_RANK"] == "20"
     monkeypatch.setenv("PMI_FD", "7")

@@ -17,7 +17,7 @@ from .errors import UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
-from .system.ranks import may_be_first, part, size_here
+from .system.ranks import forget_line, may_be_first, size_here
 from .system.shared_memory import too_little
 from .system.status import Reporter
 from .system.streams import flush, say
@@ -63,7 +63,7 @@ def main() -> int:
         group = rma.Group(mortal=survival.survives())
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
-    part()
+    forget_line()
     gc.freeze()
     gc.enable()
     if group.rank > 0:

@@ -1,8 +1,8 @@
 """What the environment tells a process of its rank, before MPI is started.
 
 The variables that say so are those of the process manager, which has given the ranks a line to it
-as well.  When MPI has taken up the line, a rank drops those that name it (`part`): a program that a
-task starts, if it uses MPI, would seize the line and fail.  A number without a line is an
+as well.  When MPI has taken up the line, a rank drops those that name it (`forget_line`): a program
+that a task starts, if it uses MPI, would seize the line and fail.  A number without a line is an
 ancestor's, and counts for nothing here.
 """
 
@@ -16,9 +16,9 @@ from contextlib import suppress
 from .supervisor import RANK_VARIABLES
 
 __all__ = [
+    "forget_line",
     "is_alone",
     "may_be_first",
-    "part",
     "rank_here",
     "size_here",
     "without_line",
@@ -59,7 +59,7 @@ def is_alone() -> bool:
     return alone if not any(name in os.environ for name in _SIZES) else size_here() == 1
 
 
-def part() -> None:
+def forget_line() -> None:
     """Drop the variables that name the line to the process manager, which MPI has taken up.
 
     The numbers stay: programs look at them, to share out a host's devices for example.  Processes
