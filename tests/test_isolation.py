@@ -370,6 +370,26 @@ def test_the_child_is_a_process_of_its_own() -> None:
     assert stdout == "from the child\n"  # passed on
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_script_may_have_more_arguments_than_one_word_of_a_command_line_holds(ranks: int) -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        def extend():  # not by the command line: Open MPI's mpiexec takes no more
+            sys.argv += ["\\u00e4 'b' \\\\ \\n", *(f"argument-{n}" for n in range(20_000))]
+            return sys.argv
+
+        with WorkPool() as pool:
+            isolated = pool.with_options(isolate=True)
+            given = pool.submit(extend).result(30)
+            assert isolated.submit(lambda: sys.argv).result(30) == given
+            assert isolated.submit(lambda: sys.stdin.read()).result(30) == ""
+            print(len(given))
+    """
+    assert run_ranks(ranks, script).stdout == "20002\n"
+
+
 def test_under_python_without_asserts() -> None:
     script = """
         import sys

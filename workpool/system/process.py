@@ -35,8 +35,10 @@ STOP_S = 20e-3
 #: Numbers of 8 bytes that both have in sight.
 NUMBERS = 3
 
+#: What the process runs.  It comes by standard input, where tasks then find the end: a word of a
+#: command line has 128 KiB at the most, and the program's own arguments may be more.
 _START = """\
-import sys; sys.path[:] = {path!r}; sys.argv[:] = {argv!r}
+sys.path[:] = {path!a}; sys.argv[:] = {argv!a}
 from {module} import main; main({arguments})
 """
 
@@ -49,7 +51,7 @@ class ChildProcess:
     module : str
         Whose ``main(fd, stack_fd, numbers_fd, parent, *arguments)`` it runs.
     *arguments : object
-        More of them; their ``repr`` is their Python text.
+        More of them; their ``ascii`` is their Python text.
 
     Attributes
     ----------
@@ -74,7 +76,8 @@ class ChildProcess:
             passed.enter_context(theirs)
             self.channel = Channel(ours)
             held.callback(self.channel.close)
-            stdin = passed.enter_context(open(os.devnull))  # Popen's own is lost when it fails
+            start_fd = os.memfd_create("workpool-start")
+            passed.callback(os.close, start_fd)
             self._stack_fd = os.memfd_create("workpool-stacks")
             held.callback(os.close, self._stack_fd)
             numbers_fd = os.memfd_create("workpool-numbers")
@@ -82,17 +85,18 @@ class ChildProcess:
             os.ftruncate(numbers_fd, 8 * NUMBERS)
             self.numbers = map_numbers(numbers_fd)
             fds = [theirs.fileno(), self._stack_fd, numbers_fd]
-            text = ", ".join(map(repr, [*fds, os.getpid(), *arguments]))
+            text = ", ".join(map(ascii, [*fds, os.getpid(), *arguments]))
             here = ""
             with contextlib.suppress(OSError):  # it is gone
                 here = os.getcwd()
             path = [entry or here for entry in sys.path if isinstance(entry, str)]
             argv = [word for word in sys.argv if isinstance(word, str)]
-            command = _START.format(path=path, argv=argv, module=module, arguments=text)
+            start = _START.format(path=path, argv=argv, module=module, arguments=text)
+            os.pwrite(start_fd, start.encode(), 0)
             flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
-                [sys.executable, *flags, "-c", command],
-                stdin=stdin,
+                [sys.executable, *flags, "-c", "import sys; exec(sys.stdin.buffer.read())"],
+                stdin=start_fd,
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
                 env=without_line(os.environ),
