@@ -72,11 +72,7 @@ def main() -> int:
         return service.launch(group)
     from .job import entry
 
-    status = entry.launch(
-        group,
-        functools.partial(_drive, found, reporter),
-        lambda status: reporter.failed(status) if reporter.heard else None,
-    )
+    status = entry.launch(group, functools.partial(_drive, found, reporter), reporter)
     reporter.ended(status)
     return 0 if reporter.heard else status  # MPI remarks upon every status but 0
 
@@ -100,10 +96,9 @@ def _drive(found: Program, reporter: Reporter) -> None:
     from .job.drain import leave
 
     reporter.begin()
-    runtime = entry.current()
-    runtime.reporter = reporter
-    if runtime.liveness is not None:
-        reporter.hosts([process.host for process in runtime.liveness.members])
+    liveness = entry.current().liveness
+    if liveness is not None:
+        reporter.hosts([process.host for process in liveness.members])
     if reporter.heard:
         for signum in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(signum) is signal.SIG_DFL:

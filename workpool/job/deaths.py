@@ -14,7 +14,7 @@ from ..members.liveness import Liveness
 from ..system.streams import flush, say
 from .control import Order
 from .crew import Crew
-from .survival import Sentry, name_of, obituary, vanish
+from .survival import Sentry, name_of, obituary
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Deaths:
     crew : Crew
     tables : Tables
     fail : callable
-        ``fail(status)``: ends the job if somebody listens, else returns.
+        ``fail(status)``: tells of the deaths and ends the job.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Deaths:
         liveness: Liveness,
         crew: Crew,
         tables: Tables,
-        fail: Callable[[int], object],
+        fail: Callable[[int], NoReturn],
     ) -> None:
         self._group = group
         self._liveness = liveness
@@ -97,6 +97,4 @@ class Deaths:
         """End the job because of a death."""
         flush()
         say(why)
-        self.tell()
         self._fail(1)
-        vanish(1)  # the workers notice

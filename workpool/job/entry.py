@@ -21,10 +21,10 @@ from .. import contributions
 from ..driver.forked import FORKED
 from ..errors import UsageError, WorkerUnreachable
 from ..system.shared_memory import litter_of, remove, too_little
-from ..system.status import exit_status
+from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
 from .drain import Terminated, finish, interrupted
-from .runtime import Runtime, nobody
+from .runtime import Runtime
 from .survival import survives, vanish
 
 if TYPE_CHECKING:
@@ -72,15 +72,13 @@ def current() -> Runtime:
         return job
 
 
-def _begin(
-    group: rma.Group, survive: bool = False, fail: Callable[[int], object] = nobody
-) -> Runtime:
+def _begin(group: rma.Group, survive: bool = False, reporter: Reporter | None = None) -> Runtime:
     """Make this process the driver of a job; see ``Runtime``."""
     from .. import rma
 
     global _current, _home
     _home = os.getpid()
-    _current = Runtime(group, survive, fail)
+    _current = Runtime(group, survive, reporter)
     rma.at_finalize(_finalizing, _finalized)
     return _current
 
@@ -195,17 +193,14 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
             _current = outer
 
 
-def launch(
-    group: rma.Group, program: Callable[[], object], fail: Callable[[int], object] = nobody
-) -> int:
+def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) -> int:
     """Run `program` as the driver of a job that is nothing else.
 
     Parameters
     ----------
     group : rma.Group
     program : callable
-    fail : callable
-        ``fail(status)``: ends the job if somebody listens, else returns.
+    reporter : Reporter
 
     Returns
     -------
@@ -218,7 +213,7 @@ def launch(
     If a worker is not heard of at the end, the job ends without it, with the same status.
     """
     global _over
-    _begin(group, survives(), fail)
+    _begin(group, survives(), reporter)
     status = 0
     step: Callable[[], object] = program
     while _current is not None:  # until it is closed: SIGTERM may come while pools are joined

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from .. import rma
 
 
-def nobody(status: int) -> None:
-    """Take the place of what ends the job, where nobody listens."""
-
-
 class Runtime:
     """The driver's hold on its job.
 
@@ -50,8 +46,8 @@ class Runtime:
         Rank 0 of it is this process.
     survive : bool
         Whether the job outlives its workers.  On every rank the same.
-    fail : callable, optional
-        ``fail(status)``: ends the job if somebody listens, else returns.
+    reporter : Reporter, optional
+        Told of what whoever started the job must know.
 
     Attributes
     ----------
@@ -67,8 +63,6 @@ class Runtime:
         Held while a table is opened or closed, and while a pool is made: the job does not end then.
     attendant : Attendant
         Makes progress when nobody else does, and calls back.
-    reporter : Reporter or None
-        Told of what whoever started the job must know; None where nobody listens.
     codes : CodeCache
     accumulators : Accumulators
     numbers : iterator of int
@@ -78,7 +72,7 @@ class Runtime:
     """
 
     def __init__(
-        self, group: rma.Group, survive: bool = False, fail: Callable[[int], object] = nobody
+        self, group: rma.Group, survive: bool = False, reporter: Reporter | None = None
     ) -> None:
         self.group = group
         self.survive = survive and group.size > 1
@@ -87,8 +81,7 @@ class Runtime:
         self.numbers = itertools.count(1)
         self.pools: list[Any] = []
         self.lock = threading.RLock()
-        self.reporter: Reporter | None = None
-        self._fail = fail
+        self._reporter = reporter
         self._ending = self._closed = self.left = False
         self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
         self._staying = False  # whether SIGTERM is the driver's matter alone
@@ -113,7 +106,7 @@ class Runtime:
             self.tables = tables = Tables(group, liveness, bells)
             self._crew = crew = Crew(control, liveness, bells, tables, survive)
             if survive:
-                self._deaths = Deaths(group, liveness, crew, tables, fail)
+                self._deaths = Deaths(group, liveness, crew, tables, self.fail)
         self.attendant = Attendant(
             lambda: self.tables.drivers,
             lambda: any(pool.watched for pool in tuple(self.pools)),
@@ -183,8 +176,8 @@ class Runtime:
         self._drain.close()
 
     def _announce(self, drain_s: float) -> None:
-        if self.reporter is not None:
-            self.reporter.patience(drain_s)
+        if self._reporter is not None:
+            self._reporter.patience(drain_s)
 
     def _give_up_lost(self, interrupted: Callable[[], bool]) -> None:
         for pool in tuple(self.pools):
@@ -230,7 +223,8 @@ class Runtime:
         """End every process of the job at once, by the launcher if there is one."""
         if self._deaths is not None:
             self._deaths.tell()
-        self._fail(status)
+        if self._reporter is not None:
+            self._reporter.failed(status)
         if self.group.size > 1:
             abort(self.group, status)
         vanish(status)

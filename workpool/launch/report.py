@@ -53,8 +53,7 @@ def info() -> None:
     except BaseException as error:
         if not isinstance(error, BrokenPipeError):  # nobody reads on: ``workpool info | head``
             traceback.print_exc()
-        if reporter.heard:
-            reporter.failed(1)
+        reporter.failed(1)
         group.abort(1)
     group.agree(True)  # the other ranks wait here, inside MPI
     window.close()

@@ -130,7 +130,10 @@ class Reporter:
         """Tell `status` now, and wait for the launcher to end the job, this process included.
 
         Better than ``MPI_Abort``, which prints notices and may lose what the workers wrote.
+        Without a launcher it returns at once.
         """
+        if not self.heard:
+            return
         flush()
         self._ending = Ending(status, failed=True)
         self._tell()
