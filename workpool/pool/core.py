@@ -23,7 +23,7 @@ from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, Task
 from ..whole import held, whole, within
 from .future import PoolFuture
 from .luggage import HEAVY_NBYTES, Luggage
-from .mapping import Seat
+from .mapping.call import Seat
 from .numbers import Numbers
 from .resolver import Resolver
 from .stats import WorkerStats

@@ -19,7 +19,10 @@ from ..tasks import CALL, CHUNK, PoolContext, Retry
 from ..whole import failures
 from .core import Core
 from .hold import Hold
-from .mapping import LEAST_BUFFERSIZE, RANGE_ITEMS, Cutter, Mapping, Source, apart, arguments, few
+from .mapping import apart
+from .mapping.call import Mapping
+from .mapping.cutter import RANGE_ITEMS, Cutter
+from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few
 
 __all__ = ["Maps"]
 

@@ -23,7 +23,7 @@ from ..serializer import Kind, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
 from ..whole import by_handler, need_stack, whole
-from .mapping import Seat
+from .mapping.call import Seat
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)

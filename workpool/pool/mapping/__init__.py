@@ -11,22 +11,3 @@ restores them one chunk at a time.
 ``Stretch`` of each segment, where the results come together.  A ``Seat`` stands for the future of a
 turn.  Where items, or chunks of a given size, are tasks of their own, it is ``apart``.
 """
-
-from __future__ import annotations
-
-from . import apart
-from .call import Mapping, Seat
-from .cutter import RANGE_ITEMS, Cutter
-from .source import LEAST_BUFFERSIZE, Source, arguments, few
-
-__all__ = [
-    "LEAST_BUFFERSIZE",
-    "RANGE_ITEMS",
-    "Cutter",
-    "Mapping",
-    "Seat",
-    "Source",
-    "apart",
-    "arguments",
-    "few",
-]
