@@ -39,7 +39,12 @@ class Alone:
         self._tables = tables
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="workpool-worker", daemon=True)
+        self._thread = threading.Thread(
+            # Nobody else will ever answer the driver.
+            target=lambda: run_or_exit(self._serve, "the worker thread"),
+            name="workpool-worker",
+            daemon=True,
+        )
         self._thread.start()
 
     @property
@@ -84,10 +89,6 @@ class Alone:
         return done
 
     # --- the worker's own ---------------------------------------------------------------------
-
-    def _run(self) -> None:
-        # Nobody else will ever answer the driver.
-        run_or_exit(self._serve, "the worker thread")
 
     def _serve(self) -> None:
         self._worker.serve(self._obey, self._bell.sleep)

@@ -13,7 +13,7 @@ from ..errors import ProtocolError, WindowError
 from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
-from ..repository import Claim, Claimant, Stream
+from ..repository import Claim, Claimant, Stream, take_items
 from ..serializer import Blocks, CallableCache, Encoded, Kind, hide, split
 from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
@@ -196,16 +196,9 @@ class Attempts:
         if self._runners.latest is not blocks:
             blocks.forget()
             hide()
-        turn = TurnRun(
-            self._runners.own,
-            pool,
-            self._pace,
-            self._window,
-            self._geometry,
-            descriptor,
-            layout.read_terms(inline),
-            blocks,
-        )
+        take = partial(take_items, self._window, self._geometry, descriptor.items)
+        terms = layout.read_terms(inline)
+        turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)
         self._runners.latest = blocks
         encoded = turn.run()
         self._spent |= turn.exhausted

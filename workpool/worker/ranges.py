@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from .. import layout, verbs
+from .. import layout
 from ..clock import monotonic
 from ..errors import ProtocolError, SerializationError, WindowError
-from ..layout import Descriptor, Geometry
+from ..layout import Descriptor
 from ..reduction import Reduction
-from ..repository import take_items
 from ..schedule import Schedule, chunk
 from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
 from ..turns import Part, Turn
@@ -118,8 +117,8 @@ class TurnRun:
     pool : Pool
         Whose items they are.
     pace : Pace
-    window : verbs.Window
-    geometry : Geometry
+    take : callable
+        ``take(count)``: takes so many items of the range, as far as there are.
     descriptor : Descriptor
         Of the turn.
     terms : Terms
@@ -132,8 +131,7 @@ class TurnRun:
         runner: Runner,
         pool: Pool,
         pace: Pace,
-        window: verbs.Window,
-        geometry: Geometry,
+        take: Callable[[int], range],
         descriptor: Descriptor,
         terms: layout.Terms,
         blocks: Blocks,
@@ -141,8 +139,7 @@ class TurnRun:
         self._runner = runner
         self._pool = pool
         self._pace = pace
-        self._window = window
-        self._geometry = geometry
+        self._take_items = take
         self._items = descriptor.items
         self._code_id = descriptor.code.blob_id
         # A function that comes with the items has no other name than theirs.
@@ -188,7 +185,7 @@ class TurnRun:
         count = 1
         if self._schedule is Schedule.ADAPTIVE:
             count = self._count = self._wanted()
-        taken = take_items(self._window, self._geometry, self._items, count)
+        taken = self._take_items(count)
         self.exhausted = taken.stop == self._items.total
         self._left = self._items.total - taken.stop
         if taken and self._schedule is not Schedule.ADAPTIVE:
@@ -205,8 +202,7 @@ class TurnRun:
 
     def _look(self) -> int:
         """Return how many items nobody has taken.  RMA cost: 1 fetch_add."""
-        start = take_items(self._window, self._geometry, self._items, 0).start
-        return self._items.total - start
+        return self._items.total - self._take_items(0).start
 
     def _run_chunk(self, taken: range) -> None:
         function = self._sent
