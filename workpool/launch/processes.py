@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,20 +52,12 @@ class Processes:
         """Name what is left of the ranks: themselves, or what their tasks have started."""
         left = []
         for pid, variables in self.find().items():
+            named = dict(word.decode(errors="replace").partition("=")[::2] for word in variables)
+            ranks = [named[name] for name in RANK_VARIABLES if name in named]  # or those above it
             with suppress(OSError):  # ended meanwhile
                 text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 path, *words = text.strip("\0").split("\0")
                 command = " ".join([os.path.basename(path), *words])[:_SHOWN]
-                if (rank := _rank_of(variables)) is not None:
-                    left.append(f"process {pid} of rank {rank} ({command})")
+                left += [f"process {pid} of rank {rank} ({command})" for rank in ranks[:1]]
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
-
-
-def _rank_of(variables: Iterable[bytes]) -> str | None:
-    """Return the rank that a process is, or below which it was started; None if there is none."""
-    for variable in variables:
-        name, _, rank = variable.decode(errors="replace").partition("=")
-        if name in RANK_VARIABLES:
-            return rank
-    return None
