@@ -24,7 +24,7 @@ from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
-from workpool.serializer import Code, Encoded, Kind, Packed, pack, unpack
+from workpool.serializer import Code, Encoded, Kind, Packed, pack_value, unpack
 from workpool.tasks import Batch, Context, Finished, PoolContext, Segment, Tally, Task, TaskKind
 from workpool.testing import MemoryWindow
 
@@ -281,7 +281,7 @@ def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.Monk
         pass
     monkeypatch.setattr(driver._dispatcher, "_without_room", lambda batch: None)
     driver._dispatcher._recover_s = 0.0  # it is time
-    scene.submit(1, pack(np.ones(10_000)))
+    scene.submit(1, pack_value(np.ones(10_000)))
     assert driver._dispatcher._full
     driver._collector.retire()
 
@@ -357,7 +357,7 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     scene = Scene()
     monkeypatch.setattr(os, "sched_yield", end_a_task)
     monkeypatch.setattr(dispatcher_module, "COPY_S", 1e-6)  # 0.2 s
-    arguments = [pack(np.full(25_000, n)) for n in range(4)]  # room for two
+    arguments = [pack_value(np.full(25_000, n)) for n in range(4)]  # room for two
     tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
     # What has been placed is no longer here, and what was copied is here alone.
     assert [len(task.payload) > 0 for task in tasks] == [False, False, not served, not served]
@@ -368,7 +368,7 @@ def test_arguments_without_room_wait_for_a_row_that_will_give_it() -> None:
     scene = Scene()
     driver = scene.driver
     for number in range(3):
-        scene.submit(number, pack(np.full(25_000, number)))  # room for two
+        scene.submit(number, pack_value(np.full(25_000, number)))  # room for two
         driver.progress()
     places = [scene.claim() for _ in range(2)]
     assert isinstance(scene.worker.take(1), Miss)
@@ -381,7 +381,7 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     scene = Scene()
     driver = scene.driver
     driver._collector.row_s = 1.0  # so it sleeps
-    scene.submit(1, pack(np.ones(100_000)))
+    scene.submit(1, pack_value(np.ones(100_000)))
     claim = scene.claim()
     slept: list[float] = []
     sleep, here = time.sleep, threading.get_ident()
@@ -436,7 +436,7 @@ def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
     driver.progress()
     assert len(driver._rows) == 2
     free_nbytes = driver._store.region.free_nbytes
-    task = scene.submit(3, pack(np.ones(10_000)))
+    task = scene.submit(3, pack_value(np.ones(10_000)))
     assert task.extent is not None
     driver.progress()
     assert driver._store.region.free_nbytes <= free_nbytes - 80_000
@@ -475,7 +475,7 @@ def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> No
 def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
     scene = Scene()
     driver, numbers = scene.driver, np.ones(100_000)
-    scene.submit(1, pack(numbers))
+    scene.submit(1, pack_value(numbers))
     numbers[:] = 2
     claim = scene.claim()
     nbytes = claim.descriptor[0].nbytes
@@ -573,7 +573,7 @@ def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -
 def test_a_reader_that_was_collected_keeps_no_other_waiting() -> None:
     scene = Scene()
     driver = scene.driver
-    payloads = [pack(np.ones(200_000)) for _ in range(2)]
+    payloads = [pack_value(np.ones(200_000)) for _ in range(2)]
     for number, payload in enumerate(payloads):
         scene.submit(number, payload)
         driver.progress()

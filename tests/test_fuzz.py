@@ -22,7 +22,7 @@ from workpool.serializer import (
     Blocks,
     Kind,
     encode_blocks,
-    pack,
+    pack_value,
     unpack,
     unpack_call,
     unpack_outcome,
@@ -114,7 +114,7 @@ def reads_or_refuses(read: Callable[[], Any]) -> None:
 @fuzz
 def test_damaged_calls_and_outcomes(case: tuple[object, int, int, int]) -> None:
     sample, at, value, cut = case
-    packed = pack(sample)
+    packed = pack_value(sample)
     whole = packed if isinstance(packed, bytes) else packed.tobytes()
     damaged = hurt(whole, at, value % 255 + 1, cut)
     reads_or_refuses(lambda: unpack(damaged))

@@ -366,9 +366,10 @@ def test_options_from_the_environment(claim: str) -> None:
 def test_options_that_cannot_be_honoured() -> None:
     script = """
         import os
+        import threading
         import pytest
         from workpool import WorkPool
-        from workpool.errors import ResourceError, UsageError
+        from workpool.errors import ResourceError, SerializationError, UsageError
 
         for options, word in [
             ({"max_workers": 0}, "max_workers"),
@@ -388,6 +389,8 @@ def test_options_that_cannot_be_honoured() -> None:
         for initargs in (3, "file"):  # ("file") is no tuple
             with pytest.raises(TypeError, match=f"initargs={initargs!r}: give a tuple"):
                 WorkPool(initializer=print, initargs=initargs)
+        with pytest.raises(SerializationError, match="argument 2 of 2 .*_thread.lock"):
+            WorkPool(initializer=print, initargs=(1, threading.Lock()))
         os.environ["WORKPOOL_ROWS"] = "1e3"
         with pytest.raises(UsageError, match="WORKPOOL_ROWS='1e3': give a whole number"):
             WorkPool()

@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from workpool.serializer import arrays, frozen, pack, unpack
+from workpool.serializer import arrays, frozen, pack_value, unpack
 from workpool.serializer.values import encode
 
 CODES = "?bBhHiIlLqQefdgFDG"
@@ -31,7 +31,7 @@ def both(value):
 
 
 def as_bytes(value):
-    encoded = pack(value)
+    encoded = pack_value(value)
     return encoded if isinstance(encoded, bytes) else encoded.tobytes()
 
 
@@ -144,17 +144,17 @@ def test_what_is_of_a_known_kind_is_pickled_to_the_same_bytes():
 def test_numbers_and_small_arrays_take_few_bytes(code):
     array = np.ones(3, code)
     for value in (array, (array,), [1, 2, 3, 4, 5, 6, 7, array], array[0], [(1, array[0]), {}]):
-        encoded = pack(value)
+        encoded = pack_value(value)
         assert b"numpy" not in encoded
         assert len(encoded) < len(pickle.dumps(value, 5)) - 50
-    restored = unpack(pack(array[0]))
+    restored = unpack(pack_value(array[0]))
     assert type(restored) is type(array[0])
     assert restored == array[0]
 
 
 @pytest.mark.parametrize("chunk", [list(np.arange(256.0)), list(np.ones((256, 4)))])
 def test_a_chunk_takes_no_more_bytes_than_a_plain_pickle(chunk):
-    encoded = pack(chunk)
+    encoded = pack_value(chunk)
     assert len(encoded) < len(pickle.dumps(chunk, 5))
     assert np.array_equal(unpack(encoded), chunk)
 
@@ -197,9 +197,9 @@ def test_reducers_in_copyreg_hold_next_to_arrays(array, counted, monkeypatch):
 
 @pytest.mark.parametrize("value", [np.arange(3), np.arange(3000), np.float32(1)])
 def test_reducers_in_copyreg_of_numpy_types_hold(value, counted, monkeypatch):
-    pack(value)
+    pack_value(value)
     monkeypatch.setitem(copyreg.dispatch_table, type(value), lambda it: (make_counted, ()))
-    for restored in (unpack(pack(value)), *unpack(pack((value, [value])))[:1]):
+    for restored in (unpack(pack_value(value)), *unpack(pack_value((value, [value])))[:1]):
         assert restored.made_by == "copyreg"
     monkeypatch.undo()
     assert np.array_equal(unpack(as_bytes(value)), value)
@@ -222,7 +222,7 @@ def test_what_holds_arrays_is_frozen_as_it_was():
     array = np.zeros(3)
     kept = frozen((array, np.float64(2)))
     array[:] = 1
-    restored, number = unpack(pack([kept, array]))[0]
+    restored, number = unpack(pack_value([kept, array]))[0]
     assert restored.tolist() == [0, 0, 0]
     assert number == 2
 
@@ -233,7 +233,7 @@ def test_what_is_not_numpy_or_not_yet_is_no_error(numpy, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "numpy", numpy)
         assert encode((1, "text"), by_value=False) == pickle.dumps((1, "text"), 5)
-    assert b"numpy" not in pack(np.arange(3))
+    assert b"numpy" not in pack_value(np.arange(3))
 
 
 def in_a_new_process(program):
@@ -244,9 +244,9 @@ def test_numpy_is_imported_by_whoever_restores_an_array_first():
     for value in (np.arange(3), np.float32(1)):
         program = f"""if 1:
             import sys
-            from workpool.serializer import pack, unpack
-            pack((1, "text"))
+            from workpool.serializer import pack_value, unpack
+            pack_value((1, "text"))
             assert "numpy" not in sys.modules
-            print(repr(unpack({pack(value)!r})))
+            print(repr(unpack({pack_value(value)!r})))
         """
         assert in_a_new_process(program).strip() == repr(value)

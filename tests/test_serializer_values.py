@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import ALIGNMENT, Packed, frozen, pack, unpack
+from workpool.serializer import ALIGNMENT, Packed, frozen, pack_value, unpack
 
 LARGE = 1 << 15  # of doubles: 256 KiB
 
@@ -40,7 +40,7 @@ def received(encoded):
     ids=lambda value: repr(value)[:12],
 )
 def test_small_values_are_plain_pickles(value):
-    encoded = pack(value)
+    encoded = pack_value(value)
     assert isinstance(encoded, bytes)
     assert pickle.loads(encoded) == value
     for buffer in (encoded, bytearray(encoded), memoryview(encoded), received(encoded)):
@@ -48,13 +48,13 @@ def test_small_values_are_plain_pickles(value):
 
 
 def test_items_wider_than_a_byte_are_cast():
-    encoded = received(pack("1234567" * 8)).tobytes()
+    encoded = received(pack_value("1234567" * 8)).tobytes()
     padded = encoded + bytes(-len(encoded) % 8)
     assert unpack(np.frombuffer(padded, np.int64)) == "1234567" * 8
 
 
 def test_a_small_array_stays_in_the_pickle_and_is_writable():
-    encoded = pack(np.arange(16.0))
+    encoded = pack_value(np.arange(16.0))
     assert isinstance(encoded, bytes)
     restored = unpack(encoded)
     restored[0] = 5.0
@@ -64,7 +64,7 @@ def test_a_small_array_stays_in_the_pickle_and_is_writable():
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_large_array_is_not_copied(order):
     array = np.asarray(np.arange(LARGE, dtype=float).reshape(128, -1), order=order)
-    encoded = pack({"array": array})
+    encoded = pack_value({"array": array})
     assert isinstance(encoded, Packed)
     segments = encoded.segments
     assert any(np.shares_memory(np.frombuffer(s, np.uint8), array) for s in segments if len(s))
@@ -81,7 +81,7 @@ def test_a_large_array_is_not_copied(order):
 
 
 def test_the_restored_array_keeps_the_memory_alive():
-    restored = unpack(received(pack(np.full(LARGE, 7.0))))
+    restored = unpack(received(pack_value(np.full(LARGE, 7.0))))
     noise = [np.zeros(LARGE) for _ in range(8)]
     assert (restored == 7.0).all()
     assert len(noise) == 8
@@ -89,7 +89,7 @@ def test_the_restored_array_keeps_the_memory_alive():
 
 def test_every_frame_is_aligned():
     arrays = [np.arange(n, dtype=np.uint8) for n in (4096, 4097, 5001, 100, 10_007)]
-    memory = received(pack(arrays))
+    memory = received(pack_value(arrays))
     restored = unpack(memory)
     for before, after in zip(arrays, restored, strict=True):
         assert np.array_equal(before, after)
@@ -108,7 +108,7 @@ def test_every_frame_is_aligned():
     ids=["strided", "datetime64", "object"],
 )
 def test_arrays_without_a_contiguous_buffer_go_in_the_pickle(array):
-    encoded = pack(array)
+    encoded = pack_value(array)
     assert isinstance(encoded, bytes)
     assert np.array_equal(unpack(encoded), array)
 
@@ -116,7 +116,7 @@ def test_arrays_without_a_contiguous_buffer_go_in_the_pickle(array):
 def test_a_structured_array_goes_out_of_band():
     array = np.zeros(LARGE, dtype=[("a", "i4"), ("b", "f8")])
     array["b"] = np.arange(LARGE)
-    encoded = pack(array)
+    encoded = pack_value(array)
     assert isinstance(encoded, Packed)
     assert np.array_equal(unpack(received(encoded)), array)
 
@@ -124,17 +124,17 @@ def test_a_structured_array_goes_out_of_band():
 def test_a_read_only_array_stays_read_only():
     array = np.zeros(LARGE)
     array.flags.writeable = False
-    assert not unpack(received(pack(array))).flags.writeable
+    assert not unpack(received(pack_value(array))).flags.writeable
 
 
 def test_an_array_sent_twice_is_one_array():
     array = np.zeros(LARGE)
-    first, second = unpack(received(pack([array, array])))
+    first, second = unpack(received(pack_value([array, array])))
     assert first is second
 
 
 def test_read_only_memory_is_copied_so_that_arrays_are_writable():
-    encoded = pack(np.zeros(LARGE)).tobytes()
+    encoded = pack_value(np.zeros(LARGE)).tobytes()
     restored = unpack(encoded)
     restored[0] = 1.0
     assert unpack(encoded)[0] == 0.0
@@ -142,7 +142,7 @@ def test_read_only_memory_is_copied_so_that_arrays_are_writable():
 
 def test_tobytes_is_independent_of_the_array():
     array = np.zeros(LARGE)
-    encoded = pack(array)
+    encoded = pack_value(array)
     joined = encoded.tobytes()
     array[:] = 1.0
     assert unpack(joined)[0] == 0.0
@@ -154,7 +154,7 @@ def test_what_is_frozen_stays_as_it_was():
     record = np.zeros(1, "i8,f8")[0]
     kept = [frozen(objects), frozen(record)]
     objects[0][0] = record[0] = 1
-    objects, record = unpack(pack(kept))
+    objects, record = unpack(pack_value(kept))
     assert objects.tolist() == [[0], None]
     assert record.item() == (0, 0.0)
 
@@ -173,14 +173,14 @@ def test_lengths_are_64_bit():
 @pytest.mark.parametrize("large", [False, True])
 def test_what_pickle_cannot_goes_by_value(large):
     array = np.arange(LARGE if large else 3)
-    fn, restored = unpack(received(pack([lambda x: x + 1, array])))
+    fn, restored = unpack(received(pack_value([lambda x: x + 1, array])))
     assert fn(1) == 2
     assert np.array_equal(restored, array)
 
 
 def test_a_second_attempt_starts_without_frames():
     array = np.arange(LARGE)
-    encoded = pack([array, lambda: 1])
+    encoded = pack_value([array, lambda: 1])
     assert encoded.nbytes < array.nbytes + 4096
     assert np.array_equal(unpack(received(encoded))[0], array)
 
@@ -191,7 +191,7 @@ def test_a_module_registered_by_value_is_not_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     cloudpickle.register_pickle_by_value(module)
     try:
-        encoded = pack([module.fn, module.Thing()])
+        encoded = pack_value([module.fn, module.Thing()])
     finally:
         cloudpickle.unregister_pickle_by_value(module)
     monkeypatch.delitem(sys.modules, module.__name__)
@@ -217,18 +217,18 @@ class Raises:
 @pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(3), GeneratorExit(), TypeError()])
 def test_errors_in_reduce_become_serialization_errors(error):
     with pytest.raises(SerializationError, match="Raises") as caught:
-        pack(Raises(error))
+        pack_value(Raises(error))
     assert caught.value.__cause__ is error
 
 
 def test_keyboard_interrupt_passes():
     with pytest.raises(KeyboardInterrupt):
-        pack(Raises(KeyboardInterrupt()))
+        pack_value(Raises(KeyboardInterrupt()))
 
 
 def test_deep_recursion_is_a_serialization_error():
     with pytest.raises(SerializationError):
-        pack(nested(200_000))
+        pack_value(nested(200_000))
 
 
 def test_an_unpicklable_object_is_a_serialization_error():
@@ -236,7 +236,7 @@ def test_an_unpicklable_object_is_a_serialization_error():
         socket.socket() as unpicklable,
         pytest.raises(SerializationError, match="socket") as caught,
     ):
-        pack(unpicklable)
+        pack_value(unpicklable)
     assert isinstance(caught.value.__cause__, TypeError)
 
 
@@ -247,7 +247,7 @@ class Exits:
 
 def test_errors_while_unpickling_become_serialization_errors():
     with pytest.raises(SerializationError) as caught:
-        unpack(pack(Exits()))
+        unpack(pack_value(Exits()))
     assert isinstance(caught.value.__cause__, SystemExit)
 
 
@@ -261,7 +261,7 @@ def test_foreign_bytes_are_refused(buffer):
 
 
 def test_every_truncation_is_noticed():
-    encoded = pack([np.zeros(600), np.ones(700), "text"]).tobytes()
+    encoded = pack_value([np.zeros(600), np.ones(700), "text"]).tobytes()
     step = 1 if len(encoded) < 400 else 7
     for n in [*range(300), *range(300, len(encoded), step)]:
         with pytest.raises(SerializationError):
@@ -271,14 +271,14 @@ def test_every_truncation_is_noticed():
 
 
 def test_where_an_encoding_is_cut_is_said():
-    encoded = pack([np.zeros(600)] + [np.ones(600)] * 9).tobytes()
+    encoded = pack_value([np.zeros(600)] + [np.ones(600)] * 9).tobytes()
     for nbytes, where in ((10, "inside its head"), (20, "inside its table"), (2000, "arrived as")):
         with pytest.raises(SerializationError, match=where):
             unpack(encoded[:nbytes])
 
 
 def test_every_truncation_of_a_plain_encoding_is_noticed():
-    encoded = pack(["text", 1.0, {"a": 2}])
+    encoded = pack_value(["text", 1.0, {"a": 2}])
     for n in range(len(encoded)):
         with pytest.raises(SerializationError):
             unpack(encoded[:n])
@@ -303,7 +303,7 @@ def test_huge_lengths_allocate_nothing():
 
 def test_flipped_bits_of_the_table_are_noticed_or_harmless():
     arrays = [np.zeros(600), np.ones(700)]
-    encoded = pack(arrays).tobytes()
+    encoded = pack_value(arrays).tobytes()
     for bit in range(8 * 32):
         damaged = bytearray(encoded)
         damaged[bit // 8] ^= 1 << bit % 8

@@ -9,7 +9,7 @@ from workpool import layout
 from workpool.driver.store import Store
 from workpool.layout import NOTHING, Extent, Piece
 from workpool.repository import Row
-from workpool.serializer import Code, pack
+from workpool.serializer import Code, pack_value
 from workpool.tasks import Batch, Context, PoolContext, Retry, Task, TaskKind
 from workpool.testing import MemoryWindow
 
@@ -57,7 +57,7 @@ def test_a_payload_lies_in_the_arena_until_its_task_is_over(
 ) -> None:
     used = store.region.used_nbytes
     numbers = np.arange(10_000) % 256
-    task.payload = pack(numbers.astype("uint8"))
+    task.payload = pack_value(numbers.astype("uint8"))
     encoded = task.payload.tobytes()
     if retried:
         task.payload = encoded

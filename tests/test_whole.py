@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from workpool.job.drain import Terminated, leave
-from workpool.serializer import pack
+from workpool.serializer import pack_value
 from workpool.whole import Deferring, defer_interrupts, whole, within
 
 
@@ -123,7 +123,7 @@ def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> 
             return Slow, ()
 
     def program() -> None:
-        pack(Slow())  # else it would be a SerializationError
+        pack_value(Slow())  # else it would be a SerializationError
         time.sleep(30)
 
     try:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .contributions import Together
 from .layout import Blob, Extent, Items, Terms
 from .repository import Row
-from .serializer import Encoded, Packed, as_bytes, join, pack, split
+from .serializer import Encoded, Packed, as_bytes, join, pack_call, split
 from .system import authkey
 
 
@@ -42,12 +42,12 @@ def encode_setup(
     Raises
     ------
     SerializationError
-        If the initializer or an argument cannot be pickled.
+        Names the initializer or the argument that cannot be pickled.
     """
     path = [entry for entry in sys_path if isinstance(entry, str)]
     # Apart: where the modules are that the initializer comes from, only the path may say; and
     # without the key no proxy among its arguments can be restored.
-    return join((path, authkey.own(), as_bytes(pack((initializer, initargs)))))
+    return join((path, authkey.own(), as_bytes(pack_call(initializer, initargs, {}))))
 
 
 class Limits(NamedTuple):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import SerializationError, UsageError
+from ..errors import UsageError
 from ..job import entry
 from ..job.service import serve
 from ..journal.ledger import Ledgers
@@ -110,12 +110,7 @@ class WorkPool(View):
             leave_out(self)  # a module of the script's has one, and the task wants something else
             return
         job = entry.current()
-        try:
-            content = encode_setup(sys.path, initializer, initargs)
-        except SerializationError as error:
-            raise SerializationError(
-                f"cannot pickle the initializer or its arguments: {error.__cause__ or error}"
-            ) from error
+        content = encode_setup(sys.path, initializer, initargs)
         choice = choose(job, max_workers, claim, rows, arena_nbytes, repository, lease_s)
         ledgers = Ledgers(
             (initializer, initargs),

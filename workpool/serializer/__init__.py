@@ -38,7 +38,7 @@ from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpa
 from .prepared import Prepared, collect_globals, prepared_by, use
 from .references import UnknownClass
 from .script import hide, leave_script
-from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, pack, split, unpack
+from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
 
 __all__ = [
     "ALIGNMENT",
@@ -70,7 +70,6 @@ __all__ = [
     "join",
     "leave_script",
     "load_callable",
-    "pack",
     "pack_call",
     "pack_exception",
     "pack_value",

@@ -29,7 +29,7 @@ _NO_ARGUMENTS: Final = encode(())
 
 
 def pack_call(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | None,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     code: Code | None = None,
@@ -39,7 +39,7 @@ def pack_call(
 
     Parameters
     ----------
-    fn : callable
+    fn : callable or None
         The task's function; part of the payload only when `code` is None.
     args : tuple
         Positional arguments.
@@ -54,7 +54,7 @@ def pack_call(
     Returns
     -------
     bytes or Packed
-        As from `pack`.
+        As from `encode`.
 
     Raises
     ------
@@ -165,14 +165,17 @@ def said(error: BaseException) -> str:
 
 
 def _culprit(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
+    fn: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: BaseException,
 ) -> SerializationError:
     """Return the error that names what could not be pickled and what to do about it."""
     suspects = [(f"argument {i} of {len(args)}", value) for i, value in enumerate(args, 1)]
     suspects += [(f"keyword argument {name!r}", value) for name, value in kwargs.items()]
     remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
     found = _first_failure(suspects)
-    inner = fn
+    inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
     if found is None and _failure(inner) is not None:

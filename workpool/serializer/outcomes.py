@@ -92,7 +92,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
     Parameters
     ----------
     value : object
-        Any object, as for `pack`.
+        Any object, as for `encode`.
     task : callable or str, optional
         The task's function, or its name: for the message.
 
@@ -108,7 +108,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
 
     Notes
     -----
-    Cost: 0.1 us for None, else as `pack`.
+    Cost: 0.1 us for None, else as `encode`.
     """
     if value is None:
         return _NONE

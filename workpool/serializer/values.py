@@ -42,7 +42,6 @@ __all__ = [
     "decode",
     "encode",
     "join",
-    "pack",
     "split",
     "unpack",
 ]
@@ -120,47 +119,12 @@ class Packed:
 
 
 Encoded: TypeAlias = bytes | Packed
-"""What `pack` returns; `len` gives the bytes of either."""
+"""What `encode` returns; `len` gives the bytes of either."""
 
 
 def as_bytes(encoded: Encoded) -> bytes:
     """Return an encoding as one bytes."""
     return encoded.tobytes() if isinstance(encoded, Packed) else encoded
-
-
-def pack(obj: object) -> Encoded:
-    """Encode any object.
-
-    Parameters
-    ----------
-    obj : object
-        Pickled by value where it, or something in it, is defined in ``__main__`` or nowhere.
-
-    Returns
-    -------
-    bytes or Packed
-        bytes unless it holds a contiguous buffer of at least 4 KiB.
-
-    Raises
-    ------
-    SerializationError
-        It cannot be pickled; ``__cause__`` says why.
-
-    Notes
-    -----
-    Cost: 0.5 us for atoms, 5 us for a large array; 20 us and more by value. Contiguous arrays
-    are not copied, in C or Fortran order; other arrays are, and so are those whose dtype
-    exports no buffer (datetime64, object).
-    """
-    try:
-        return encode(obj)
-    except interrupts():
-        raise
-    except BaseException as error:  # __reduce__ may raise anything, SystemExit included
-        raise SerializationError(
-            f"cannot pickle an object of type {type(obj).__qualname__}: {error!r}; "
-            "send plain data in its place, or give its class __reduce__"
-        ) from error
 
 
 def unpack(buffer: Buffer) -> Any:
@@ -225,18 +189,24 @@ def encode(
     reach: Reach | None = None,
     beside: Reach | None = None,
 ) -> Encoded:
-    """Encode like `pack`, but let whatever pickle raises pass.
+    """Encode any object.
 
     Parameters
     ----------
     obj : object
     by_value : bool
+        Whether to pickle by value what is defined in ``__main__`` or nowhere, or holds such things.
     known : container of int, optional
         The ids of classes of the script that the other side has.
     reach : Reach, optional
         Gets what is reached if it is pickled by value.
     beside : Reach, optional
         Of what the same task gets by another pickle.
+
+    Returns
+    -------
+    bytes or Packed
+        bytes unless it holds a contiguous buffer of at least 4 KiB.
 
     Raises
     ------
@@ -246,6 +216,14 @@ def encode(
         It would be by reference, but for a class that is not among `known`.
     Torn
         The two have something in common that must be one.
+    BaseException
+        Whatever pickle raises.
+
+    Notes
+    -----
+    Cost: 0.5 us for atoms, 5 us for a large array; 20 us and more by value. Contiguous arrays
+    are not copied, in C or Fortran order; other arrays are, and so are those whose dtype
+    exports no buffer (datetime64, object).
     """
     frames: list[memoryview] = []
 

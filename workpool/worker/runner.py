@@ -31,7 +31,6 @@ from ..serializer import (
     pack_value,
     prepared_by,
     split,
-    unpack,
     unpack_call,
     use,
 )
@@ -191,7 +190,7 @@ class Runner:
         initializer: Any = "initializer"
         failure, prepared = None, Prepared()
         try:
-            initializer, initargs = unpack(call)
+            initializer, initargs, _ = unpack_call(call)
             if initializer is not None:
                 prepared = prepared_by(lambda: initializer(*initargs), namespaces)
             if self._forked:
