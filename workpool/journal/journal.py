@@ -109,7 +109,8 @@ class Journal:
         try:
             self._connection = connect(self.path)
             try:
-                self._functions = dict(self._ask("SELECT name, number FROM functions"))
+                functions = self._ask("SELECT name, number FROM functions")
+                self._functions: dict[str, int] = dict(functions)
                 self._read_keys()
                 self._place = os.path.abspath(self.path)  # the program may go to another directory
                 self._file = os.stat(self._place)
@@ -238,11 +239,8 @@ class Journal:
                     if len(value) > MOST_NBYTES:
                         self.skipped += 1
                         continue
-                    number = self._functions.get(name)
-                    if number is None:
-                        number = self._add_function(name)
                     checksum = _checksum(keys, listed, value)
-                    rows.append((number, now, int(listed), keys, checksum, value))
+                    rows.append((self._number(name), now, int(listed), keys, checksum, value))
                 self._connection.executemany(
                     "INSERT INTO records (function, stored_s, listed, keys, checksum, value)"
                     " VALUES (?, ?, ?, ?, ?, ?)",
@@ -253,7 +251,7 @@ class Journal:
                 with suppress(sqlite3.Error):
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
-                self._functions = dict(self._functions_again())
+                self._functions.clear()  # those that were added are not there
                 if isinstance(error, sqlite3.Error):
                     raise failed(self.path, "write", error) from error
                 raise
@@ -297,17 +295,14 @@ class Journal:
             finally:
                 os.close(self._lock)
 
-    def _add_function(self, name: str) -> int:
-        cursor = self._connection.execute("INSERT INTO functions (name) VALUES (?)", (name,))
-        assert cursor.lastrowid is not None
-        self._functions[name] = cursor.lastrowid
-        return cursor.lastrowid
-
-    def _functions_again(self) -> list[Any]:
-        """Return the numbers of functions as they are after a transaction that failed."""
-        with suppress(sqlite3.Error):
-            return self._connection.execute("SELECT name, number FROM functions").fetchall()
-        return []
+    def _number(self, function: str) -> int:
+        """Return the number of a function, which is added if it has none."""
+        if function not in self._functions:
+            name = (function,)
+            self._connection.execute("INSERT OR IGNORE INTO functions (name) VALUES (?)", name)
+            found = self._connection.execute("SELECT number FROM functions WHERE name = ?", name)
+            self._functions[function] = found.fetchone()[0]
+        return self._functions[function]
 
     def _ask(self, question: str) -> list[Any]:
         try:
