@@ -114,14 +114,34 @@ class Ledgers:
         return monotonic() - self._stored_s > STORE_S
 
     def store(self, waiting: Iterable[Finished]) -> None:
-        """Write results into their journals, before anybody sees them; also into closed ones.
+        """Write results into their journals, before anybody sees them: one transaction for each.
 
-        There it fails, and so do the tasks: what is not stored must not be seen.
+        What is not stored must not be seen: where that fails, as in a journal that is closed, the
+        tasks fail.
         """
-        if self.used:
-            with self._storing:
-                store(waiting)
-                self._stored_s = monotonic()
+        if not self.used:
+            return
+        with self._storing:
+            ended = [finished for finished in waiting if not finished.written]
+            entries: dict[Ledger, list[Entry]] = {}
+            for finished in ended:
+                for task, kind, content in tuple(finished.outcomes):
+                    if task.noted is not None:
+                        found = entries.setdefault(task.noted.ledger, [])
+                        found += _entries(task.noted, kind, content)
+            failures: dict[Ledger, Exception] = {}
+            for ledger, found in entries.items():
+                try:
+                    if found:
+                        ledger.journal.store(found)
+                except Exception as error:  # no room on the disk, no memory: those tasks' matter
+                    failures[ledger] = error
+            for finished in ended:
+                finished.failures = failures
+                finished.written = True
+            for ledger in entries:
+                ledger.warn()
+            self._stored_s = monotonic()
 
     def close(self) -> None:
         """Let others have the files."""
@@ -156,7 +176,7 @@ class Ledger:
         self.journal = Journal(path)
         self._lock = threading.Lock()
         self._lists: Recent[list[Any]] = Recent(_LISTS, _LISTS_NBYTES)
-        self._warned = 0
+        self._warned = False
 
     def result(self, key: bytes, fn: Callable[..., Any]) -> tuple[Any, BaseException | None] | None:
         """Return the outcome of a call that is done, None if it is not."""
@@ -230,39 +250,13 @@ class Ledger:
     def warn(self) -> None:
         """Say once that there are results too large to be stored."""
         if self.journal.skipped and not self._warned:
-            self._warned = self.journal.skipped
+            self._warned = True
             # Not by `warnings`: whoever makes the progress would get what a filter makes of it.
             say(
                 f"journal {self.journal.path}: a result of more than {MOST_NBYTES:,} bytes is "
                 "delivered but not stored, and its task will run again; let the task write a file "
                 "and return its name"
             )
-
-
-def store(waiting: Iterable[Finished]) -> None:
-    """Write what has ended into its journals, each in one transaction.
-
-    What cannot be written fails: a result must not be seen before it is stored.
-    """
-    ended = [finished for finished in waiting if not finished.written]
-    entries: dict[Ledger, list[Entry]] = {}
-    for finished in ended:
-        for task, kind, content in tuple(finished.outcomes):
-            if task.noted is not None:
-                found = entries.setdefault(task.noted.ledger, [])
-                found += _entries(task.noted, kind, content)
-    failures: dict[Ledger, Exception] = {}
-    for ledger, found in entries.items():
-        try:
-            if found:
-                ledger.journal.store(found)
-        except Exception as error:  # no room on the disk, no memory: it is those tasks' matter
-            failures[ledger] = error
-    for finished in ended:
-        finished.failures = failures
-        finished.written = True
-    for ledger in entries:
-        ledger.warn()
 
 
 def _entries(noted: Noted, kind: int, content: Any) -> Iterator[Entry]:
