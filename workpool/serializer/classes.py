@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
 from types import MemberDescriptorType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, ref
 
 from ..recent import Recent
@@ -47,32 +47,15 @@ __all__ = [
     "update_class",
 ]
 
-V = TypeVar("V")
 
+class _Known:
+    """What this process knows of a class that is defined in no importable module."""
 
-class _ByIdentity(Generic[V]):
-    """What goes with classes, as long as they live, whatever their metaclass takes for equal."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[ref[type], V]] = {}
-
-    def get(self, cls: type) -> V | None:
-        """Return what goes with a class."""
-        found = self._found.get(id(cls))
-        return None if found is None else found[1]
-
-    def put(self, cls: type, value: V) -> None:
-        """Have something go with a class."""
-        key = id(cls)
-        self._found[key] = ref(cls, lambda _: self._found.pop(key, None)), value
-
-
-class _Sent(NamedTuple):
-    """How a class defined in no importable module is known to every process."""
-
-    class_id: str
-    native: bool  # defined by this process, not restored in it
-    in_script: bool = False  # of another process, which has it under its name
+    def __init__(self, class_id: str, native: bool, in_script: bool = False) -> None:
+        self.class_id = class_id  # the same in every process
+        self.native = native  # defined by this process, not restored in it
+        self.in_script = in_script  # of another process, which has it under its name
+        self.attributes: Set[str] = frozenset()  # as last restored
 
 
 class _Version(NamedTuple):
@@ -100,28 +83,30 @@ class _ClassRegistry:
 
     def __init__(self) -> None:
         self.away = False
-        self._versions: Recent[_Version] = Recent(_MOST, 0)
-        self._sent: _ByIdentity[_Sent] = _ByIdentity()
+        # By ``id``, whatever their metaclass takes for equal, as long as they live.
+        self._known: dict[int, tuple[ref[type], _Known]] = {}
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
-        self._attributes: _ByIdentity[Set[str]] = _ByIdentity()  # as restored
-        self._lock = threading.RLock()  # reentrant: see ``CodeCache``
+        self._versions: Recent[_Version] = Recent(_MOST, 0)
         self._numbers = itertools.count(1)
+        self._lock = threading.RLock()  # reentrant: see ``CodeCache``
 
-    def renew(self, cls: type, attributes: Set[str]) -> Set[str]:
-        """Note the attributes that a restored class has; return which it has no more."""
-        before = self._attributes.get(cls) or frozenset()
-        self._attributes.put(cls, attributes)
-        return before - attributes
+    def get(self, cls: type) -> _Known | None:
+        """Return what is known of a class that was sent by value or restored; None of others."""
+        found = self._known.get(id(cls))
+        return None if found is None else found[1]
+
+    def knows(self, cls: type) -> bool:
+        """Tell whether a class was sent by value or restored."""
+        return id(cls) in self._known
 
     def class_id(self, cls: type) -> str:
-        """Return the id of `cls`; a class not seen before is native."""
+        """Return the id of a class; one not seen before is native."""
         with self._lock:
-            sent = self._sent.get(cls)
-            if sent is None:
-                sent = _Sent(uuid.uuid4().hex, native=True)
-                self._sent.put(cls, sent)
-                self._by_id[sent.class_id] = cls
-            return sent.class_id
+            known = self.get(cls)
+            if known is None:
+                known = self._add(cls, _Known(uuid.uuid4().hex, native=True))
+                self._by_id[known.class_id] = cls
+            return known.class_id
 
     def find(self, class_id: str) -> type | None:
         """Return the class with that id, if this process has it."""
@@ -132,9 +117,14 @@ class _ClassRegistry:
         with self._lock:
             self.away |= in_script
             cls = self._by_id.setdefault(class_id, cls)
-            if self._sent.get(cls) is None:
-                self._sent.put(cls, _Sent(class_id, False, in_script))
+            if not self.knows(cls):
+                self._add(cls, _Known(class_id, False, in_script))
             return cls
+
+    def _add(self, cls: type, known: _Known) -> _Known:
+        key = id(cls)
+        self._known[key] = ref(cls, lambda _: self._known.pop(key, None)), known
+        return known
 
     def version(self, cls: type) -> int:
         """Return a number for what a class is now; 0 if it may change unseen."""
@@ -164,20 +154,6 @@ class _ClassRegistry:
         snapshot = Snapshot.take(cls) if number else None
         if snapshot is not None:
             self._versions.keep(id(cls), _Version(number, on_restored.get(), snapshot), 0)
-
-    def knows(self, cls: type) -> bool:
-        """Tell whether `cls` was sent by value, or restored."""
-        return self._sent.get(cls) is not None
-
-    def comes_home(self, cls: type) -> bool:
-        """Tell whether `cls` was restored, and the process that it is from has it for good."""
-        sent = self._sent.get(cls)
-        return sent is not None and sent.in_script
-
-    def is_native(self, cls: type) -> bool:
-        """Tell whether `cls` was defined by this process."""
-        sent = self._sent.get(cls)
-        return sent is not None and sent.native
 
 
 _CLASSES: Final = _ClassRegistry()
@@ -233,7 +209,8 @@ def away() -> bool:
 
 def comes_home(cls: type) -> bool:
     """Tell whether the process that a class is from has it, for good, under its name."""
-    return _CLASSES.comes_home(cls)
+    known = _CLASSES.get(cls)
+    return known is not None and known.in_script
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
@@ -291,10 +268,13 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any, int])
     then what they were.
     """
     setter, state, number = update
-    if _CLASSES.is_native(cls) or _CLASSES.is_at(cls, number):
+    known = _CLASSES.get(cls)
+    assert known is not None
+    if known.native or _CLASSES.is_at(cls, number):
         return
+    before, known.attributes = known.attributes, state[0].keys() - {"_abc_impl"}
     # What has gone since, or is a base's again, is in no state.
-    for name in _CLASSES.renew(cls, state[0].keys() - {"_abc_impl"}) & vars(cls).keys():
+    for name in (before - known.attributes) & vars(cls).keys():
         with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
             delattr(cls, name)
     setter(cls, state)
