@@ -169,29 +169,8 @@ def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ..
     return make(*made).replace(co_filename=filename)
 
 
-def _reduce_new_type(obj: Any) -> tuple[Any, ...]:
-    return typing.NewType, (obj.__name__, obj.__supertype__)
-
-
-def _reduce_param_spec(obj: Any) -> tuple[Any, ...]:
-    return typing.ParamSpec, (obj.__name__,)
-
-
-def _reduce_cached_property(obj: Any) -> tuple[Any, ...]:
-    # Restored as an attribute of its class, it is not told its name.
-    return functools.cached_property, (obj.func,), {"attrname": obj.attrname}
-
-
 def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
     return _TypeAliasType(name, value, type_params=parameters)
-
-
-def _reduce_type_alias(obj: Any) -> tuple[Any, ...]:
-    return _make_type_alias, (obj.__name__, obj.__value__, obj.__type_params__)
-
-
-def _reduce_type_var_tuple(obj: Any) -> tuple[Any, ...]:
-    return _TypeVarTuple, (obj.__name__,)
 
 
 def _make_ref(referent: object) -> Any:
@@ -215,12 +194,13 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
     type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
     CACHED: _reduce_lru_cache,
-    functools.cached_property: _reduce_cached_property,
+    # Restored as an attribute of its class, it is not told its name.
+    functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
     functools.singledispatchmethod: _reduce_generic_method,
-    typing.NewType: _reduce_new_type,
-    typing.ParamSpec: _reduce_param_spec,
-    _TypeAliasType: _reduce_type_alias,
-    _TypeVarTuple: _reduce_type_var_tuple,
+    typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
+    typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
+    _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
+    _TypeVarTuple: lambda it: (_TypeVarTuple, (it.__name__,)),
     weakref.ref: lambda ref: (_make_ref, (ref(),)),
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
@@ -292,27 +272,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return CellType, ()
         if kind is CodeType:
             return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
-        if kind is FunctionType and is_generic(obj) and not named(obj):
-            return _reduce_generic(obj)
-        if kind is FunctionType and (implementations := dispatched(obj)) is not None:
-            return _make_dispatch, (dict(implementations),)
         if kind is FunctionType:
-            reduced = super().reducer_override(obj)
-            if reduced is NotImplemented:
-                return reduced
-            make, made, state, _, _, setter = reduced
-            _complete(obj, state[1])
-            if self._reach is not None:
-                self._reach.add(obj)
-            self._had += state[1]["__globals__"].values()
-            state[1]["__closure__"] = None
-            made = (*made[:4], obj.__closure__)
-            cells: tuple[Any, ...] = ()
-            if obj.__closure__ is not None:
-                cells = tuple((cell, it) for _, cell, it in cells_of(obj) if it is not UNBOUND)
-                if is_in_script(obj.__name__, obj):  # what a decorator has made of it
-                    self._had += (it for _, it in cells)
-            return make, made, (setter, state, cells), None, None, fill_function
+            return self._reduce_function(obj)
         if issubclass(kind, type):
             reduced = super().reducer_override(obj)
             if reduced is NotImplemented or len(reduced) < 6:
@@ -333,6 +294,29 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
             return self._reduce_once(obj)
         return NotImplemented
+
+    def _reduce_function(self, function: FunctionType) -> Any:
+        if is_generic(function) and not named(function):
+            return _reduce_generic(function)
+        if (implementations := dispatched(function)) is not None:
+            return _make_dispatch, (dict(implementations),)
+        reduced = super().reducer_override(function)
+        if reduced is NotImplemented:
+            return reduced
+        make, made, state, _, _, setter = reduced
+        _complete(function, state[1])
+        if self._reach is not None:
+            self._reach.add(function)
+        self._had += state[1]["__globals__"].values()
+        # The cells themselves, which two closures may share; they are filled later.
+        state[1]["__closure__"] = None
+        made = (*made[:4], function.__closure__)
+        cells: tuple[Any, ...] = ()
+        if function.__closure__ is not None:
+            cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
+            if is_in_script(function.__name__, function):  # what a decorator has made of it
+                self._had += (it for _, it in cells)
+        return make, made, (setter, state, cells), None, None, fill_function
 
 
 class _LockFinder(ByValuePickler):
