@@ -316,7 +316,7 @@ def test_tasks_for_which_there_is_no_memory_are_not_sent_ahead(
 
 def test_a_signal_may_have_no_name() -> None:
     signum = signal.SIGRTMIN + 6
-    crash = Loss(Why.CRASHED.value, None, -signum, "", 1, 1, "here").error(abs)
+    crash = Loss(Why.CRASHED, 1, "here", 1, returncode=-signum).error(abs)
     assert f"signal {signum} (no standard one)" in str(crash)
 
 

@@ -21,7 +21,7 @@ from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
-from workpool.loss import Loss, unstarted
+from workpool.loss import Loss, Why, unstarted
 from workpool.members.leases import Gone
 from workpool.repository import Miss, Row
 from workpool.serializer import CodeCache, Encoded, Kind, pack_call
@@ -168,7 +168,7 @@ class Scene:
     def take_back(self, task: Task) -> None:
         """Take it for lost."""
         if task.batch is not None:
-            loss = Loss(Gone.SILENT.value, None, 0, "", 0, 1, "here")
+            loss = Loss(Why.SILENT, 1, "here")
             with self.driver._lock:
                 recovery = self.driver.recovery
                 recovery._take_back_from(1, [task.batch], Gone.SILENT, loss)

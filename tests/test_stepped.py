@@ -269,7 +269,7 @@ def test_one_payload_that_cannot_be_kept_costs_one_task(
     job.share_a_row(tasks, code)
     claimant, claim = job.claim()
     # The same becomes of all, as where no child process can be started.
-    loss = Loss(Why.UNSTARTED.value, None, 0, "", 0, 0, "here").encoded()
+    loss = Loss(Why.UNSTARTED, 0, "here").encoded()
     record = layout.write_outcome(Kind.LOST, 5, layout.INLINE, len(loss), loss)
     assert claimant.complete(claim, record)[0]
     fail(store, "empty", MemoryError("for a copy of a payload"), call=2)

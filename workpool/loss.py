@@ -35,9 +35,9 @@ MOST_CRASHES = 3
 
 #: Not the task's doing, as far as one can know: it is tried again.  With what is said of each.
 OF_THE_WORKER = {
-    Why.DEAD.value: "its process is gone",
-    Why.STOPPED.value: "its process has been stopped for longer than the lease",
-    Why.SILENT.value: "nothing was heard of it for longer than the lease",
+    Why.DEAD: "its process is gone",
+    Why.STOPPED: "its process has been stopped for longer than the lease",
+    Why.SILENT: "nothing was heard of it for longer than the lease",
 }
 
 
@@ -46,40 +46,40 @@ class Loss(NamedTuple):
 
     Parameters
     ----------
-    why : str
-        Value of a ``Why``, those of ``Gone`` among them.
-    limit_s : float or None
-        The task's limit of time.
-    returncode : int
-        Of the process: -n after signal n; 0 if it is not known.
-    text : str
-        The stack, the last lines on standard error, or why no process was started.
-    process : int
-        Its id.
+    why : Why
     rank : int
         The worker's.
     host : str
-        The name of its host.
+        The name of its host; nothing where there was no worker.
+    process : int
+        The id of the process; 0 if there was none.
+    text : str
+        The stack, the last lines on standard error, or why no process was started.
+    returncode : int
+        Of the process: -n after signal n; 0 if it is not known.
+    limit_s : float or None
+        The task's limit of time.
     """
 
-    why: str
-    limit_s: float | None
-    returncode: int
-    text: str
-    process: int
-    rank: int
-    host: str
+    why: Why
+    rank: int = 0
+    host: str = ""
+    process: int = 0
+    text: str = ""
+    returncode: int = 0
+    limit_s: float | None = None
 
     def encoded(self) -> bytes:
         """Return it as bytes, for an outcome of kind ``Kind.LOST``."""
-        return join(tuple(self))
+        return join((self.why.value, *self[1:]))
 
     @classmethod
     def decode(cls, content: bytes | memoryview) -> Loss:
         """Return what was encoded."""
         try:
-            return cls(*split(content))
-        except TypeError as error:
+            why, *others = split(content)
+            return cls(Why(why), *others)
+        except (TypeError, ValueError) as error:
             raise SerializationError(f"not what is said of a lost attempt: {error}") from error
 
     def error(self, task: object) -> BaseException:
@@ -94,14 +94,14 @@ class Loss(NamedTuple):
         return error
 
     def _error(self, name: str) -> WorkPoolError:
-        if self.why == Why.TIMEOUT.value:
+        if self.why is Why.TIMEOUT:
             timeout = TaskTimeout(
                 f"task {name} had not ended after {self.limit_s:g} s, its limit, and was "
                 f"killed\n{self.text}".rstrip()
             )
             timeout.stack = self.text
             return timeout
-        if self.why == Why.NOBODY.value:
+        if self.why is Why.NOBODY:
             return BrokenPool(
                 "every worker of the pool has died: start the job again; if a task brings them "
                 "down, submit it by with_options(isolate=True)"
@@ -111,7 +111,7 @@ class Loss(NamedTuple):
                 f"task {name} lost its worker, rank {self.rank} on {self.host}: "
                 f"{OF_THE_WORKER[self.why]}"
             )
-        if self.why == Why.UNSTARTED.value:
+        if self.why is Why.UNSTARTED:
             return WorkerCrashed(
                 f"task {name} was not run: worker rank {self.rank} on {self.host} could not start "
                 f"a child process for it: {self.text}; see what is short there, memory, processes "
@@ -141,4 +141,4 @@ class Loss(NamedTuple):
 
 def unstarted(why: Exception, rank: int, host: str) -> bytes:
     """Return the encoded loss of a task for which a worker could start no process."""
-    return Loss(Why.UNSTARTED.value, None, 0, str(why) or "no memory", 0, rank, host).encoded()
+    return Loss(Why.UNSTARTED, rank, host, text=str(why) or "no memory").encoded()

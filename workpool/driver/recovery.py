@@ -69,7 +69,7 @@ class Recovery:
         for member, gone in found.items():
             if member in owners:
                 process = leases.peers.members[member]
-                loss = Loss(gone.value, None, 0, "", process.pid, process.rank, process.host)
+                loss = Loss(Why(gone.value), process.rank, process.host, process.pid)
                 self._take_back_from(member, owners[member], gone, loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
@@ -108,7 +108,7 @@ class Recovery:
         for batch in tuple(self._published.rows.values()):
             self._published.withdraw(batch)
         waiting = [task for task in self._backlog if not task.over]
-        loss = Loss(Why.NOBODY.value, None, 0, "", 0, 0, "").encoded()
+        loss = Loss(Why.NOBODY).encoded()
         for task in waiting:
             task.over = True
             self._backlog.withdraw(task)

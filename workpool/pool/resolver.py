@@ -28,7 +28,7 @@ from .mapping.call import Seat
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
 _STORED = (_VALUE, int(Kind.TURN))
-_CRASHES = (Why.CRASHED.value, Why.DEAD.value)
+_CRASHES = (Why.CRASHED, Why.DEAD)
 
 #: More than it takes of the stack to add what a task has added, or to take in a turn.
 FRAMES = 40

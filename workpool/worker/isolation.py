@@ -299,14 +299,13 @@ class IsolatedRunner:
         process.kill()
         title, *frames = [line for line in lines if not any(file in line for file in _OURS)] or [""]
         stack = "\n".join([title, *frames]) if frames else ""  # C that we call has none
-        loss = Loss(Why.TIMEOUT.value, limit_s, 0, stack, process.pid, self._rank, self._host)
+        loss = Loss(Why.TIMEOUT, self._rank, self._host, process.pid, stack, limit_s=limit_s)
         return loss.encoded()
 
     def _crashed(self) -> bytes:
         process = self._forget()
         returncode, text = process.died()
-        loss = Loss(Why.CRASHED.value, None, returncode, text, process.pid, self._rank, self._host)
-        return loss.encoded()
+        return Loss(Why.CRASHED, self._rank, self._host, process.pid, text, returncode).encoded()
 
     def leave(self) -> None:
         """End the child, if there is one."""

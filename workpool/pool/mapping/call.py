@@ -351,7 +351,7 @@ class Mapping:
         """Take in that a worker has lost its turn; the items that are missing come again."""
         if loss.why not in OF_THE_WORKER:
             self.fail(loss.error(self._fn))
-        elif loss.why == Why.DEAD.value:
+        elif loss.why is Why.DEAD:
             stretch.death = loss
 
     @whole
