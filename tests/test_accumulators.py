@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from workpool import accumulator
 from workpool.accumulator import Accumulators
-from workpool.contributions import KEPT_NBYTES, Contributions, combine, contribute, current, unpack
+from workpool.contributions import KEPT_NBYTES, Contributions, combine, contribute, current
 from workpool.errors import UsageError, WindowError
+from workpool.serializer import split
 from workpool.testing import MemoryWindow
 
 
@@ -118,7 +119,7 @@ def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool
         contributions.keep()
         assert sum(part() is not None for part in parts) <= 6
     if carried:
-        groups = unpack(contributions.packed())
+        groups = split(contributions.packed())
         assert [group.tasks for group in groups] == [{*range(0, 20, 2)}, {*range(1, 20, 2)}]
         (even, odd), (most,) = (
             [g.parts[spec] for g in groups if spec in g.parts] for spec in specs
@@ -167,6 +168,6 @@ def test_a_part_that_cannot_be_combined_is_not_kept(monkeypatch: pytest.MonkeyPa
         with pytest.raises(MemoryError):
             contributions.keep()
     contributions.drop()
-    (together,) = unpack(contributions.packed())
+    (together,) = split(contributions.packed())
     assert together.tasks == {0}
     assert (together.parts[spec] == 1).all()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from . import verbs
 from .lazy import np
+from .serializer import join
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,8 +120,8 @@ class Contributions:
         self.parts = parts
 
     def packed(self) -> bytes:
-        """Return everything as bytes, for the driver to `unpack`."""
-        return pickle.dumps([group.together() for group in self._kept.values()])
+        """Return everything as bytes: a `Together` for each of the groups, joined."""
+        return join([group.together() for group in self._kept.values()])
 
     def clear(self) -> None:
         """Forget everything: the attempt is over."""
@@ -175,12 +175,6 @@ def contribute(total: Parts, window: verbs.Window) -> None:
     for spec, part in total.items():
         window.accumulate(spec.offset, part, spec.op)  # ours until the flush
     window.flush()  # before the row says DONE: who sees the result must see the contribution
-
-
-def unpack(packed: memoryview | bytes) -> list[Together]:
-    """Return what an outcome carries."""
-    groups: list[Together] = pickle.loads(packed)
-    return groups
 
 
 def combine(spec: Spec, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -13,14 +13,14 @@ import os
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from .. import contributions, layout
+from .. import layout
 from ..arena import empty
 from ..backoff import SPIN_S
 from ..contributions import Together
 from ..layout import Extent, TaskOutcome
 from ..protocol import State
 from ..repository import Publisher, Row
-from ..serializer import APART, CONTRIBUTES, Kind, pack_exception
+from ..serializer import APART, CONTRIBUTES, Kind, pack_exception, split
 from ..tasks import Batch, Finished, Holds, Outcome, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published
@@ -260,7 +260,7 @@ class Collector:
             content, packed = layout.read_carried(content)
             kind &= ~CONTRIBUTES
             # If it is collected again, what has been handed on is over, with what it contributes.
-            groups = contributions.unpack(packed)
+            groups: list[Together] = split(packed)
             carried = [g for g in groups if not all(batch.tasks[at].over for at in g.tasks)]
         finished: Finished | None = None
         if len(batch.tasks) > 1:
