@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
-from types import MemberDescriptorType
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, ref
 
@@ -34,6 +33,7 @@ from ..recent import Recent
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .script import SCRIPT_MODULES, is_in_script, show
+from .slots import members
 from .snapshot import Snapshot
 
 __all__ = [
@@ -307,12 +307,8 @@ def _slots_of(cls: type) -> dict[str, Any]:
     if slots is None or issubclass(cls, (Enum, tuple)):
         return {}  # whose instances do without; named tuples refuse to be told
     if not isinstance(slots, (str, tuple, list, dict)):
-        slots = tuple(_members_of(cls))  # an iterator, used up
+        slots = tuple(members(cls))  # an iterator, used up
     return {"__slots__": slots}
-
-
-def _members_of(cls: type) -> list[str]:
-    return [name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)]
 
 
 def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -337,7 +333,7 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         slots, hidden = _slots_of(cls), _hidden_in(cls, state[0])
         metaclass, name, bases, content, *_ = args
         make, args = _make_empty, (metaclass, name, bases, {**content, **slots, **hidden})
-        built = {*slots, *hidden, *(_members_of(cls) if slots else ())}
+        built = {*slots, *hidden, *(members(cls) if slots else ())}
         state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from io import BytesIO
 from pickle import Unpickler, dumps, loads
-from types import CoroutineType, FunctionType, MemberDescriptorType
+from types import CoroutineType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
@@ -36,6 +36,7 @@ from .byvalue import ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
 from .classes import update_class
 from .named import PROTOCOL
+from .slots import slots
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [
@@ -239,7 +240,7 @@ class _ExceptionPickler(ByValuePickler):
         if isinstance(obj, BaseException) and _has_builtin_reduce(type(obj)):
             reduced: tuple[Any, ...] = obj.__reduce__()  # type: ignore[assignment]  # never a str
             attributes = reduced[2] if len(reduced) > 2 else {}
-            state = {**_slots(obj), **attributes}
+            state = {**slots(obj), **attributes}
             return _make_exception, reduced[:2], state or None, None, None, _fill
         return super().reducer_override(obj)
 
@@ -254,17 +255,6 @@ def _has_builtin_reduce(cls: type[BaseException]) -> bool:
         and getattr(cls, "__setstate__", None) is BaseException.__setstate__
         and cls not in copyreg.dispatch_table
     )
-
-
-def _slots(exc: BaseException) -> dict[str, Any]:
-    """Return the attributes that an exception keeps in ``__slots__``, which pickle leaves out."""
-    return {
-        name: getattr(exc, name)
-        for base in type(exc).__mro__
-        if "__slots__" in base.__dict__
-        for name, slot in base.__dict__.items()
-        if isinstance(slot, MemberDescriptorType) and hasattr(exc, name)
-    }
 
 
 def _make_exception(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import builtins
 import sys
-from types import MemberDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any, Final
+
+from .slots import slots
 
 __all__ = [
     "SCRIPT_MODULES",
@@ -78,23 +80,16 @@ def reduce_once(obj: Any) -> Any:
         return NotImplemented
     if not is_in_script(reduced, obj):
         return NotImplemented
-    slots = {
-        name: getattr(obj, name)
-        for base in cls.__mro__
-        for name, it in vars(base).items()
-        if isinstance(it, MemberDescriptorType) and hasattr(obj, name)
-    }
-    return the_one, (reduced, cls, {**slots, **getattr(obj, "__dict__", {})})
+    return the_one, (reduced, cls, {**slots(obj), **getattr(obj, "__dict__", {})})
 
 
 def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
     names = vars(sys.modules["__main__"])
     found = names.get(name)
-    is_known = type(found) is cls
-    if is_known and not _left:
-        return found  # the script's own
-    if not is_known:
+    if type(found) is not cls:
         found = object.__new__(cls)
+    elif not _left:
+        return found  # the script's own
     for attribute, value in attributes.items():  # whatever an earlier task has made of them
         object.__setattr__(found, attribute, value)
     if _left:
