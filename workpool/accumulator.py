@@ -11,20 +11,20 @@ what a task adds until the task's outcome is committed; then it makes the contri
 Whoever has seen the future resolved therefore sees the contribution; a task that raises, is
 evicted, or dies before its commit leaves none.
 
-That is no way for a job that is to outlive its workers: who dies inside ``Accumulate`` leaves
-others waiting for a lock, and who dies before ``complete`` leaves open what has been added.  Nor is
-it one for several hosts: of one that has fallen silent nobody knows whether ``complete`` will come.
-There the outcome carries the contributions, and the driver adds them up when it collects it::
+A job that is to outlive its workers cannot do that: a worker that dies inside ``Accumulate`` leaves
+others waiting for a lock, and one that dies before ``complete`` leaves open what has been added.
+Nor can a job on several hosts: nobody knows whether ``complete`` will come from a worker that has
+fallen silent.  There the outcome carries the contributions, and the driver adds them up when it
+collects it::
 
     task adds          complete (CAS)          driver collects, adds, resolves the future
     ---------------------->|--------------------->|------------------------>|
 
-The same way goes what a task adds to accumulators of another pool, because that pool may be shut
-down at any time, and the room of its numbers belongs to others then.  No worker can tell: what it
-has looked up may have changed before its ``Accumulate`` arrives, and that an accumulator was not
-sent with a task says nothing, since it may lie in a closure or a global.  But a pool keeps its room
-as long as one of its own tasks is not over, so an ``Accumulate`` of such a task always finds it;
-and the driver, which takes the room back, can look and add in one step.
+What a task adds to accumulators of another pool goes the same way, because that pool may be shut
+down at any time, and then the room of its numbers belongs to others.  No worker can tell: what it
+has looked up may have changed before its ``Accumulate`` arrives.  But a pool keeps its room as long
+as one of its own tasks is not over, so an ``Accumulate`` of such a task always finds it; and the
+driver, which takes the room back, can look and add in one step.
 
 Reference: MPI-4.1 section 12.7.1 (atomicity).
 """
@@ -131,7 +131,7 @@ class Accumulator:
         RMA cost: none while the task runs; when it is committed, 1 accumulate for every 64 KiB, and
         1 flush.
         """
-        array = np.array(values, order="C")  # a copy: the caller may go on writing to his own
+        array = np.array(values, order="C")  # a copy: the caller may go on writing to the original
         if array.shape != self._spec.shape:
             raise UsageError(f"add of shape {array.shape} to {self!r}: the shapes must be equal")
         dtype = self.dtype
@@ -143,7 +143,7 @@ class Accumulator:
                 raise UsageError(f"add of numbers to {self!r} that are beyond its dtype")
             array = converted
         if self.op in ("min", "max") and dtype.kind == "f":
-            # To MPI's comparison a number that stands there is no better than NaN.
+            # MPI's comparison may let NaN replace a number.
             array[np.isnan(array)] = OPERATIONS[self.op].identity(dtype)
         contributions = current.get()
         if contributions is not None:

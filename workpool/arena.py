@@ -20,13 +20,13 @@ from .layout import LINE_NBYTES, Extent
 from .lazy import np
 from .serializer import Encoded, Packed
 
-#: Memory from so many bytes on is not zeroed before something is received in it.  Below, that takes
-#: a few microseconds, and to import NumPy, which programs without arrays do without, 60,000.
+#: Memory of at least this size is not zeroed before something is received in it.  Below, zeroing
+#: takes a few microseconds, and importing NumPy, which many programs do without, 60,000.
 LONG_NBYTES = 1 << 17
 
 
 def in_lines(nbytes: int) -> int:
-    """Return how many bytes the cache lines have that so many lie in."""
+    """Return a number of bytes, rounded up to whole cache lines."""
     return -(-nbytes // LINE_NBYTES) * LINE_NBYTES
 
 
@@ -40,7 +40,7 @@ def keep_freed() -> None:
     As long as no large block was freed, malloc gives back to the system whatever is free at the end
     of the heap, and the pages of what is received next cost faults: for 64 KiB 13 us, where copying
     them takes 4.  It learns from the first one that is freed, as in any program that has once freed
-    an array of that size.  Who has set ``MALLOC_TRIM_THRESHOLD_`` has decided that himself.
+    an array of that size.  Where ``MALLOC_TRIM_THRESHOLD_`` is set, this changes nothing.
 
     References: mallopt(3), M_MMAP_THRESHOLD.
     """
@@ -86,7 +86,7 @@ class Region:
             return None
         for i, hole in enumerate(self._holes):
             if hole.nbytes >= needed:
-                # Made first: once the hole is changed nothing may fail, as calls do without stack.
+                # First: once the hole is changed nothing may fail, as calls may on a full stack.
                 found = Extent(hole.offset, nbytes)
                 if hole.nbytes == needed:
                     del self._holes[i]

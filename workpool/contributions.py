@@ -30,11 +30,10 @@ class Spec(NamedTuple):
         return math.prod(self.shape) * int(np.dtype(self.dtype).itemsize)
 
 
-#: More of what tasks have added is combined before the end of their attempt: it takes less to
-#: combine many parts at once than one by one.
+#: Parts are kept one by one until they take this much: to combine many at once takes less.
 KEPT_NBYTES = 1 << 16
 
-#: What an array takes beside its elements.
+#: What an array takes besides its elements.
 ARRAY_NBYTES = 128
 
 #: What was added to accumulators, each one's parts combined.
@@ -174,7 +173,7 @@ def contribute(total: Parts, window: verbs.Window) -> None:
     """
     for spec, part in total.items():
         window.accumulate(spec.offset, part, spec.op)  # ours until the flush
-    window.flush()  # before the row says DONE: who sees the result must see the contribution
+    window.flush()  # before the row says DONE: whoever sees the result must see the contribution
 
 
 def combine(spec: Spec, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import BrokenExecutor
 
-#: What the standard library says to who submits too late.
+#: What the standard library says to a submit that comes too late.
 SHUT = "cannot schedule new futures after shutdown"
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Modules that are imported when something of them is first used.
 
-What a rank imports before its first task, every rank of a job does, and often several on one core.
+What one rank imports before its first task, all ranks of a job do, and often several on one core.
 NumPy takes longer than everything else together, and many programs have nothing to do with arrays;
 the others many jobs do without, or can wait for.
 """

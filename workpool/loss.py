@@ -30,7 +30,7 @@ class Why(Enum):
     NOBODY = "nobody"  #: every worker is gone
 
 
-#: A task that has brought down so many processes is not tried again.
+#: A task that has brought down this many processes is not tried again.
 MOST_CRASHES = 3
 
 #: Not the task's doing, as far as one can know: it is tried again.  With what is said of each.

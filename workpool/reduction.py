@@ -1,4 +1,4 @@
-"""MPI's reduction operations, by the names of the standard: on whatever, on arrays, on numbers.
+"""MPI's reduction operations, by the names of the standard: on any values, and on arrays.
 
 Reference: MPI-4.1 section 6.9.2 (which operations go with which types).
 """

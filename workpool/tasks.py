@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What tasks have in common beside their function."""
+    """What tasks have in common besides their function."""
 
     pool_id: int
     limits: Limits | None  #: None: they run in the rank itself

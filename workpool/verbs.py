@@ -20,7 +20,7 @@ NEVER = -1
 
 
 def ufunc(op: str) -> Any:
-    """Return what ``accumulate`` does to arrays in memory, by its name in the standard."""
+    """Return NumPy's function for an operation, by its name in the standard."""
     return getattr(np, OPERATIONS[op].ufunc)
 
 

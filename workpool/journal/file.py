@@ -16,14 +16,14 @@ from ..lazy import sqlite3
 
 FORMAT = 1
 
-#: How long somebody who only looks may have the lock.
-_LOOK_S = 0.5
+#: How long to wait for the lock: somebody who only looks has it for a moment.
+_WAIT_S = 0.5
 
 _APPLICATION = 0x776B706C  # "wkpl"
 
 #: What SQLite says of a file that is damaged.
 _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "encrypted")
-#: What to do about a file that is none, for who wants to write and for who wants to look.
+#: What to do about a file that is no journal, for those who write and for those who only look.
 _ANOTHER = "give the name of a new file"
 _THE_ONE = "give the file that a pool has as journal="
 
@@ -61,7 +61,7 @@ def lock(path: str) -> int:
             f"cannot open journal {path}: {error.strerror} ({name}); "
             "give a file in a directory that exists and can be written"
         ) from error
-    give_up = monotonic() + _LOOK_S
+    give_up = monotonic() + _WAIT_S
     try:
         while True:
             try:
@@ -70,7 +70,7 @@ def lock(path: str) -> int:
             except BlockingIOError:
                 if monotonic() > give_up:
                     raise
-                time.sleep(_LOOK_S / 10)
+                time.sleep(_WAIT_S / 10)
         os.ftruncate(held, 0)
         os.pwrite(held, _me().encode(), 0)
     except BlockingIOError:
@@ -147,7 +147,7 @@ def inspect(path: str) -> sqlite3.Connection:
     if _is_new(path, _THE_ONE):
         raise UsageError(f"{path} is empty: nothing was ever stored in it")
     try:
-        # Whoever reads beside a writer, or after one that was killed, needs files of his own.
+        # To read while another writes, or after one was killed, takes files beside the journal.
         mode = "mode=ro" if os.path.exists(_beside(path, "-wal")) else "immutable=1"
         uri = Path(path).absolute().as_uri()
         connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
@@ -164,7 +164,7 @@ def inspect(path: str) -> sqlite3.Connection:
 
 
 def _beside(path: str, suffix: str) -> str:
-    """Return the name of a file beside a journal: one, by whatever name the journal is known."""
+    """Return the name of a file beside a journal: the same by whatever name that is known."""
     return os.path.realpath(path) + suffix
 
 
@@ -198,7 +198,7 @@ def check(connection: sqlite3.Connection, path: str, remedy: str) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and not _tables(connection):
-        return  # whoever made it was killed
+        return  # its maker was killed before there was anything in it
     if application != _APPLICATION:
         raise UsageError(f"{path} is not a journal of workpool: {remedy}")
     if version != FORMAT:

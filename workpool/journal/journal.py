@@ -277,7 +277,7 @@ class Journal:
             self._readers += 1
 
     def release(self) -> None:
-        """Say that one who called `hold` reads no more."""
+        """Undo one `hold`."""
         with self._mutex:
             self._readers -= 1
             if self._closed and not self._readers:

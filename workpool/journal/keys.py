@@ -36,7 +36,7 @@ class CallKeys:
 
     def __init__(self, setup: tuple[Any, ...]) -> None:
         self._setup = _fingerprint(setup, "the initializer") if setup[0] is not None else b""
-        self._lock = threading.RLock()  # reentrant for who plans
+        self._lock = threading.RLock()  # reentrant: whoever is `planning` counts
         self._functions: WeakKeyDictionary[Code, bytes] = WeakKeyDictionary()
         self._before = Occurrences()
 

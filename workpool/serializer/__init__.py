@@ -16,9 +16,9 @@ Four rules:
    as a name in ``__main__``, because ``__main__`` is another module on a worker.
 3. What a process unpickles belongs to it: arrays are writable views of the received memory.
 4. Whatever cannot travel raises `SerializationError`, which names the thing and the remedy.
-   Whatever the user's objects raise meanwhile becomes one; `KeyboardInterrupt`, what a signal's
-   handler raises, `MemoryError` and what a docstring has under Raises are all that leaves this
-   package besides.
+   Whatever the user's objects raise meanwhile becomes one. Nothing else leaves this package but
+   `KeyboardInterrupt`, `MemoryError`, what a signal's handler raises, and what a docstring lists
+   under Raises.
 
 References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's class tracking;
 ``_ExceptionWithTraceback`` of ``concurrent.futures.process``.

@@ -1,4 +1,4 @@
-"""Arrays of numbers, pickled in about half of the time that NumPy's own way takes.
+"""Arrays of numbers, pickled in about half the time that NumPy takes.
 
 NumPy writes an array as a call of one of its functions with its dtype, which is a call with a state
 in turn: two names to be looked up on either side, and 90 bytes.  Here it is a call of a `_Maker`
@@ -32,13 +32,13 @@ __all__ = ["dumps_arrays", "has_arrays"]
 
 _ARRAY: Final = ""
 _CODES: Final = "?bBhHiIlLqQefdgFDG"
-"""Of NumPy's numbers; others may hold what is no number, or have more to say of themselves."""
+"""Dtypes of plain numbers; others may hold objects, or be more than their code says."""
 
 _EXTENSION: Final = 0x776F726B
-"""From four bytes on, where nobody else's numbers are."""
+"""One of the numbers that take four bytes, where there are no others."""
 
 _FIRST: Final = 8
-"""Of many values so few are looked at."""
+"""How many elements of a tuple or list are looked at."""
 
 _MOST: Final = 256
 """Kinds of arrays whose pickle is remembered, each some 60 bytes."""
@@ -49,7 +49,7 @@ class _Maker(partial[Any]):
 
 
 _makers: dict[str, _Maker] = {}
-"""By the code of the dtype, or `_ARRAY`; empty, as the next three, until NumPy is there."""
+"""By the code of the dtype, or `_ARRAY`; empty, as the next three, until NumPy is imported."""
 
 _dtypes: dict[str, Any] = {}
 """By code."""
@@ -58,7 +58,7 @@ _reducers: dict[type, Callable[[Any], Any]] = {}
 """By type."""
 
 _numbers: set[type] = set()
-"""Types of those that have reducers."""
+"""The types of numbers among them."""
 
 _kinds: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
 """By what an array or number is and where it stands, what its pickle has before and after the
@@ -78,7 +78,8 @@ copyreg.add_extension(__name__, maker.__name__, _EXTENSION)
 def has_arrays(obj: object) -> bool:
     """Return whether an object, or one of its first elements, is an array or a number of NumPy's.
 
-    Or one of the first in a tuple among these: the arguments beside keywords, items of a starmap.
+    Tuples among these are looked into as well: arguments that come with keywords, and items of a
+    starmap.
 
     Notes
     -----
@@ -107,14 +108,14 @@ def has_arrays(obj: object) -> bool:
 def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
 
-    A task has often one array or number, or returns one.  What its pickle holds beside the elements
-    depends on what kind it is, and is known from the last one of that kind.
+    Often a task gets or returns a single array or number.  What its pickle holds besides the
+    elements depends on its kind alone, and is remembered from the last one of that kind.
 
     Parameters
     ----------
     obj : object
     keep : callable
-        ``keep(buffer)``: whether it stays in the pickle; then it has less than 64 KiB.
+        ``keep(buffer)`` returns whether it stays in the pickle; if so, it is below 64 KiB.
 
     Notes
     -----
@@ -129,7 +130,7 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     kind: tuple[Any, ...]
     if of_type is np.ndarray and _is_plain(value):
         elements = PickleBuffer(value)
-        # Of the buffer: an array that warns who writes to it says that it may be written.
+        # Of the buffer: an array that only warns of writes calls itself writable.
         readonly = memoryview(elements).readonly
         within = bool(keep(elements))
         kind = wrapped, of_type, readonly, within, value.shape, value.dtype.char
@@ -156,9 +157,9 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
 
 @cache
 def _after(wrapped: bool, array: bool, readonly: bool) -> int:
-    """Return how many bytes of a pickle follow the elements: as many for all dtypes and shapes.
+    """Return how many bytes of a pickle follow the elements.
 
-    As long as they stand in its frame, below 64 KiB.
+    The same for all dtypes and shapes, as long as they stand in the pickle's frame, below 64 KiB.
     """
     pickles = []
     for byte in (0, 255):

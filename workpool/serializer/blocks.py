@@ -19,13 +19,13 @@ from ..errors import SerializationError
 from .reach import Reach
 from .values import Buffer, Packed, as_bytes, encode, unpack
 
-__all__ = ["BLOCK", "Blocks", "encode_blocks"]
+__all__ = ["Blocks", "encode_blocks"]
 
 BLOCK: Final = 256
 """Items in a block."""
 
 BLOCK_NBYTES: Final = 1 << 16
-"""Larger items than a block of them has room for are better sent one by one."""
+"""Items of which a block takes more are better sent one by one."""
 
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1

@@ -73,7 +73,7 @@ def fill_function(
     function: FunctionType,
     update: tuple[Callable[[Any, Any], Any], Any, tuple[tuple[CellType, object], ...]],
 ) -> None:
-    """Fill a restored function by cloudpickle's setter, and tell who wants to know of it."""
+    """Fill a restored function by cloudpickle's setter, and call `on_restored`."""
     setter, state, cells = update
     setter(function, state)
     for cell, value in cells:  # after the function is there, which may be in one of them

@@ -285,7 +285,7 @@ class _Restored:
         return self.fn
 
     def is_clean(self) -> bool:
-        """Tell whether the callable shows no trace of those who have called it."""
+        """Tell whether the callable is as it was restored, whoever has called it since."""
         return self.is_named or (self.snapshot is not None and self.snapshot.holds())
 
 

@@ -1,8 +1,8 @@
 """Classes that are made empty, before they are filled with what they are in another process.
 
 What the hooks of the script have made of a class, those of its metaclass and of its bases, is in
-its attributes.  They are not called once more: who counts classes, or keeps a register of them,
-would count one twice.
+its attributes.  They are not called once more: a hook that counts classes, or registers them, would
+count one twice.
 """
 
 from __future__ import annotations

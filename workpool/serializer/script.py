@@ -2,7 +2,7 @@
 
 There, ``__main__`` has the classes of the script that the task brought along, by their names: so a
 task can pickle their instances by itself, as a program does that stores results, or starts
-processes.  And it has what the script has once, as a sentinel: for good, for that is its purpose.
+processes.  What the script has exactly once, such as a sentinel, it has for good.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def leave_script() -> None:
 
 
 def show(name: str, value: object) -> None:
-    """Have something restored be found by its name in the script, for one task; not at home."""
+    """Let something restored be found in ``__main__`` for one task; the script is left alone."""
     if _left:
         _shown[name] = value
         vars(sys.modules["__main__"])[name] = value
@@ -53,7 +53,7 @@ def shown() -> dict[str, object]:
 
 
 def hide() -> None:
-    """Begin another task: it finds what it brings along."""
+    """Forget what the last task has brought along: the next one finds only its own."""
     if _shown:
         names = vars(sys.modules["__main__"])
         while _shown:

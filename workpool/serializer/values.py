@@ -178,7 +178,7 @@ def split(buffer: Buffer) -> Any:
 
 
 class Torn(Exception):
-    """What is encoded must not come by another pickle than what it was to stand beside."""
+    """Two things must come by one pickle, and were to come by two."""
 
 
 def encode(
