@@ -60,6 +60,14 @@ def recursive(n):
 def plain(x):
     return [x, lambda: x]
 
+def maker(x):
+    class Made:
+        one = 1
+
+        def set(self):
+            self.a, self.b, self.c, self.d = x, 1, 2, 3
+    return Made if x else x.__firstlineno__
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -103,8 +111,8 @@ Other.__qualname__ = "Raw"
 class Unused:
     pass
 
-for obj in [task, recursive, plain, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour, Pair(1),
-            Box, Raw, Raw(1), Other, cached, functools.partial(plain, 1), Point(1).moved,
+for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour,
+            Pair(1), Box, Raw, Raw(1), Other, cached, functools.partial(plain, 1), Point(1).moved,
             {{"k": {{"x", "y", 3}}}}, np.arange(5), pow, str.upper, int, type(None),
             [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())

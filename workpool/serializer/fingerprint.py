@@ -15,6 +15,7 @@ Objects that cannot do without the memo, because they contain themselves or are 
 
 from __future__ import annotations
 
+import dis
 from _abc import _get_dump  # type: ignore[import-not-found]
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
@@ -299,8 +300,25 @@ def _registered(cls: ABCMeta) -> list[str]:
 
 def _code(code: CodeType) -> tuple[object, ...]:
     """Return what a code object does, without where it stands."""
+    steps: object = code.co_code
+    consts: object = code.co_consts
+    if "__firstlineno__" in code.co_names:  # from Python 3.13 on, the body of a class
+        steps, consts = _without_line(code), ()
     return (
         (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags),
         (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
-        (code.co_code, getattr(code, "co_exceptiontable", b""), code.co_consts),
+        (steps, getattr(code, "co_exceptiontable", b""), consts),
     )
+
+
+def _without_line(code: CodeType) -> list[tuple[str, object]]:
+    """Return the steps of some code, but not those in which the body of a class notes its line.
+
+    The number cannot be told from other constants, and may be in the bytes of an instruction.
+    """
+    steps = [(step.opname, step.argval) for step in dis.get_instructions(code)]
+    noted = ("STORE_NAME", "__firstlineno__")
+    if noted in steps:
+        at = steps.index(noted)
+        del steps[at - 1 : at + 1]
+    return steps
