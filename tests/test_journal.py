@@ -166,6 +166,21 @@ def test_an_interrupt_while_a_journal_is_opened_leaves_it_free(tmp_path: Path) -
     Journal(tmp_path / "run.db").close()
 
 
+def test_an_interrupt_while_it_waits_for_the_lock_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    journal = Journal(tmp_path / "run.db")
+    monkeypatch.setattr(time, "sleep", interrupted)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(KeyboardInterrupt):
+        Journal(tmp_path / "run.db")
+    assert os.listdir("/proc/self/fd") == before
+    journal.close()
+
+
 def test_one_at_a_time_by_whatever_name(tmp_path: Path) -> None:
     path, link = tmp_path / "run.db", tmp_path / "latest.db"
     link.symlink_to(path)

@@ -61,36 +61,47 @@ def lock(path: str) -> int:
             f"cannot open journal {path}: {error.strerror} ({name}); "
             "give a file in a directory that exists and can be written"
         ) from error
-    give_up = monotonic() + _WAIT_S
     try:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if monotonic() > give_up:
-                    raise
-                time.sleep(_WAIT_S / 10)
+        if not _taken(held):
+            raise UsageError(f"journal {path} is in use by {_use(_holder(held))}")
         os.ftruncate(held, 0)
         os.pwrite(held, _me().encode(), 0)
-    except BlockingIOError:
-        who = os.pread(held, 200, 0).decode(errors="replace") or "another process"
+    except BaseException as error:
         os.close(held)
-        if who == _me():
-            use = (
-                "a pool of this program, until that is shut down, or nothing refers to it, and its "
-                "tasks have ended: pool.shutdown(cancel_futures=True) gives up those that wait"
-            )
-        else:
-            use = f"{who}: wait for its end, or give each job a journal of its own"
-        raise UsageError(f"journal {path} is in use by {use}") from None
-    except OSError as error:
-        os.close(held)
+        if not isinstance(error, OSError):
+            raise
         raise ResourceError(
             f"cannot lock journal {path}: {error.strerror} ({name}); "
             "give a file on a file system with locks and with room"
         ) from error
     return held
+
+
+def _taken(held: int) -> bool:
+    """Take a lock, and return whether that is ours."""
+    give_up = monotonic() + _WAIT_S
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if monotonic() > give_up:
+                return False
+            time.sleep(_WAIT_S / 10)
+
+
+def _holder(held: int) -> str:
+    return os.pread(held, 200, 0).decode(errors="replace") or "another process"
+
+
+def _use(who: str) -> str:
+    """Return who uses a journal, and what to do about it."""
+    if who != _me():
+        return f"{who}: wait for its end, or give each job a journal of its own"
+    return (
+        "a pool of this program, until that is shut down, or nothing refers to it, and its "
+        "tasks have ended: pool.shutdown(cancel_futures=True) gives up those that wait"
+    )
 
 
 def holder(path: str) -> str | None:
@@ -102,7 +113,7 @@ def holder(path: str) -> str | None:
     try:
         fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return os.pread(held, 200, 0).decode(errors="replace") or "another process"
+        return _holder(held)
     finally:
         os.close(held)
     return None
