@@ -68,7 +68,7 @@ def serve():
         (code_id,) = struct.unpack("<Q", receive(source))
         data, payload = receive(source), receive(source)
         task = None
-        serializer.hide()
+        serializer.clear_script()
         try:
             if data:
                 callables.add(code_id, data)

@@ -35,9 +35,9 @@ from .code import Code
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
-from .prepared import Prepared, collect_globals, prepared_by, use
+from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .references import UnknownClass
-from .script import hide, leave_script
+from .script import clear_script, leave_script
 from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
 
 __all__ = [
@@ -59,13 +59,13 @@ __all__ = [
     "UnknownClass",
     "as_bytes",
     "call_fingerprint",
+    "clear_script",
     "collect_globals",
     "encode_blocks",
     "fingerprint",
     "from_earlier_run",
     "frozen",
     "heaviest",
-    "hide",
     "item_fingerprints",
     "join",
     "leave_script",
@@ -79,5 +79,5 @@ __all__ = [
     "unpack",
     "unpack_call",
     "unpack_outcome",
-    "use",
+    "use_prepared",
 ]

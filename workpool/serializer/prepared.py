@@ -20,7 +20,7 @@ from ..whole import interrupts
 from .byvalue import ByValuePickler, dumps_by_value
 from .classes import on_restored
 
-__all__ = ["Prepared", "collect_globals", "prepared_by", "use"]
+__all__ = ["Prepared", "collect_globals", "prepared_by", "use_prepared"]
 
 Globals: TypeAlias = dict[str, Any]
 
@@ -28,7 +28,7 @@ Prepared: TypeAlias = dict[str | None, Globals]
 """What an initializer has set, by the name of the module that it belongs to."""
 
 
-def use(prepared: Prepared) -> None:
+def use_prepared(prepared: Prepared) -> None:
     """Have functions that are restored from now on, in this context, see what was prepared."""
     if not prepared:
         on_restored.set(None)

@@ -16,7 +16,7 @@ from .slots import slots
 
 __all__ = [
     "SCRIPT_MODULES",
-    "hide",
+    "clear_script",
     "is_in_script",
     "leave_script",
     "reduce_once",
@@ -52,7 +52,7 @@ def shown() -> dict[str, object]:
     return _shown.copy()
 
 
-def hide() -> None:
+def clear_script() -> None:
     """Forget what the last task has brought along: the next one finds only its own."""
     if _shown:
         names = vars(sys.modules["__main__"])

@@ -14,7 +14,7 @@ from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items
-from ..serializer import Blocks, CallableCache, Encoded, Kind, hide, split
+from ..serializer import Blocks, CallableCache, Encoded, Kind, clear_script, split
 from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
@@ -195,7 +195,7 @@ class Attempts:
         blocks.fetch = fetch  # by this attempt
         if self._runners.latest is not blocks:
             blocks.forget()
-            hide()
+            clear_script()
         take = partial(take_items, self._window, self._geometry, descriptor.items)
         terms = layout.read_terms(inline)
         turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)

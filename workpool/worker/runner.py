@@ -24,15 +24,15 @@ from ..serializer import (
     Frozen,
     Kind,
     Prepared,
+    clear_script,
     collect_globals,
     frozen,
-    hide,
     pack_exception,
     pack_value,
     prepared_by,
     split,
     unpack_call,
-    use,
+    use_prepared,
 )
 from ..system import authkey
 from ..system.status import exit_status
@@ -177,7 +177,7 @@ class Runner:
     def _be_in(self, pool: Pool) -> None:
         self._pool = pool
         pool.callables.uncheck()
-        use(pool.prepared)
+        use_prepared(pool.prepared)
 
     def _prepare(self, number: int, context: Context) -> Pool:
         """Do what a pool wants done before its first task."""
@@ -209,7 +209,7 @@ class Runner:
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
         """Run one task."""
         function: Callable[..., Any] | None = None
-        hide()
+        clear_script()
         try:
             if code_id:
                 function = pool.callables.get(code_id)
