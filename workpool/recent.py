@@ -19,10 +19,11 @@ class Recent(OrderedDict[int, _V]):
     capacity : int
         Entries kept.
     max_nbytes : int
-        Bytes kept, of all entries together; an entry larger than this is not kept.
+        Bytes kept, of all entries together; an entry larger than this is not kept.  Where entries
+        are kept without their sizes, only their number counts.
     """
 
-    def __init__(self, capacity: int, max_nbytes: int) -> None:
+    def __init__(self, capacity: int, max_nbytes: int = 0) -> None:
         super().__init__()
         self._capacity = capacity
         self._max_nbytes = max_nbytes
@@ -40,7 +41,7 @@ class Recent(OrderedDict[int, _V]):
             self._latest = key
         return self.get(key)  # another thread may drop it just now
 
-    def keep(self, key: int, entry: _V, nbytes: int) -> None:
+    def keep(self, key: int, entry: _V, nbytes: int = 0) -> None:
         """Add or replace an entry as the latest, and drop the oldest beyond the bounds."""
         self.drop(key)
         if nbytes > self._max_nbytes:
@@ -64,8 +65,8 @@ class Recent(OrderedDict[int, _V]):
             if over(entry):
                 self.drop(key)
 
-    def drop_all(self) -> None:
+    def clear(self) -> None:
         """Forget every entry."""
-        self.clear()
+        super().clear()
         self._each_nbytes.clear()
         self.nbytes = 0

@@ -66,7 +66,7 @@ class Record(NamedTuple):
     value: bytes
 
 
-class Places(NamedTuple):
+class Found(NamedTuple):
     """Where results are: records, and places in their lists; record -1 where there is none."""
 
     records: NDArray[np.int64]
@@ -143,7 +143,7 @@ class Journal:
         places = np.arange(len(everything)) - np.repeat(starts, counts)
         self._places = places[order].astype(np.int32)
 
-    def find(self, keys: Keys) -> Places:
+    def find(self, keys: Keys) -> Found:
         """Return where the results of calls are, as far as they are there and undamaged.
 
         Notes
@@ -163,7 +163,7 @@ class Journal:
             # What was read of all records may be damaged where the record itself is not.
             if len(of_one) and not self._holds(records[of_one[0]], places[of_one], keys[of_one]):
                 records[of_one] = -1
-        return Places(records, places)
+        return Found(records, places)
 
     def find_one(self, key: bytes) -> tuple[int, Record, int] | None:
         """Return a record's number, the record, and the place of a call in it; None if not there.

@@ -28,7 +28,7 @@ from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
 from ..system.streams import say
 from ..tasks import Finished
 from ..turns import Turn
-from .journal import MOST_NBYTES, Entry, Journal, Keys, Places, Record, write_keys
+from .journal import MOST_NBYTES, Entry, Found, Journal, Keys, Record, write_keys
 from .keys import CallKeys
 
 #: Lists of results that are kept as they were restored.
@@ -218,10 +218,10 @@ class Ledger:
         release.atexit = False
         return reader
 
-    def values(self, places: Places, fn: Callable[..., Any]) -> list[Any]:
+    def values(self, found: Found, fn: Callable[..., Any]) -> list[Any]:
         """Return results that are there."""
-        found: list[Any] = []
-        for number, place in zip(places.records.tolist(), places.places.tolist(), strict=True):
+        values: list[Any] = []
+        for number, place in zip(found.records.tolist(), found.places.tolist(), strict=True):
             listed = self._lists.use(number)
             if listed is None:
                 record = self.journal.load(number)
@@ -231,8 +231,8 @@ class Ledger:
                         "see that its file system works, and start the script again"
                     )
                 listed = self._restored(number, record, fn)
-            found.append(listed[place])
-        return found
+            values.append(listed[place])
+        return values
 
     def _restored(self, number: int, record: Record, fn: Callable[..., Any]) -> list[Any]:
         """Return the results in a record."""
@@ -275,11 +275,11 @@ def _entries(noted: Noted, kind: int, content: Any) -> Iterator[Entry]:
 class Plan:
     """Which of some items are done, and where their results are."""
 
-    def __init__(self, ledger: Ledger, fn: Callable[..., Any], keys: Keys, places: Places) -> None:
+    def __init__(self, ledger: Ledger, fn: Callable[..., Any], keys: Keys, found: Found) -> None:
         self._ledger = ledger
         self._fn = fn
-        self._places = places
-        self._done = places.records >= 0
+        self._found = found
+        self._done = found.records >= 0
         self.noted = Noted(ledger, name_of(fn), keys[~self._done])
 
     def missing(self, items: Sequence[Any]) -> Sequence[Any]:
@@ -305,8 +305,8 @@ class Plan:
                 continue
             for at in range(start, stop, _TOGETHER):
                 part = slice(at, min(stop, at + _TOGETHER))
-                places = Places(self._places.records[part], self._places.places[part])
-                yield self._ledger.values(places, self._fn)
+                found = Found(self._found.records[part], self._found.places[part])
+                yield self._ledger.values(found, self._fn)
 
 
 def name_of(fn: Callable[..., Any]) -> str:

@@ -204,7 +204,7 @@ class CodeCache:
             registered = registered_modules()
             if registered != self._registered:
                 self._registered = registered
-                self._known.drop_all()
+                self._known.clear()
         is_named = named(fn)
         if is_named or (_is_definition(fn) and self._seen_before(fn)):
             known = _Known(fn, is_named)

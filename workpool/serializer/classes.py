@@ -86,7 +86,7 @@ class _ClassRegistry:
         # By ``id``, whatever their metaclass takes for equal, as long as they live.
         self._known: dict[int, tuple[ref[type], _Known]] = {}
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
-        self._versions: Recent[_Version] = Recent(_MOST, 0)
+        self._versions: Recent[_Version] = Recent(_MOST)
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: see ``CodeCache``
 
@@ -136,7 +136,7 @@ class _ClassRegistry:
             if snapshot is None:
                 return 0
             known = _Version(next(self._numbers), None, snapshot)
-            self._versions.keep(id(cls), known, 0)
+            self._versions.keep(id(cls), known)
             return known.number
 
     def is_at(self, cls: type, number: int) -> bool:
@@ -153,7 +153,7 @@ class _ClassRegistry:
         # Not of all globals of its methods: what else is being restored will add to them.
         snapshot = Snapshot.take(cls) if number else None
         if snapshot is not None:
-            self._versions.keep(id(cls), _Version(number, on_restored.get(), snapshot), 0)
+            self._versions.keep(id(cls), _Version(number, on_restored.get(), snapshot))
 
 
 _CLASSES: Final = _ClassRegistry()

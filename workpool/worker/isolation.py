@@ -100,7 +100,7 @@ class IsolatedRunner:
         self._rank = own.rank
         self._host = own.host
         self._codes = Codes(CODES, CODES_NBYTES)
-        self._entered: Recent[IsolatedPool] = Recent(CONTEXTS, 0)  # by the number of a context
+        self._entered: Recent[IsolatedPool] = Recent(CONTEXTS)  # by the number of a context
         self._child: ChildProcess | None = None
         self._tasks = 0  # that the child has been given
         self._lock = Lock()  # on the child, and on what it was sent ahead
@@ -122,7 +122,7 @@ class IsolatedRunner:
         assert context.limits is not None
         self._entered.drop_if(lambda pool: context.closed(pool.pool_id))
         pool = IsolatedPool(None, self._codes, context.pool_id, context.limits, content)
-        self._entered.keep(context_id, pool, 0)
+        self._entered.keep(context_id, pool)
         self.contributions.pool = context.pool_id
         return pool
 

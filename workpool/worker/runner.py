@@ -144,7 +144,7 @@ class Runner:
         self.contributions = Contributions()
         self.rank = rank
         self.host = host
-        self._pools: Recent[Pool] = Recent(POOLS, 0)  # by whatever number the caller knows them
+        self._pools: Recent[Pool] = Recent(POOLS)  # by whatever number the caller knows them
         self._pool: Pool | None = None  # the one whose tasks run now
         self._forked = False
         me = ref(self)  # for a hook is kept for good
@@ -203,7 +203,7 @@ class Runner:
         pool = Pool(context.pool_id, failure, CallableCache(), prepared)
         self._be_in(pool)
         self.contributions.pool = pool.pool_id
-        self._pools.keep(number, pool, 0)
+        self._pools.keep(number, pool)
         return pool
 
     def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
