@@ -151,6 +151,9 @@ SLOTS, LISTED, LONG = Slots(), Listed(), list(range(257))
 TUPLE = (1, [2])
 class Number(int): pass
 NUMBER = Number(3)
+class Options(dict): __getattr__ = dict.__getitem__
+OPTIONS = Options(size=3)
+def reads_options(): return OPTIONS.size
 def reads_list(): return LIST
 def reads_long_list(): return LONG
 def reads_dict(): return TABLE
@@ -245,7 +248,7 @@ def test_a_change_in_place_ends_the_code(codes, name, change):
     "name",
     [
         *("reads_array", "reads_slots", "reads_subclass_of_list", "reads_subclass_of_int"),
-        "reads_long_list",
+        *("reads_long_list", "reads_options", "OPTIONS"),
     ],
 )
 def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, name):

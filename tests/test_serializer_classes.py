@@ -130,6 +130,24 @@ def test_a_class_made_in_a_task_comes_back_whole(run_script):
     """)
 
 
+def test_a_class_may_have_an_object_whose_attributes_are_its_items(run_script):
+    run_script("""
+        class Options(dict):
+            __getattr__ = dict.__getitem__
+            def __reduce__(self): return Options, (dict(self),)
+
+        def helper(x): return x + 1
+
+        class Model:
+            options = Options(size=3)
+            step = staticmethod(helper)
+
+        def task(model, x): return helper(model.step(x)) * model.options.size
+        for _ in range(3):
+            assert run(task, Model(), 1) == 9
+    """)
+
+
 def test_fields_without_defaults_are_known_as_such(run_script):
     run_script("""
         import dataclasses

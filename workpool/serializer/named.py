@@ -41,10 +41,10 @@ def named(obj: object) -> bool:
     -----
     Cost: 2 us; the lookup of one qualified name.
     """
-    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
-    if type(module) is not str or type(name) is not str or _is_by_value(module):
-        return False
     try:
+        module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        if type(module) is not str or type(name) is not str or _is_by_value(module):
+            return False
         found: object = sys.modules[module]
         for part in name.split("."):
             found = getattr(found, part)

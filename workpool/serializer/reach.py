@@ -13,7 +13,7 @@ import functools
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
+from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from .named import named
@@ -127,8 +127,10 @@ def _functions_of(values: Iterable[Any]) -> Iterator[object]:
             yield from (value.fget, value.fset, value.fdel)
         elif isinstance(value, functools.cached_property):
             yield value.func
+        elif isinstance(value, (classmethod, staticmethod, MethodType)):
+            yield value.__func__
         else:
-            yield getattr(value, "__func__", value)
+            yield value
 
 
 def _stays(value: Any) -> bool:
