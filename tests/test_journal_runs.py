@@ -26,6 +26,39 @@ def alone(place: Path, script: str, *args: str, status: int = 0) -> Ended:
     return ended
 
 
+def test_results_of_classes_of_the_script_are_those_that_it_has_now(tmp_path: Path) -> None:
+    script = """
+        import dataclasses
+        from workpool import WorkPool
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+
+        def make(x):
+            open("ran", "a").write("x")
+            return Point(x)
+
+        def make_some(x):
+            open("ran", "a").write("x")
+            return Point(x)
+
+        with WorkPool(journal="run.db") as pool:
+            for _ in range(3):
+                assert pool.submit(make, 1).result() == Point(1)
+            found = list(pool.map(make_some, range(1000)))
+            assert found == [Point(x) for x in range(1000)]
+            assert type(found[0]) is Point
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script))
+    for workers in ("1", "2"):
+        with run("-w", workers, "driver.py", cwd=tmp_path) as started:
+            ended = started.wait()
+        assert ended.status == 0, ended
+    assert len((tmp_path / "ran").read_text()) == 1003
+    assert os.path.getsize(tmp_path / "run.db") < 200_000
+
+
 def test_what_is_done_is_skipped(tmp_path: Path) -> None:
     script = """
         import dataclasses, enum, sys

@@ -3,14 +3,18 @@
 A `CodeCache` on the driver decides, at each submit, between three ways for a callable to travel::
 
     by name     importable functions, builtins and classes: a Code of about 40 bytes, at once
-    by value    functions of the script, lambdas, closures: a Code once a function is seen for
-                the second time and has a `Snapshot`; used only while that snapshot holds
-    in the      everything else (bound methods, partials, callable objects, functions that
-    payload     read something mutable): lookup answers None, and the call takes it along
+    by value    functions and classes of the script, lambdas, closures: a Code once a function is
+                seen for the second time and has a `Snapshot`; used only while that snapshot holds
+    in the      everything else (bound methods, partials, callable objects, functions that read
+    payload     what may change unseen): lookup answers None, and the call takes it along
 
 The second time, because a lambda made anew for each task is never seen twice. A function whose
 snapshot no longer holds goes in the payload until it is seen unchanged, so one that changes for
 every task (it reads the script's loop variable) does not leave a Code behind each time.
+
+A Code has the classes of the script that its function reads, and those of the arguments that the
+function was called with: the arguments then only refer to them, see `references`.  So does a bound
+method, or a callable object, with the Code of its class.
 
 A `CallableCache` on each worker keeps what it restored from the Codes, and hands a callable out
 only while it is still as it was restored: what one task leaves in a global, a nonlocal or an
