@@ -129,7 +129,7 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 
 
 MUTABLE = """
-import argparse, dataclasses, enum, functools, typing
+import argparse, dataclasses, enum, functools, types, typing
 LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
 class Defined: x = 0
 class Below(Defined):
@@ -146,6 +146,7 @@ class Colour(enum.Enum):
 class Pair(typing.NamedTuple):
     first: object
 INSTANCE, POINT, ARGS, PAIR = Defined(), Point(), argparse.Namespace(n=1), Pair([1])
+SPACE, NESTED = types.SimpleNamespace(n=[1]), [[i] * 99 for i in range(99)]
 INSTANCE.y = [1]
 SLOTS, LISTED, LONG = Slots(), Listed(), list(range(257))
 TUPLE = (1, [2])
@@ -167,6 +168,8 @@ def reads_pair(): return PAIR
 def reads_instance(): return INSTANCE
 def reads_point(): return POINT
 def reads_namespace(): return ARGS
+def reads_space(): return SPACE
+def reads_nested_lists(): return NESTED
 def reads_slots(): return SLOTS
 def reads_subclass_of_list(): return LISTED
 def reads_list_in_tuple(): return TUPLE
@@ -218,6 +221,8 @@ def decorated(): return LIST
         ("reads_instance", "Defined.x = 2"),
         ("reads_point", "POINT.x = 2"),
         ("reads_namespace", "ARGS.n = 2"),
+        ("reads_space", "SPACE.n = 2"),
+        ("reads_space", "SPACE.n.append(2)"),
         ("reads_list_in_tuple", "TUPLE[1].append(2)"),
         ("reads_through_other", "LIST.append(2)"),
         ("reads_nested", "TABLE['a'] = 1"),
@@ -248,7 +253,7 @@ def test_a_change_in_place_ends_the_code(codes, name, change):
     "name",
     [
         *("reads_array", "reads_slots", "reads_subclass_of_list", "reads_subclass_of_int"),
-        *("reads_long_list", "reads_options", "OPTIONS"),
+        *("reads_long_list", "reads_nested_lists", "reads_options", "OPTIONS"),
     ],
 )
 def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, name):

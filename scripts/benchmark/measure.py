@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,19 @@ def nothing(*_: Any) -> None:
 def echo(value: Any) -> Any:
     """Return the argument."""
     return value
+
+
+@dataclass
+class Point:
+    """What a script defines to pass around."""
+
+    x: float
+    y: float = 0.0
+
+
+def moved(point: Point) -> Point:
+    """Return another point."""
+    return Point(point.x + 1, point.y)
 
 
 def compute(seconds: float) -> None:
@@ -139,6 +153,20 @@ def submit(pool: Pool, request: Request) -> dict[str, float]:
     return {"rate": rate(run, request.count(TASKS), request.seconds)}
 
 
+def objects(pool: Pool, request: Request) -> dict[str, float]:
+    """Return the tasks, and the items of a map, per second with objects of the script's classes."""
+    points = [Point(float(i)) for i in range(request.count(TASKS))]
+
+    def run(count: int) -> None:
+        for future in pool.run(moved, zip(points[:count], strict=True)):
+            pool.result(future)
+
+    return {
+        "rate": rate(run, len(points), request.seconds),
+        **fastest(pool, request, "map", lambda items: points[:items], moved, TASKS),
+    }
+
+
 def latency(pool: Pool, request: Request) -> dict[str, float]:
     """Return the times from submit to result of one task at a time."""
     assert pool.submit is not None
@@ -176,7 +204,13 @@ def mapped(pool: Pool, request: Request) -> dict[str, float]:
 
 
 def fastest(
-    pool: Pool, request: Request, name: str, items: Callable[[int], Iterable[Any]], **bound: int
+    pool: Pool,
+    request: Request,
+    name: str,
+    items: Callable[[int], Iterable[Any]],
+    fn: Callable[..., Any] = nothing,
+    most: int = ITEMS,
+    **bound: int,
 ) -> dict[str, float]:
     """Return the items per second of a map, with the best chunk size where a pool wants one."""
 
@@ -185,11 +219,11 @@ def fastest(
         if chunksize is not None:
             options = {key: max(1, value // chunksize) for key, value in bound.items()}
             options["chunksize"] = chunksize
-        consume(pool.map(nothing, items(count), **options))
+        consume(pool.map(fn, items(count), **options))
 
     def attempt(chunksize: int | None, seconds: float) -> float:
         least = 200 if chunksize is None else 4 * request.workers * chunksize
-        count = request.count(ITEMS)
+        count = request.count(most)
         return rate(partial(run, chunksize=chunksize), count, seconds, min(count, least))
 
     if not pool.chunked:
@@ -350,6 +384,7 @@ def queued(pool: Pool, request: Request) -> dict[str, float]:
 
 MEASURES = {
     "submit": submit,
+    "objects": objects,
     "latency": latency,
     "pause": pause,
     "map": mapped,

@@ -57,6 +57,13 @@ ROWS = {
             (*EXECUTORS, "serial", "claims"),
         ),
         Row(
+            "objects",
+            "100,000 tasks that take an object of a class of the script and return another, and\n"
+            "a map over as many; chunk sizes as below",
+            (Figure("rate", "tasks/s"), Figure("map", "map /s")),
+            EXECUTORS,
+        ),
+        Row(
             "latency",
             "one task at a time, submit to result",
             (Figure("median", "us median", False), Figure("p99", "us 99th %", False)),

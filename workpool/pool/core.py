@@ -190,16 +190,16 @@ class Core:
             future.resolve(None, TypeError("'NoneType' object is not callable"))
             return future
         try:
-            code = self.codes.lookup(fn)
+            own = self.codes.lookup(fn)
             if ledger is not None:
-                key = ledger.keys.of_call(fn, code, args, kwargs, kind)
+                key = ledger.keys.of_call(fn, own, args, kwargs, kind)
                 outcome = ledger.result(key, fn)
                 if outcome is not None:
                     future.resolve(*outcome)
                     return future
                 noted = Noted(ledger, name_of(fn), key)
-            payload, code = self.codes.pack(fn, args, kwargs, code)
-            if code is None and len(payload) > HEAVY_NBYTES:
+            payload, code = self.codes.pack(fn, args, kwargs, own)
+            if own is None and len(payload) > HEAVY_NBYTES:
                 self._luggage.note(fn)
             if retry is not None and isinstance(payload, Packed):
                 payload = payload.tobytes()  # as the arguments are now, for every attempt

@@ -50,6 +50,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, Final, cast
 
@@ -103,23 +104,13 @@ class Snapshot:
         Those by value, by their ids.
     """
 
-    __slots__ = (
-        "_attributes",
-        "_bindings",
-        "_cells",
-        "_contents",
-        "_functions",
-        "_lengths",
-        "_token",
-        "classes",
-    )
-
     def __init__(self) -> None:
         self.classes: dict[int, type] = {}
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
         self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
+        self._elements = 0  # how many these are
         self._lengths: list[tuple[Collection[Any], int]] = []
         self._attributes: list[tuple[Mapping[str, Any], int]] = []
         self._token: object = None  # of what abstract base classes have been told
@@ -151,7 +142,7 @@ class Snapshot:
             if id(value) not in by_value and (is_unchanging(value) or named(value)):
                 continue
             parts = snapshot._parts(value, own_globals)
-            if parts is None or len(snapshot._bindings) > 4 * MOST:
+            if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
         return snapshot
@@ -207,6 +198,9 @@ class Snapshot:
             self._bind(vars(value), dict(vars(value)))
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
+        if kind is SimpleNamespace:
+            self._bind(vars(value), dict(vars(value)))
+            return list(vars(value).values())
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
         return self._bind_attributes(value)
@@ -272,6 +266,7 @@ class Snapshot:
         if type(container) is dict:
             self._contents.append((container.values(), tuple(container.values())))
             elements += tuple(container.values())
+        self._elements += len(elements)
         return elements
 
     def _bind_attributes(self, value: Any) -> list[object] | None:
