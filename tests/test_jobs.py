@@ -319,10 +319,10 @@ def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> 
     script = """
         from workpool import WorkPool
 
-        data, first, second = "x" * 1500000, ["x" * 2000000], [1]
+        data, first, second = "x" * 1500000, bytearray(2000000), bytearray(1)
 
         def reads(n):
-            return len(first[0]) + len(second)
+            return len(first) + len(second)
 
         class Model:
             def __init__(self, weights):
@@ -335,7 +335,7 @@ def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> 
             return len(text)
 
         def now_and_then(n):
-            return len(first[0])
+            return len(first)
 
         with WorkPool() as pool:
             model = Model(bytes(3000000))
