@@ -84,6 +84,38 @@ def test_a_crash_costs_its_own_attempt(ranks: int) -> None:
     )
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_classes_of_the_script_are_the_same_ones_there_and_back(ranks: int) -> None:
+    script = """
+        import dataclasses
+        from workpool import WorkPool
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+
+        def moved(point):
+            return Point(point.x + 1)
+
+        def local():
+            class Local:
+                pass
+            return Local()
+
+        with WorkPool() as pool:
+            for view in (pool, pool.with_options(isolate=True)):
+                for _ in range(3):
+                    assert view.submit(moved, Point(1)).result() == Point(2)
+                    assert view.submit(lambda: Point).result() is Point
+                found = list(view.map(moved, [Point(x) for x in range(50)]))
+                assert found == [Point(x + 1) for x in range(50)]
+                assert type(view.submit(local).result()).__name__ == "Local"
+                most = view.submit(max, [Point(1), Point(2)], key=lambda point: point.x)
+                assert most.result() == Point(2)
+    """
+    run_ranks(ranks, script)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_time_limit_ends_a_task_and_shows_where_it_was(ranks: int) -> None:

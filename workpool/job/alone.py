@@ -7,6 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from ..members.doorbell import Doorbell, Doorbells
+from ..serializer import stay_in_script
 from ..system.streams import run_or_exit
 from ..whole import whole
 from .control import Order
@@ -33,6 +34,7 @@ class Alone:
         # Which the driver does without where there are other ranks.
         from ..worker.worker import Worker
 
+        stay_in_script()
         self._worker = Worker(1, 0, host)
         self._bell = bell
         self._bells = bells

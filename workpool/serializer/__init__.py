@@ -37,7 +37,7 @@ from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .references import UnknownClass
-from .script import clear_script, leave_script
+from .script import clear_script, leave_script, stay_in_script
 from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "pack_value",
     "prepared_by",
     "split",
+    "stay_in_script",
     "task_name",
     "unpack",
     "unpack_call",

@@ -12,7 +12,7 @@ A ``range`` is one block, whatever its length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..errors import SerializationError
@@ -38,7 +38,7 @@ def encode_blocks(
     function: object = None,
     large: bool = False,
     beside: Reach | None = None,
-    known: Container[int] | None = None,
+    has: Callable[[type], bool] | None = None,
     each: Callable[..., Any] | None = None,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
@@ -53,10 +53,10 @@ def encode_blocks(
         Encode them however large they are.
     beside : Reach, optional
         Of a function that travels as code.
-    known : container of int, optional
-        The ids of the classes that come with it.
+    has : callable, optional
+        As for `encode`.
     each : callable, optional
-        What is called with them, to be in one pickle with each block.
+        What is called with them, to be in one pickle with each block; without `has` and `beside`.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def encode_blocks(
     Raises
     ------
     UnknownClass
-        An item is of a class of the script that is not among `known`.
+        As for `encode`.
     Torn
         The items have something in common with the function that must be one: see `each`.
     Exception
@@ -83,10 +83,8 @@ def encode_blocks(
     parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
     for at in range(0, len(items), size):
         block: object = items[at : at + size]
-        if each is None:
-            encoded = encode(block, known=known, beside=beside)
-        else:
-            encoded = encode((each, block))
+        content = block if each is None else (each, block)
+        encoded = encode(content, has=has, beside=beside)
         if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
             return None
         parts.append(as_bytes(encoded))

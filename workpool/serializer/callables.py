@@ -172,14 +172,14 @@ class CodeCache:
             owner = type(getattr(fn, "__self__", fn))
             if owner.__module__ in SCRIPT_MODULES:
                 code = self.lookup(owner) or self.lookup(owner)
-        known = None if code is None else code.classes
+        has = None if code is None else code.has
         while True:
             try:
-                return pack_call(fn, args, kwargs, code if owner is fn else None, known), code
+                return pack_call(fn, args, kwargs, code if owner is fn else None, has), code
             except UnknownClass as unknown:
                 assert code is not None
                 more = self.extended(owner, code, unknown.cls)
-                code, known = (code, None) if more is None else (more, more.classes)
+                code, has = (code, None) if more is None else (more, more.has)
 
     def extended(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
         """Return the code of a callable with a class more; None if that may change unseen.

@@ -10,7 +10,7 @@ The thing that would not be pickled is searched for only after pickling has fail
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ def pack_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     code: Code | None = None,
-    known: Container[int] | None = None,
+    has: Callable[[type], bool] | None = None,
 ) -> Encoded:
     """Encode a call.
 
@@ -48,7 +48,7 @@ def pack_call(
     code : Code, optional
         What `CodeCache.lookup` gave for `fn`, when that travels on its own: unless the arguments
         have something in common with it that must be one, see `reach`.
-    known : container of int, optional
+    has : callable, optional
         As for `encode`.
 
     Returns
@@ -77,7 +77,7 @@ def pack_call(
     else:
         return _NO_ARGUMENTS
     try:
-        return encode(call, known=known, beside=None if code is None else code.reach)
+        return encode(call, has=has, beside=None if code is None else code.reach)
     except Torn:
         return pack_call(fn, args, kwargs)
     except (interrupts(), UnknownClass):

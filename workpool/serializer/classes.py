@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary, ref
 from ..recent import Recent
 from .empty import make_empty
 from .enumerations import reduce_enumeration
-from .script import SCRIPT_MODULES, is_in_script, show
+from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
 from .slots import members
 from .snapshot import Snapshot
 
@@ -203,12 +203,14 @@ def class_id(cls: type) -> str:
 
 
 def away() -> bool:
-    """Tell whether this process has restored classes of a script that another one runs."""
-    return _CLASSES.away
+    """Tell whether this process may have classes that come home by their names."""
+    return _CLASSES.away or tasks_are_here()
 
 
 def comes_home(cls: type) -> bool:
     """Tell whether the process that a class is from has it, for good, under its name."""
+    if tasks_are_here():
+        return is_in_script(cls.__qualname__, cls)
     known = _CLASSES.get(cls)
     return known is not None and known.in_script
 

@@ -31,7 +31,7 @@ class Code:
         The ids of the classes of the script that come with it.
     """
 
-    __slots__ = ("__weakref__", "classes", "code_id", "data", "reach")
+    __slots__ = ("__weakref__", "_classes", "code_id", "data", "reach")
 
     def __init__(
         self, code_id: int, data: bytes, reach: Reach | None, classes: Container[int] = ()
@@ -39,7 +39,11 @@ class Code:
         self.code_id = code_id
         self.data = data
         self.reach = reach
-        self.classes = classes
+        self._classes = classes
+
+    def has(self, cls: type) -> bool:
+        """Tell whether a class of the script comes with it."""
+        return id(cls) in self._classes
 
     def __repr__(self) -> str:
         return f"<Code {self.code_id} nbytes={len(self.data)}>"

@@ -24,6 +24,7 @@ import copyreg
 import os
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from io import BytesIO
 from pickle import Unpickler, dumps, loads
@@ -34,8 +35,9 @@ from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
 from .byvalue import ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
-from .classes import update_class
+from .classes import away, comes_home, update_class
 from .named import PROTOCOL
+from .references import UnknownClass
 from .slots import slots
 from .values import Buffer, Encoded, decode, encode
 
@@ -114,7 +116,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
     if value is None:
         return _NONE
     try:
-        return encode(value)
+        return _encode(value)
     except (interrupts(), MemoryError):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
@@ -128,6 +130,13 @@ def pack_value(value: object, task: object = None) -> Encoded:
             f"{type_name(value)}: {said(error)}; return plain data from it, or give its class "
             "__reduce__"
         ) from error
+
+
+def _encode(value: object) -> Encoded:
+    if away():
+        with suppress(UnknownClass):
+            return encode(value, has=comes_home)
+    return encode(value)
 
 
 def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: str) -> bytes:

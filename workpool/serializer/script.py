@@ -23,6 +23,8 @@ __all__ = [
     "reduce_sentinel",
     "show",
     "shown",
+    "stay_in_script",
+    "tasks_are_here",
     "the_one",
 ]
 
@@ -30,6 +32,7 @@ SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
 
 _shown: dict[str, object] = {}
+_tasks_here = False
 _left: list[ModuleType] = []  # our own ``__main__``, where this process does not run the script
 
 
@@ -38,6 +41,17 @@ def leave_script() -> None:
     if not _left:
         _left.append(sys.modules["__main__"])
         sys.modules["__main__"] = ModuleType("__main__", "What tasks have of the script.")
+
+
+def stay_in_script() -> None:
+    """Say that this process runs the script, and its tasks as well."""
+    global _tasks_here
+    _tasks_here = True
+
+
+def tasks_are_here() -> bool:
+    """Tell whether this process runs the script, and its tasks as well."""
+    return _tasks_here
 
 
 def show(name: str, value: object) -> None:

@@ -124,7 +124,8 @@ class Snapshot:
         *roots : function, lru_cache or class
             Taken as by value, whatever their module.
         own_globals : bool
-            The globals belong to them, as those of a restored function do: a new one is a change.
+            The globals belong to them, as those of a restored function do, and not to the script: a
+            new one is a change.
 
         Notes
         -----
@@ -220,7 +221,7 @@ class Snapshot:
             self._bind(mapping, items)
             values += items.values()
         names = function.__globals__
-        if own_globals:
+        if own_globals and names is not vars(sys.modules["__main__"]):
             self._lengths.append((names, len(names)))
         for name in global_names(function.__code__):
             self._bindings.append((names, name, names.get(name, UNBOUND)))

@@ -19,7 +19,7 @@ References: PEP 574.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
@@ -27,10 +27,9 @@ from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
 from .byvalue import dumps_by_value
-from .classes import away
 from .named import PROTOCOL, registered_modules
 from .reach import Reach
-from .references import UnknownClass, dumps_by_reference
+from .references import dumps_by_reference
 
 __all__ = [
     "ALIGNMENT",
@@ -185,7 +184,7 @@ def encode(
     obj: object,
     *,
     by_value: bool = True,
-    known: Container[int] | None = None,
+    has: Callable[[type], bool] | None = None,
     reach: Reach | None = None,
     beside: Reach | None = None,
 ) -> Encoded:
@@ -196,8 +195,8 @@ def encode(
     obj : object
     by_value : bool
         Whether to pickle by value what is defined in ``__main__`` or nowhere, or holds such things.
-    known : container of int, optional
-        The ids of classes of the script that the other side has.
+    has : callable, optional
+        ``has(cls)``: whether the other side has a class of the script.
     reach : Reach, optional
         Gets what is reached if it is pickled by value.
     beside : Reach, optional
@@ -213,7 +212,7 @@ def encode(
     SerializationError
         It can only be pickled by value, and is not to be.
     UnknownClass
-        It would be by reference, but for a class that is not among `known`.
+        It would be by reference, but for a class that the other side has not.
     Torn
         The two have something in common that must be one.
     BaseException
@@ -251,7 +250,7 @@ def encode(
         if not by_value:
             raise SerializationError("no worker knows this by its name")
         frames.clear()
-        referred = _by_reference(obj, keep, known) if known is not None or away() else None
+        referred = None if has is None else _by_reference(obj, keep, has)
         if referred is None:
             frames.clear()
             reach = Reach() if reach is None else reach
@@ -264,15 +263,11 @@ def encode(
 
 
 def _by_reference(
-    obj: object, keep: Callable[[PickleBuffer], object], known: Container[int] | None
+    obj: object, keep: Callable[[PickleBuffer], object], has: Callable[[type], bool]
 ) -> bytes | None:
-    """Pickle what needs nothing of the script but classes that the other side has."""
+    """Pickle what needs of the script only classes that the other side has; else return None."""
     try:
-        pickled = dumps_by_reference(obj, keep, () if known is None else known)
-    except UnknownClass:
-        if known is not None:
-            raise
-        return None
+        pickled = dumps_by_reference(obj, keep, has)
     except (PicklingError, AttributeError, TypeError):  # as above
         return None
     return None if _SCRIPT in pickled or _names_registered(pickled) else pickled
