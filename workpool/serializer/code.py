@@ -34,7 +34,11 @@ class Code:
     __slots__ = ("__weakref__", "_classes", "code_id", "data", "reach")
 
     def __init__(
-        self, code_id: int, data: bytes, reach: Reach | None, classes: Container[int] = ()
+        self,
+        code_id: int,
+        data: bytes,
+        reach: Reach | None = None,
+        classes: Container[int] = (),
     ) -> None:
         self.code_id = code_id
         self.data = data
