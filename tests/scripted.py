@@ -5,13 +5,17 @@ from __future__ import annotations
 import types
 
 ALWAYS_THE_SAME = """
-import math, os.path
+import datetime, logging, math, os.path, pathlib, struct
+from decimal import Decimal
 import numpy as np
 from math import pi, sin
 from numpy import exp
 from collections import OrderedDict
 A, B, C = 1, (2.5, "x", (None, b"y")), frozenset({1, 2})
+MISSING, HEAD, ROOT = object(), struct.Struct("<I"), pathlib.Path("/tmp")
+LOG, START, PRICE, NUMBER = logging.getLogger("x"), datetime.date(2000, 1, 1), Decimal(1), exp(0.0)
 def nothing(): pass
+def reads_values(x=MISSING): return x is MISSING, HEAD, ROOT, LOG, START, PRICE, NUMBER
 def reads_atoms(x): return A, B, C, x, pi
 def reads_modules(x): return math.cos(x) + np.sum(x) + len(os.path.join("a", "b"))
 def calls_importable(x): return sin(x), exp(x), OrderedDict(), isinstance(x, int)

@@ -115,7 +115,15 @@ def test_registering_a_module_by_value_takes_effect(codes):
 @pytest.mark.parametrize(
     "name",
     [
-        *("nothing", "reads_atoms", "reads_modules", "calls_importable", "calls_script", "even"),
+        *(
+            "nothing",
+            "reads_atoms",
+            "reads_values",
+            "reads_modules",
+            "calls_importable",
+            "calls_script",
+            "even",
+        ),
         *("factorial", "with_defaults", "unbound", "nested_reader", "adder", "closure"),
         *("local_recursive", "anonymous", "annotated", "generator", "coroutine", "local_import"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from ..serializer import heaviest, pack_call, task_name
@@ -32,7 +33,8 @@ class Luggage:
 
     def note(self, fn: Callable[..., Any]) -> None:
         """Take in that a task is heavy; warn once if its function is, and often so."""
-        holder = getattr(fn, "__self__", fn)  # a method is another object each time
+        # A method is another object each time.
+        holder = fn.__self__ if isinstance(fn, MethodType) else fn
         known, count = self._counts.get(id(holder), (None, 0))
         if known is None or known() is not holder:
             try:

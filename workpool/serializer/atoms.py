@@ -22,7 +22,11 @@ __all__ = ["ATOMS", "UNCHANGING", "is_number", "is_unchanging"]
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
 
-UNCHANGING: Final = ATOMS | {range, re.Pattern, struct.Struct, EllipsisType, NotImplementedType}
+UNCHANGING: Final = ATOMS | {
+    *(object, range, re.Pattern, struct.Struct),
+    *(EllipsisType, NotImplementedType),
+}
+"""More of them."""
 
 _BY_NAME: Final = frozenset(
     {
@@ -33,7 +37,7 @@ _BY_NAME: Final = frozenset(
         *(("logging", "Logger"), ("logging", "RootLogger")),  # which go by their names
     }
 )
-"""More of them, without importing their modules."""
+"""And more, without importing their modules."""
 
 _OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType)
 

@@ -29,7 +29,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from pickle import dumps, loads
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 from ..errors import SerializationError
@@ -169,7 +169,7 @@ class CodeCache:
         """
         owner: Any = fn
         if code is None and not _is_definition(fn):  # a method, or an object: it has its class
-            owner = type(getattr(fn, "__self__", fn))
+            owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
             if owner.__module__ in SCRIPT_MODULES:
                 code = self.lookup(owner) or self.lookup(owner)
         has = None if code is None else code.has
@@ -194,13 +194,13 @@ class CodeCache:
         known = self._known.use(id(fn))
         if known is None or known.code is not code or id(cls) in known.refused:
             return None
+        if len(known.classes) == MOST_CLASSES:
+            return None
         more = _Known(fn, known.is_named, (*known.classes, cls), known.nbytes)
-        if len(more.classes) <= MOST_CLASSES and more.look():
-            found = self._encode(more)
-            if found is not None:
-                return found
-        known.refused.add(id(cls))
-        return None
+        found = self._encode(more) if more.look() else None
+        if found is None:
+            known.refused.add(id(cls))
+        return found
 
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
         """Make the code of a callable that is not known, if it may have one."""
