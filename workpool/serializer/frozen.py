@@ -11,21 +11,25 @@ encoding takes the class along, which a chunk of results shall hold once.
 from __future__ import annotations
 
 import copyreg
+from abc import ABCMeta
 from contextlib import suppress
 from copy import deepcopy
 from enum import Enum
+from functools import lru_cache
 from pickle import PickleBuffer
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 from ..lazy import np
 from ..whole import FAILURES
 from .atoms import ATOMS, is_number
-from .named import PROTOCOL
 from .script import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
 __all__ = ["Frozen", "frozen"]
+
+
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 class Frozen:
@@ -78,23 +82,37 @@ def _plain_copy(value: Any) -> Any:
 
     Notes
     -----
-    Cost: 1.5 us, where a deep copy takes 15.
+    Cost: 1 us, where a deep copy takes 15.
     """
     if isinstance(value, Enum):
         return value
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):
         return value if ATOMS.issuperset(map(type, value)) else None
     kind: Any = type(value)
-    if hasattr(kind, "__deepcopy__") or hasattr(kind, "__setstate__"):
+    if type(kind) not in (type, ABCMeta) or not _is_its_attributes(kind):
         return None
-    with suppress(*FAILURES):
-        make, args, state, *rest = value.__reduce_ex__(PROTOCOL)
-        is_plain = make is copyreg.__newobj__ and len(args) == 1 and not any(rest)  # type: ignore[attr-defined]
-        if is_plain and type(state) is dict and ATOMS.issuperset(map(type, state.values())):
-            copy = object.__new__(kind)
-            vars(copy).update(state)
-            return copy
-    return None
+    attributes = vars(value)
+    if not ATOMS.issuperset(map(type, attributes.values())):
+        return None
+    copy = object.__new__(kind)
+    vars(copy).update(attributes)
+    return copy
+
+
+@lru_cache(maxsize=64)
+def _is_its_attributes(kind: Any) -> bool:
+    """Return whether there is nothing to objects of a class but what is in their dictionary."""
+    plain: Any = object
+    says_how = ("__setstate__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__")
+    return (
+        kind.__reduce_ex__ is plain.__reduce_ex__
+        and kind.__reduce__ is plain.__reduce__
+        and getattr(kind, "__getstate__", None) is getattr(plain, "__getstate__", None)
+        and kind not in copyreg.dispatch_table
+        and not any(hasattr(kind, name) for name in says_how)
+        and not any("__slots__" in vars(cls) for cls in kind.__mro__)
+        and all(cls is object or cls.__flags__ & _HEAP_TYPE for cls in kind.__mro__)
+    )
 
 
 def _copied(value: Any) -> Any:

@@ -30,6 +30,7 @@ from .byvalue import dumps_by_value
 from .named import PROTOCOL, registered_modules
 from .reach import Reach
 from .references import dumps_by_reference
+from .script import SCRIPT_MODULES
 
 __all__ = [
     "ALIGNMENT",
@@ -234,32 +235,43 @@ def encode(
         frames.append(view)
         return False
 
+    pickled = None
+    if has is None or not _is_of_script(obj):
+        pickled = _by_name(obj, keep)
+    if pickled is None and not by_value:
+        raise SerializationError("no worker knows this by its name")
+    if pickled is None and has is not None:
+        frames.clear()
+        pickled = _by_reference(obj, keep, has)
+    if pickled is None:
+        frames.clear()
+        reach = Reach() if reach is None else reach
+        pickled = dumps_by_value(obj, keep, reach=reach)
+        if beside is not None and reach.touches(beside):
+            raise Torn
+    return Packed(pickled, frames) if frames else pickled
+
+
+def _is_of_script(obj: Any) -> bool:
+    """Tell whether an object, or the first one in it, is of a class of the script."""
+    kind: Any = type(obj)
+    if (kind is tuple or kind is list) and obj:
+        kind = type(obj[0])
+    return kind.__module__ in SCRIPT_MODULES
+
+
+def _by_name(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes | None:
+    """Pickle what needs nothing of the script; else return None."""
     try:
         if has_arrays(obj):
             pickled = dumps_arrays(obj, keep)
         else:
             pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
-        nameless = pickled.find(_SCRIPT) >= 0 or (
-            bool(registered_modules()) and _names_registered(pickled)
-        )
     except interrupts():
         raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
-        nameless = True
-    if nameless:
-        if not by_value:
-            raise SerializationError("no worker knows this by its name")
-        frames.clear()
-        referred = None if has is None else _by_reference(obj, keep, has)
-        if referred is None:
-            frames.clear()
-            reach = Reach() if reach is None else reach
-            pickled = dumps_by_value(obj, keep, reach=reach)
-            if beside is not None and reach.touches(beside):
-                raise Torn
-        else:
-            pickled = referred
-    return Packed(pickled, frames) if frames else pickled
+        return None
+    return None if _names_script(pickled) else pickled
 
 
 def _by_reference(
@@ -270,7 +282,7 @@ def _by_reference(
         pickled = dumps_by_reference(obj, keep, has)
     except (PicklingError, AttributeError, TypeError):  # as above
         return None
-    return None if _SCRIPT in pickled or _names_registered(pickled) else pickled
+    return None if _names_script(pickled) else pickled
 
 
 def decode(buffer: Buffer) -> Any:
@@ -292,9 +304,12 @@ def decode(buffer: Buffer) -> Any:
     return loads(pickled, buffers=frames)
 
 
-def _names_registered(pickled: bytes) -> bool:
-    """Tell whether a pickle may name something in a module registered to go by value."""
-    return any(name.encode() in pickled for name in registered_modules())
+def _names_script(pickled: bytes) -> bool:
+    """Tell whether a pickle may name something in the script, or in what goes by value like it."""
+    if pickled.find(_SCRIPT) >= 0:
+        return True
+    registered = registered_modules()
+    return bool(registered) and any(name.encode() in pickled for name in registered)
 
 
 def _split(view: memoryview) -> list[memoryview]:
