@@ -257,9 +257,15 @@ class CodeCache:
 
 
 class _Restored:
-    """A callable on a worker, and the means to restore it again."""
+    """A callable on a worker, and the means to restore it again.
 
-    __slots__ = ("_shown", "data", "fn", "is_named", "snapshot")
+    Attributes
+    ----------
+    shown : dict of str to object
+        What it came with that tasks find by its name in the script.
+    """
+
+    __slots__ = ("data", "fn", "is_named", "shown", "snapshot")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -273,19 +279,13 @@ class _Restored:
         classes: list[type]
         fn, *classes = loaded if type(loaded) is tuple else (loaded,)
         self.fn = fn
-        self._shown = {name: it for name, it in shown().items() if before.get(name) is not it}
+        self.shown = {name: it for name, it in shown().items() if before.get(name) is not it}
         is_named = named(fn)
         self.is_named = is_named and not classes
         self.snapshot: Snapshot | None = None
         if is_named or _is_definition(fn):
             roots = classes if is_named else [fn, *classes]
             self.snapshot = Snapshot.take(*roots, own_globals=True)
-        return self.fn
-
-    def show(self) -> Callable[..., Any]:
-        """Have the script's classes that it came with be found by their names, and return it."""
-        for name, value in self._shown.items():
-            show(name, value)
         return self.fn
 
     def is_clean(self) -> bool:
@@ -332,9 +332,11 @@ class CallableCache:
         checked, self._checked = self._checked, None
         if restored is None:
             return None
-        if checked == code_id or restored.is_clean():
-            return restored.show()
-        return restored.restore()
+        if checked != code_id and not restored.is_clean():
+            return restored.restore()
+        for name, value in restored.shown.items():
+            show(name, value)
+        return restored.fn
 
     def check(self, code_id: int) -> None:
         """See whether a callable shows a trace now, when nobody waits for it: `get` need not."""
