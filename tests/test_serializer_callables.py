@@ -222,6 +222,8 @@ def decorated(): return LIST
         ("reads_subclass", "LIST.append(2)"),
         ("reads_dataclass", "TABLE['a'] = 1"),
         ("reads_dataclass", "Point.moved = None"),
+        ("reads_dataclass", "Point.__init__.__defaults__ = (1,)"),
+        ("reads_pair", "Pair.__new__.__defaults__ = (1,)"),
         ("reads_enumeration", "Colour.RED.weight = 1"),
         ("reads_pair", "PAIR.first.append(2)"),
         ("reads_instance", "INSTANCE.y.append(2)"),

@@ -37,6 +37,7 @@ import collections
 import copyreg
 import dataclasses
 import functools
+import inspect
 import sys
 from abc import ABCMeta, get_cache_token
 from collections.abc import Collection, Iterable, Mapping
@@ -211,10 +212,16 @@ class Snapshot:
         self._lengths.append((mapping, len(mapping)))
         self._bindings += [(mapping, name, value) for name, value in items.items()]
 
+    def _bind_own(self, function: FunctionType) -> None:
+        """Record a function without what it reads."""
+        defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
+        own = function, function.__code__, defaults, kwdefaults, function.__dict__
+        self._functions.append(own)
+
     def _bind_function(self, function: FunctionType, own_globals: bool) -> list[object]:
+        self._bind_own(function)
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
-        self._functions.append((function, function.__code__, defaults, kwdefaults, attributes))
         values: list[object] = [defaults]
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = dict(mapping)
@@ -247,8 +254,12 @@ class Snapshot:
                 parts += (value.fget, value.fset, value.fdel)
             elif type(value) is functools.cached_property:
                 parts.append(value.func)
-            elif not (name in _DERIVED or isinstance(value, _FIELDS)):
-                parts += [] if written and _is_written(name, value) else [value]
+            elif name in _DERIVED or isinstance(value, _FIELDS):
+                continue
+            elif written and _is_written(name, value):
+                self._bind_own(value)
+            else:
+                parts.append(value)
         return parts
 
     def _bind_module(self, module: ModuleType) -> list[object] | None:
@@ -289,10 +300,9 @@ class Snapshot:
         return [kind, *attributes.values()]
 
 
-def _is_written(name: str, method: object) -> bool:
+def _is_written(name: str, method: Any) -> bool:
     """Tell whether a method of a class was written by what made its attributes of fields."""
-    while name.startswith("_") and isinstance(method, FunctionType):
-        if method.__code__.co_filename.startswith(_WRITERS):
-            return True
-        method = getattr(method, "__wrapped__", None)
-    return False
+    if type(method) is not FunctionType or not name.startswith("_"):
+        return False
+    inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
+    return isinstance(inner, FunctionType) and inner.__code__.co_filename.startswith(_WRITERS)
