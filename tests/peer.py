@@ -68,10 +68,10 @@ def serve():
         (code_id,) = struct.unpack("<Q", receive(source))
         data, payload = receive(source), receive(source)
         task = None
-        serializer.clear_script()
         try:
             if data:
                 callables.add(code_id, data)
+            serializer.clear_script()  # as a worker does
             known = callables.get(code_id)
             fn, args, kwargs = serializer.unpack_call(payload)
             task = fn = fn or known

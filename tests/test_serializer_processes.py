@@ -801,3 +801,97 @@ def test_a_function_that_is_passed_is_the_one_that_the_task_knows(run_script):
         payload = __import__("workpool").serializer.pack_call(uses, (Model(),), {}, code)
         assert b"uses" not in payload, "both call it, which makes no difference"
     """)
+
+
+def test_a_class_is_one_with_the_function_that_shares_what_its_methods_read(run_script):
+    run_script("""
+        TOTAL, SEEN, MISSING = 0, [], object()
+        def fast(): return 1
+        COSTS = {fast: 5}
+        class Reader:
+            def read(self): return TOTAL, len(SEEN)
+            def miss(self): return MISSING
+            def pick(self): return fast
+        class Counter:
+            def read(self): return TOTAL
+        class Keeper: seen = SEEN
+        class Picker:
+            def pick(self): return fast
+        def first(): return Reader().read(), Counter().read(), len(Keeper.seen), Picker().pick()()
+        def second():
+            global TOTAL
+            TOTAL += 1
+            SEEN.append(1)
+            same = Reader().miss() is MISSING, Reader().pick() is fast, COSTS[Picker().pick()]
+            return Reader().read(), Counter().read(), len(Keeper.seen), same
+        for _ in range(3):
+            for _ in range(3):
+                assert run(first) == ((0, 0), 0, 0, 1)
+            for _ in range(3):
+                assert run(second) == ((1, 1), 1, 1, (True, True, 5))
+    """)
+
+
+def test_tasks_may_pickle_objects_of_a_class_that_another_function_brought(run_script):
+    run_script("""
+        import pickle
+        class Point: pass
+        def first(): return type(pickle.loads(pickle.dumps(Point()))) is Point
+        def second(): return first() and len(pickle.dumps(Point())) > 0
+        for _ in range(3):
+            assert all(run(first) for _ in range(3))
+            assert all(run(second) for _ in range(3))
+    """)
+
+
+def test_changes_that_no_attribute_shows_are_seen(run_script):
+    run_script("""
+        from dataclasses import dataclass, field
+        class Slotted: __slots__ = ("value",)
+        class Below(Slotted): pass
+        slotted = Below()
+        slotted.value = 1
+        class One:
+            name = "one"
+        class Other:
+            name = "other"
+        item = One()
+        item.value = 1
+        START = 1
+        @dataclass
+        class Made:
+            value: int = field(default_factory=lambda: START)
+        def read(): return slotted.value, item.name, item.value, Made().value
+        def leaves():
+            slotted.value += 1
+            item.__dict__ = {"value": 7}
+            item.__class__ = One
+            return slotted.value
+        for _ in range(3):
+            assert run(read) == (1, "one", 1, 1)
+        slotted.value, START = 2, 2
+        item.__class__ = Other
+        item.__dict__ = {"value": 2}
+        for _ in range(3):
+            assert run(read) == (2, "other", 2, 2)
+        for _ in range(3):
+            assert run(leaves) == 3
+            assert run(read) == (2, "other", 2, 2)
+    """)
+
+
+def test_what_a_task_adds_to_a_class_is_gone_for_the_next(run_script):
+    run_script("""
+        from enum import Enum
+        class Plain: pass
+        class Color(Enum):
+            RED = 1
+            MIXED = [1, 2]
+        def task():
+            found = hasattr(Plain, "mark"), hasattr(Color.RED, "mark"), len(Color.MIXED.value)
+            Plain.mark = Color.RED.mark = 1
+            Color.MIXED.value.append(3)
+            return found
+        for _ in range(4):
+            assert run(task) == (False, False, 2)
+    """)

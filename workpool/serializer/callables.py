@@ -42,7 +42,7 @@ from .named import PROTOCOL, named, registered_modules
 from .names import CACHED
 from .reach import Reach
 from .references import UnknownClass
-from .script import SCRIPT_MODULES, show, shown
+from .script import SCRIPT_MODULES, clear_script, show, shown
 from .snapshot import Snapshot
 from .values import Encoded
 
@@ -265,7 +265,7 @@ class _Restored:
         What it came with that tasks find by its name in the script.
     """
 
-    __slots__ = ("data", "fn", "is_named", "shown", "snapshot")
+    __slots__ = ("_classes", "data", "fn", "is_named", "shown", "snapshot")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -273,13 +273,14 @@ class _Restored:
 
     def restore(self) -> Callable[..., Any]:
         """Make the callable anew."""
-        before = shown()
+        clear_script()  # what an earlier task has shown is not ours
         loaded: Any = load_callable(self.data)
         fn: Callable[..., Any]
         classes: list[type]
         fn, *classes = loaded if type(loaded) is tuple else (loaded,)
         self.fn = fn
-        self.shown = {name: it for name, it in shown().items() if before.get(name) is not it}
+        self._classes = classes  # arguments refer to them
+        self.shown = shown()
         is_named = named(fn)
         self.is_named = is_named and not classes
         self.snapshot: Snapshot | None = None

@@ -34,7 +34,7 @@ from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
 from .slots import members
-from .snapshot import Snapshot
+from .snapshot import BY_PICKLE, Snapshot
 
 __all__ = [
     "away",
@@ -45,6 +45,7 @@ __all__ = [
     "on_restored",
     "reduce_class",
     "update_class",
+    "version",
 ]
 
 
@@ -56,6 +57,7 @@ class _Known:
         self.native = native  # defined by this process, not restored in it
         self.in_script = in_script  # of another process, which has it under its name
         self.attributes: Set[str] = frozenset()  # as last restored
+        self.names: Set[str] | None = None  # and with those that each class has
 
 
 class _Version(NamedTuple):
@@ -87,7 +89,8 @@ class _ClassRegistry:
         self._known: dict[int, tuple[ref[type], _Known]] = {}
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
         self._versions: Recent[_Version] = Recent(_MOST)
-        self._numbers = itertools.count(1)
+        # A class that one process has numbered may come to another one by a third.
+        self._numbers = itertools.count(1 + uuid.uuid4().int % (1 << 62))
         self._lock = threading.RLock()  # reentrant: see ``CodeCache``
 
     def get(self, cls: type) -> _Known | None:
@@ -126,18 +129,17 @@ class _ClassRegistry:
         self._known[key] = ref(cls, lambda _: self._known.pop(key, None)), known
         return known
 
-    def version(self, cls: type) -> int:
-        """Return a number for what a class is now; 0 if it may change unseen."""
+    def version(self, cls: type) -> tuple[int, Snapshot | None]:
+        """Return a number for what a class is now; 0 if a task could change more than its names."""
         with self._lock:
             known = self._versions.use(id(cls))
-            if known is not None and known.snapshot.holds():
-                return known.number
-            snapshot = Snapshot.take(cls)
-            if snapshot is None:
-                return 0
-            known = _Version(next(self._numbers), None, snapshot)
-            self._versions.keep(id(cls), known)
-            return known.number
+            if known is None or not known.snapshot.holds():
+                snapshot = Snapshot.take(cls)
+                if snapshot is None:
+                    return 0, None
+                known = _Version(next(self._numbers), None, snapshot)
+                self._versions.keep(id(cls), known)
+            return (0 if known.snapshot.has_state else known.number), known.snapshot
 
     def is_at(self, cls: type, number: int) -> bool:
         """Tell whether a restored class is what it was when it was restored with this number."""
@@ -276,10 +278,14 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any, int])
         return
     before, known.attributes = known.attributes, state[0].keys() - {"_abc_impl"}
     # What has gone since, or is a base's again, is in no state.
-    for name in (before - known.attributes) & vars(cls).keys():
+    gone = (before - known.attributes) & vars(cls).keys()
+    if known.names is not None:  # or has been added by a task
+        gone |= vars(cls).keys() - known.names - known.attributes - {BY_PICKLE}
+    for name in gone:
         with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
             delattr(cls, name)
     setter(cls, state)
+    known.names = frozenset(vars(cls))
     _CLASSES.now_at(cls, number)
 
 
@@ -320,8 +326,13 @@ def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in hidden & attributes.keys()}
 
 
-def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return how to rebuild a class, from how cloudpickle would."""
+def version(cls: type) -> tuple[int, Snapshot | None]:
+    """Return a number for what a class is now, and what it reads; 0 if it is to come anew."""
+    return _CLASSES.version(cls)
+
+
+def reduce_class(cls: type, reduced: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+    """Return how to rebuild a class, from how cloudpickle would; `number` is of `version`."""
     if issubclass(cls, Enum):
         reduced = reduce_enumeration(cls, reduced)
     if any(base.__module__ == "_ctypes" for base in cls.__mro__):
@@ -340,4 +351,4 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))
-    return _make_class, made, (setter, state, _CLASSES.version(cls)), None, None, update_class
+    return _make_class, made, (setter, state, number), None, None, update_class

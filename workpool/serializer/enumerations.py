@@ -70,8 +70,12 @@ def _make_enumeration(
 def _fill_enumeration(cls: Any, state: tuple[Any, ...]) -> None:
     *content, setter, attributes = state
     setter(cls, tuple(content))
-    for name, own in attributes.items():
-        vars(cls.__members__[name]).update(own)
+    for name, member in cls.__members__.items():
+        if name == member.name:
+            own = attributes.get(name, {})
+            for key in own_attributes(member).keys() - own.keys():  # a task has added it
+                del vars(member)[key]
+            vars(member).update(own)
 
 
 def own_attributes(member: Any) -> dict[str, Any]:
@@ -89,6 +93,8 @@ def reduce_enumeration(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
             return reduced
         members[name] = data, member._value_
         own = own_attributes(member)
+        if isinstance(member._value_, (list, dict, set)):
+            own["_value_"] = member._value_
         if own and name == member.name:
             attributes[name] = own
     _, (bases, name, qualname, _, module, *_), (content, slots), _, _, setter = reduced

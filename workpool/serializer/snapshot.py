@@ -60,7 +60,7 @@ from .enumerations import own_attributes
 from .named import PROTOCOL, importable_module, named
 from .names import CACHED, UNBOUND, content, global_names, reads
 
-__all__ = ["MOST", "Snapshot"]
+__all__ = ["BY_PICKLE", "MOST", "Snapshot"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -77,7 +77,7 @@ _DERIVED: Final = frozenset(
 )
 """Attributes of classes that follow from others."""
 
-_BY_PICKLE: Final = "__slotnames__"
+BY_PICKLE: Final = "__slotnames__"
 """Of a class whose instances were pickled."""
 
 _WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
@@ -85,6 +85,9 @@ _WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields
 
 _WRITERS: Final = ("<string>", "<attrs generated", collections.__file__, dataclasses.__file__)
 """Their files, or what stands in the place of one."""
+
+_WRITER: Final = "__create_fn__"
+"""The function of `dataclasses` that has them in it."""
 
 _FIELDS: Final = (
     MemberDescriptorType,
@@ -103,15 +106,19 @@ class Snapshot:
     ----------
     classes : dict of int to type
         Those by value, by their ids.
+    has_state : bool
+        Whether there is something that can change in place, or is told by being the one it is.
     """
 
     def __init__(self) -> None:
         self.classes: dict[int, type] = {}
+        self.has_state = False
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
         self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._elements = 0  # how many these are
+        self._objects: list[tuple[object, type, dict[str, Any]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
         self._attributes: list[tuple[Mapping[str, Any], int]] = []
         self._token: object = None  # of what abstract base classes have been told
@@ -138,6 +145,8 @@ class Snapshot:
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
         while reached:
             value = reached.pop()
+            if type(value) is object:  # a sentinel
+                snapshot.has_state = True
             if type(value) in UNCHANGING or id(value) in seen:
                 continue
             seen[id(value)] = value
@@ -167,11 +176,14 @@ class Snapshot:
         for mapping, name, value in self._bindings:
             if mapping.get(name, UNBOUND) is not value:
                 return False
+        for it, kind, attributes in self._objects:
+            if type(it) is not kind or vars(it) is not attributes:
+                return False
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
         for names, length in self._attributes:
-            if len(names) - (_BY_PICKLE in names) != length:
+            if len(names) - (BY_PICKLE in names) != length:
                 return False
         for collection, elements in self._contents:
             if len(collection) != len(elements) or not all(map(is_, collection, elements)):
@@ -179,6 +191,21 @@ class Snapshot:
         if self._token is not None and get_cache_token() != self._token:
             return False
         return not self._cells or all(content(cell) is value for cell, value in self._cells)
+
+    def functions(self) -> set[int]:
+        """Return the ids of the functions by value."""
+        return {id(function) for function, *_ in self._functions}
+
+    def variables(self) -> set[tuple[int, str]]:
+        """Return the globals that are read, by the ids of their dictionaries, and the cells."""
+        named = {(id(names), name) for names, name, _ in self._bindings}
+        return named.union((id(cell), "") for cell, _ in self._cells)
+
+    def calls(self) -> bool:
+        """Tell whether a function is read that is no attribute of a class."""
+        values = [value for names, _, value in self._bindings if type(names) is dict]
+        values += [value for _, value in self._cells]
+        return any(type(value) in (FunctionType, CACHED) for value in values)
 
     def _parts(self, value: Any, own_globals: bool) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
@@ -201,6 +228,7 @@ class Snapshot:
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if kind is SimpleNamespace:
+            self.has_state = True
             self._bind(vars(value), dict(vars(value)))
             return list(vars(value).values())
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
@@ -223,6 +251,7 @@ class Snapshot:
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
         values: list[object] = [defaults]
+        self.has_state |= not attributes.keys() <= {"__wrapped__"}
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = dict(mapping)
             self._bind(mapping, items)
@@ -242,10 +271,10 @@ class Snapshot:
         if isinstance(cls, ABCMeta):
             self._token = get_cache_token()
         names = vars(cls)
-        attributes = {name: it for name, it in names.items() if name != _BY_PICKLE}
+        attributes = {name: it for name, it in names.items() if name != BY_PICKLE}
         self._attributes.append((names, len(attributes)))
         self._bindings += [(names, name, value) for name, value in attributes.items()]
-        parts: list[object] = [type(cls), *cls.__bases__]
+        parts: list[object] = [type(cls), *cls.__bases__, *_field_values(attributes)]
         written = not _WRITTEN.isdisjoint(attributes)
         for name, value in attributes.items():
             if isinstance(value, (staticmethod, classmethod)):
@@ -273,6 +302,7 @@ class Snapshot:
     def _bind_elements(self, container: Any) -> tuple[object, ...] | None:
         if len(container) > MOST:
             return None
+        self.has_state = True
         elements = tuple(container)
         self._contents.append((container, elements))
         if type(container) is dict:
@@ -294,10 +324,25 @@ class Snapshot:
             return None
         if make is not copyreg.__newobj__ or len(args) > 1 or any(state[1:]):  # type: ignore[attr-defined]
             return None
-        if attributes and state[0] is not attributes:  # slots, or what it says itself
-            return None
+        if state[0] is not attributes and (attributes or state[0] is not None):
+            return None  # slots, or what it says itself
+        self.has_state = True
+        self._objects.append((value, kind, attributes))
         self._bind(attributes, dict(attributes))
         return [kind, *attributes.values()]
+
+
+def _field_values(attributes: Mapping[str, Any]) -> list[object]:
+    """Return what the fields of a dataclass are without arguments: methods written for it read it.
+
+    Those of attrs likewise.
+    """
+    fields = attributes.get("__dataclass_fields__") or {}
+    found = [it for field in fields.values() for it in (field.default, field.default_factory)]
+    for field in attributes.get("__attrs_attrs__") or ():
+        default = getattr(field.default, "factory", field.default)
+        found += (default, field.validator, field.converter, field.on_setattr)
+    return [value for value in found if value is not dataclasses.MISSING]
 
 
 def _is_written(name: str, method: Any) -> bool:
@@ -305,4 +350,9 @@ def _is_written(name: str, method: Any) -> bool:
     if type(method) is not FunctionType or not name.startswith("_"):
         return False
     inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
-    return isinstance(inner, FunctionType) and inner.__code__.co_filename.startswith(_WRITERS)
+    code = inner.__code__ if isinstance(inner, FunctionType) else None
+    if code is None or not code.co_filename.startswith(_WRITERS):
+        return False
+    # A script that is given on the command line has the same name of a file.
+    within = getattr(code, "co_qualname", _WRITER)  # from Python 3.11 on
+    return code.co_filename != "<string>" or within.startswith(_WRITER)
