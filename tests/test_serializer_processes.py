@@ -895,3 +895,24 @@ def test_what_a_task_adds_to_a_class_is_gone_for_the_next(run_script):
         for _ in range(4):
             assert run(task) == (False, False, 2)
     """)
+
+
+def test_bound_methods_are_themselves_whatever_their_names(run_script):
+    run_script("""
+        def logged(method):
+            def wrapper(self): return method(self), "logged"
+            return wrapper
+        class Base:
+            def get(self): return "base"
+        class Below(Base):
+            def get(self): return "below"
+            def above(self): return super().get
+            def __hidden(self): return "hidden"
+            def hidden(self): return self.__hidden
+            @logged
+            def told(self): return 1
+        below = Below()
+        for _ in range(4):
+            assert run(below.get) == "below" and run(below.above()) == "base"
+            assert run(below.hidden()) == "hidden" and run(below.told) == (1, "logged")
+    """)

@@ -42,7 +42,7 @@ from contextvars import Context, ContextVar
 from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 import cloudpickle
@@ -269,7 +269,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
-        if id(kind) in self._ordinary:
+        if id(kind) in self._ordinary or kind is MethodType:  # which cloudpickle takes apart
             return NotImplemented
         if anew := MADE_ANEW.get(threading.local if issubclass(kind, threading.local) else kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from pickle import PickleBuffer, Pickler
+from pickle import PickleBuffer, Pickler, PicklingError
+from types import MethodType
 from typing import Any
 
 from .classes import class_id, known_class
@@ -38,11 +39,23 @@ class _Pickler(Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a class, and NotImplemented for the rest."""
+        if type(obj) is MethodType and not _is_found(obj):
+            raise PicklingError("a method that its object has under another name, or not at all")
         if not isinstance(obj, type) or obj.__module__ not in SCRIPT_MODULES:
             return NotImplemented
         if not self._has(obj):
             raise UnknownClass(obj)
         return known_class, (class_id(obj), obj.__qualname__)
+
+
+def _is_found(method: MethodType) -> bool:
+    """Tell whether pickle, which looks for a method by the name of its function, finds it.
+
+    It does not where a decorator has left its own name, or for a method of a base.
+    """
+    name = getattr(method.__func__, "__name__", "")
+    found = getattr(method.__self__, name, None)
+    return type(found) is MethodType and found.__func__ is method.__func__
 
 
 def dumps_by_reference(
