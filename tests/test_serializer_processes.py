@@ -743,25 +743,26 @@ def test_arguments_bring_their_classes_once(run_script):
     )
 
 
-def test_functions_that_share_a_class_leave_it_as_it_is(run_script):
+def test_functions_that_share_a_class_have_it_with_what_they_read(run_script):
     run_script(
         CLASSES
         + """
-        @functools.cache
-        def restored(name): return name, time.monotonic_ns()
-        def first(): return Point(1).norm(), restored("first")
-        def second(): return Point(1).norm(), restored("second")
+        NUMBERS = []
+        class Adder:
+            def add(self): NUMBERS.append(1)
+        def first():
+            Adder().add()
+            return len(NUMBERS), Point(1).norm()
+        def second():
+            Adder().add()
+            Adder().add()
+            return len(NUMBERS), Point(1).norm()
         def third(*args): return Point(1).norm()
-        for fn in (first, second) * 2:
-            run(fn)
-        found = set()
-        for _ in range(4):
-            found |= {run(first), run(second)}
-            run(third, lambda: Point)  # here the class comes once more
-        assert len(found) == 2
-        Point.scale = 3
-        for fn in (first, second, third, first, second, third):
-            assert run(fn) == 3 or run(fn)[0] == 3
+        for Point.scale in (2, 3):
+            for _ in range(4):
+                assert run(first) == (1, Point.scale)
+                assert run(second) == (2, Point.scale)
+                assert run(third, lambda: Point) == Point.scale
         """
     )
 

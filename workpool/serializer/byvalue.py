@@ -48,12 +48,11 @@ from typing import Any, Final, cast
 import cloudpickle
 
 from ..whole import FAILURES
-from .classes import on_restored, reduce_class, version
+from .classes import on_restored, reduce_class
 from .named import PROTOCOL, named
 from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel, the_one
-from .snapshot import Snapshot
 
 __all__ = [
     "MADE_ANEW",
@@ -242,13 +241,9 @@ MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without these gaps."""
 
-    def __init__(
-        self, *args: Any, reach: Reach | None = None, anew: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._reach = reach
-        self._all_anew = anew
-        self.left: list[Snapshot] = []  # of classes that the other side may leave as they are
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
         self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
@@ -286,10 +281,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self._had += reduced[2][0].values()
             if self._reach is not None:
                 self._reach.add_class(obj)
-            number, snapshot = (0, None) if self._all_anew else version(obj)
-            if number and snapshot is not None:
-                self.left.append(snapshot)
-            return reduce_class(obj, reduced, number)
+            return reduce_class(obj, reduced)
         if any(base.__module__ == "ctypes" for base in kind.__mro__):
             from .foreign import reduce_library  # it has imported ctypes already
 
@@ -377,22 +369,6 @@ def dumps_by_value(
     -----
     Cost: 15 us for a small function, 100 us for a small class.
     """
-    kept: list[object] = []
-
-    def note(buffer: PickleBuffer) -> object:
-        kept.append(True if keep is None else keep(buffer))
-        return kept[-1]
-
-    def again(_: PickleBuffer) -> object:
-        return next(decided)
-
-    reach = Reach() if reach is None else reach
     with BytesIO() as file:
-        first = pickler(file, protocol=PROTOCOL, buffer_callback=keep and note, reach=reach)
-        first.dump(obj)
-        if not any(map(reach.meets, first.left)):
-            return file.getvalue()
-    decided = iter(kept)  # the same buffers
-    with BytesIO() as file:
-        pickler(file, protocol=PROTOCOL, buffer_callback=keep and again, anew=True).dump(obj)
+        pickler(file, protocol=PROTOCOL, buffer_callback=keep, reach=reach).dump(obj)
         return file.getvalue()

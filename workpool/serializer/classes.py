@@ -17,7 +17,6 @@ cloudpickle does with classes has gaps, which are closed here:
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import uuid
@@ -26,15 +25,14 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakValueDictionary, ref
 
-from ..recent import Recent
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
 from .slots import members
-from .snapshot import BY_PICKLE, Snapshot
+from .snapshot import BY_PICKLE
 
 __all__ = [
     "away",
@@ -45,7 +43,6 @@ __all__ = [
     "on_restored",
     "reduce_class",
     "update_class",
-    "version",
 ]
 
 
@@ -58,18 +55,6 @@ class _Known:
         self.in_script = in_script  # of another process, which has it under its name
         self.attributes: Set[str] = frozenset()  # as last restored
         self.names: Set[str] | None = None  # and with those that each class has
-
-
-class _Version(NamedTuple):
-    """What a class was when it was sent, or restored."""
-
-    number: int  # in the process that sent it
-    told: object  # what was told of globals when it was restored
-    snapshot: Snapshot
-
-
-_MOST: Final = 256
-"""Classes of which that is known."""
 
 
 class _ClassRegistry:
@@ -88,10 +73,7 @@ class _ClassRegistry:
         # By ``id``, whatever their metaclass takes for equal, as long as they live.
         self._known: dict[int, tuple[ref[type], _Known]] = {}
         self._by_id: WeakValueDictionary[str, type] = WeakValueDictionary()
-        self._versions: Recent[_Version] = Recent(_MOST)
-        # A class that one process has numbered may come to another one by a third.
-        self._numbers = itertools.count(1 + uuid.uuid4().int % (1 << 62))
-        self._lock = threading.RLock()  # reentrant: see ``CodeCache``
+        self._lock = threading.Lock()
 
     def get(self, cls: type) -> _Known | None:
         """Return what is known of a class that was sent by value or restored; None of others."""
@@ -128,34 +110,6 @@ class _ClassRegistry:
         key = id(cls)
         self._known[key] = ref(cls, lambda _: self._known.pop(key, None)), known
         return known
-
-    def version(self, cls: type) -> tuple[int, Snapshot | None]:
-        """Return a number for what a class is now; 0 if a task could change more than its names."""
-        with self._lock:
-            known = self._versions.use(id(cls))
-            if known is None or not known.snapshot.holds():
-                snapshot = Snapshot.take(cls)
-                if snapshot is None:
-                    return 0, None
-                known = _Version(next(self._numbers), None, snapshot)
-                self._versions.keep(id(cls), known)
-            return (0 if known.snapshot.has_state else known.number), known.snapshot
-
-    def is_at(self, cls: type, number: int) -> bool:
-        """Tell whether a restored class is what it was when it was restored with this number."""
-        known = self._versions.use(id(cls))
-        return (
-            known is not None
-            and (known.number, known.told) == (number, on_restored.get())
-            and known.snapshot.holds()
-        )
-
-    def now_at(self, cls: type, number: int) -> None:
-        """Note with which number a class was restored just now."""
-        # Not of all globals of its methods: what else is being restored will add to them.
-        snapshot = Snapshot.take(cls) if number else None
-        if snapshot is not None:
-            self._versions.keep(id(cls), _Version(number, on_restored.get(), snapshot))
 
 
 _CLASSES: Final = _ClassRegistry()
@@ -265,17 +219,13 @@ on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = Contex
 """What is called with the globals of each function that is restored by value."""
 
 
-def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any, int]) -> None:
-    """Fill or renew a restored class by cloudpickle's setter; leave a native one alone.
-
-    And one that is still what it was when it came the last time: functions that know it, too, are
-    then what they were.
-    """
-    setter, state, number = update
+def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
+    """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
     known = _CLASSES.get(cls)
     assert known is not None
-    if known.native or _CLASSES.is_at(cls, number):
+    if known.native:
         return
+    setter, state = update
     before, known.attributes = known.attributes, state[0].keys() - {"_abc_impl"}
     # What has gone since, or is a base's again, is in no state.
     gone = (before - known.attributes) & vars(cls).keys()
@@ -286,7 +236,6 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any, int])
             delattr(cls, name)
     setter(cls, state)
     known.names = frozenset(vars(cls))
-    _CLASSES.now_at(cls, number)
 
 
 def _setter(cls: type) -> Callable[[type, str, object], None]:
@@ -326,13 +275,8 @@ def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in hidden & attributes.keys()}
 
 
-def version(cls: type) -> tuple[int, Snapshot | None]:
-    """Return a number for what a class is now, and what it reads; 0 if it is to come anew."""
-    return _CLASSES.version(cls)
-
-
-def reduce_class(cls: type, reduced: tuple[Any, ...], number: int) -> tuple[Any, ...]:
-    """Return how to rebuild a class, from how cloudpickle would; `number` is of `version`."""
+def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return how to rebuild a class, from how cloudpickle would."""
     if issubclass(cls, Enum):
         reduced = reduce_enumeration(cls, reduced)
     if any(base.__module__ == "_ctypes" for base in cls.__mro__):
@@ -351,4 +295,4 @@ def reduce_class(cls: type, reduced: tuple[Any, ...], number: int) -> tuple[Any,
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))
-    return _make_class, made, (setter, state, number), None, None, update_class
+    return _make_class, made, (setter, state), None, None, update_class

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from .named import named
 from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
-from .snapshot import Snapshot
 
 __all__ = ["Reach"]
 
@@ -75,18 +74,6 @@ class Reach:
                     return True
         common = [it for it in self._functions if id(it) in theirs.functions]
         return any(self._passes(it) or other._passes(it) for it in common)
-
-    def meets(self, left: Snapshot) -> bool:
-        """Tell whether a class that stays as it came by another pickle would miss something.
-
-        Its methods then have globals of their own, and functions that nobody here has.
-        """
-        if not self._facts().bound.isdisjoint(left.variables()):
-            return True
-        own, calls = left.functions(), left.calls()
-        others = [it for it in self._functions if id(it) not in own]
-        read = [value for it in others for _, value in reads(it)]
-        return any(id(value) in own or (calls and not _stays(value)) for value in read)
 
     def _facts(self) -> _Facts:
         if self._known is not None:

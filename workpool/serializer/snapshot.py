@@ -106,13 +106,10 @@ class Snapshot:
     ----------
     classes : dict of int to type
         Those by value, by their ids.
-    has_state : bool
-        Whether there is something that can change in place, or is told by being the one it is.
     """
 
     def __init__(self) -> None:
         self.classes: dict[int, type] = {}
-        self.has_state = False
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
@@ -145,8 +142,6 @@ class Snapshot:
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
         while reached:
             value = reached.pop()
-            if type(value) is object:  # a sentinel
-                snapshot.has_state = True
             if type(value) in UNCHANGING or id(value) in seen:
                 continue
             seen[id(value)] = value
@@ -192,21 +187,6 @@ class Snapshot:
             return False
         return not self._cells or all(content(cell) is value for cell, value in self._cells)
 
-    def functions(self) -> set[int]:
-        """Return the ids of the functions by value."""
-        return {id(function) for function, *_ in self._functions}
-
-    def variables(self) -> set[tuple[int, str]]:
-        """Return the globals that are read, by the ids of their dictionaries, and the cells."""
-        named = {(id(names), name) for names, name, _ in self._bindings}
-        return named.union((id(cell), "") for cell, _ in self._cells)
-
-    def calls(self) -> bool:
-        """Tell whether a function is read that is no attribute of a class."""
-        values = [value for names, _, value in self._bindings if type(names) is dict]
-        values += [value for _, value in self._cells]
-        return any(type(value) in (FunctionType, CACHED) for value in values)
-
     def _parts(self, value: Any, own_globals: bool) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
         kind = type(value)
@@ -228,7 +208,6 @@ class Snapshot:
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if kind is SimpleNamespace:
-            self.has_state = True
             self._bind(vars(value), dict(vars(value)))
             return list(vars(value).values())
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
@@ -251,7 +230,6 @@ class Snapshot:
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
         attributes = function.__dict__
         values: list[object] = [defaults]
-        self.has_state |= not attributes.keys() <= {"__wrapped__"}
         for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
             items = dict(mapping)
             self._bind(mapping, items)
@@ -302,7 +280,6 @@ class Snapshot:
     def _bind_elements(self, container: Any) -> tuple[object, ...] | None:
         if len(container) > MOST:
             return None
-        self.has_state = True
         elements = tuple(container)
         self._contents.append((container, elements))
         if type(container) is dict:
@@ -326,7 +303,6 @@ class Snapshot:
             return None
         if state[0] is not attributes and (attributes or state[0] is not None):
             return None  # slots, or what it says itself
-        self.has_state = True
         self._objects.append((value, kind, attributes))
         self._bind(attributes, dict(attributes))
         return [kind, *attributes.values()]
