@@ -54,6 +54,9 @@ CAPACITY: Final = 256
 MOST_CLASSES: Final = 16
 """Of arguments, whose classes come with a function."""
 
+MOST_PAUSE: Final = 63
+"""Calls of a function that goes whole, until it is looked at anew."""
+
 MAX_NBYTES: Final = 1 << 26
 """Bytes of their data that a cache keeps unless told otherwise."""
 
@@ -90,6 +93,31 @@ class _Known:
         return self.snapshot is not None or not roots
 
 
+class _Seen:
+    """A definition that has no code: whether it is time to look for one.
+
+    Not at its first sight.  Where something in it may change unseen, to find that takes longer the
+    more there is to it: less and less often.
+    """
+
+    __slots__ = ("_left", "_pause", "fn")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = weakref.ref(fn)
+        self._left = 1
+        self._pause = 0
+
+    def due(self) -> bool:
+        """Count that it is asked about; tell whether to look now."""
+        self._left -= 1
+        return self._left < 0
+
+    def failed(self) -> None:
+        """Look again, but not for so long."""
+        self._left = self._pause
+        self._pause = min(2 * self._pause + 1, MOST_PAUSE)
+
+
 class CodeCache:
     """The driver's memory of the callables whose code crosses once.
 
@@ -106,8 +134,8 @@ class CodeCache:
     def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._max_nbytes = max_nbytes
         self._known: Recent[_Known] = Recent(capacity, max_nbytes)
-        self._seen_once: OrderedDict[int, weakref.ref[Callable[..., Any]]] = OrderedDict()
-        self._max_seen_once = 4 * capacity
+        self._seen: OrderedDict[int, _Seen] = OrderedDict()
+        self._max_seen = 4 * capacity
         self._registered = registered_modules()
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: pickling may run code that submits
@@ -209,21 +237,29 @@ class CodeCache:
             if registered != self._registered:
                 self._registered = registered
                 self._known.clear()
-        is_named = named(fn)
-        if is_named or (_is_definition(fn) and self._seen_before(fn)):
-            known = _Known(fn, is_named)
-            if known.look():
-                return self._encode(known)
-        return None
+        if named(fn):
+            return self._encode(_Known(fn, True))
+        if not _is_definition(fn):
+            return None
+        seen = self._seen_before(fn)
+        if not seen.due():
+            return None
+        known = _Known(fn, False)
+        if not known.look():
+            seen.failed()
+            return None
+        return self._encode(known)
 
-    def _seen_before(self, fn: Callable[..., Any]) -> bool:
-        """Tell whether this function was asked about lately; remember that it is now."""
+    def _seen_before(self, fn: Callable[..., Any]) -> _Seen:
+        """Return how often a definition was asked about lately."""
         with self._lock:
-            seen = self._seen_once.pop(id(fn), None)
-            self._seen_once[id(fn)] = weakref.ref(fn)
-            if len(self._seen_once) > self._max_seen_once:
-                self._seen_once.popitem(last=False)
-        return seen is not None and seen() is fn
+            seen = self._seen.pop(id(fn), None)
+            if seen is None or seen.fn() is not fn:
+                seen = _Seen(fn)
+            self._seen[id(fn)] = seen
+            if len(self._seen) > self._max_seen:
+                self._seen.popitem(last=False)
+        return seen
 
     def _encode(self, known: _Known) -> Code | None:
         """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
