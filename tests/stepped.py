@@ -20,8 +20,7 @@ from workpool.layout import Geometry
 from workpool.members.leases import Leases
 from workpool.pool.resolver import Resolver
 from workpool.repository import Claim, Claimant
-from workpool.serializer import Code, pack_call
-from workpool.serializer.callables import CodeCache
+from workpool.serializer import Code, CodeCache, pack_call
 from workpool.tasks import CALL, Context, PoolContext, Retry, Task, encode_setup
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker

@@ -28,10 +28,11 @@ from __future__ import annotations
 
 from .atoms import ATOMS
 from .blocks import Blocks, encode_blocks
-from .callables import CallableCache, CodeCache, load_callable
+from .callables import CallableCache, load_callable
 from .calls import heaviest, pack_call, task_name, unpack_call
 from .classes import from_earlier_run
 from .code import Code
+from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome

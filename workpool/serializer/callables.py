@@ -1,295 +1,31 @@
-"""Functions whose code crosses once for each worker, not once for each task.
+"""What a worker restores from the codes of callables, each as it was: see `code_cache`.
 
-A `CodeCache` on the driver decides, at each submit, between three ways for a callable to travel::
-
-    by name     importable functions, builtins and classes: a Code of about 40 bytes, at once
-    by value    functions and classes of the script, lambdas, closures: a Code once a function is
-                seen for the second time and has a `Snapshot`; used only while that snapshot holds
-    in the      everything else (bound methods, partials, callable objects, functions that read
-    payload     what may change unseen): lookup answers None, and the call takes it along
-
-The second time, because a lambda made anew for each task is never seen twice. A function whose
-snapshot no longer holds goes in the payload until it is seen unchanged, so one that changes for
-every task (it reads the script's loop variable) does not leave a Code behind each time.
-
-A Code has the classes of the script that its function reads, and those of the arguments that the
-function was called with: the arguments then only refer to them, see `references`.  So does a bound
-method, or a callable object, with the Code of its class.
-
-A `CallableCache` on each worker keeps what it restored from the Codes, and hands a callable out
-only while it is still as it was restored: what one task leaves in a global, a nonlocal or an
-attribute of the function is not there for the next, as if the function had been sent again.
+A `CallableCache` hands a callable out only while it is still as it was restored: what one task
+leaves in a global, a nonlocal or an attribute of the function is not there for the next, as if the
+function had been sent again.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
-from pickle import dumps, loads
-from types import FunctionType, MethodType
+from pickle import loads
 from typing import Any, Final
 
 from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
-from .byvalue import dumps_by_value
-from .calls import pack_call
-from .code import LOOKED, Code
-from .named import PROTOCOL, named, registered_modules
-from .names import CACHED
-from .reach import Reach
-from .references import UnknownClass
-from .script import SCRIPT_MODULES, clear_script, show, shown
-from .snapshot import Snapshot
-from .values import Encoded
+from .code import LOOKED
+from .named import named
+from .script import clear_script, show, shown
+from .snapshot import Snapshot, is_definition
 
-__all__ = ["CallableCache", "CodeCache", "load_callable"]
+__all__ = ["CallableCache", "load_callable"]
 
 CAPACITY: Final = 256
-"""Codes, or callables restored from them, that a cache keeps unless told otherwise."""
-
-MOST_CLASSES: Final = 16
-"""Of arguments, whose classes come with a function."""
-
-MOST_PAUSE: Final = 63
-"""Calls of a function that goes whole, until it is looked at anew."""
+"""Callables that a cache keeps unless told otherwise."""
 
 MAX_NBYTES: Final = 1 << 26
-"""Bytes of their data that a cache keeps unless told otherwise."""
-
-
-def _is_definition(fn: object) -> bool:
-    """Tell whether something can have a snapshot, if it goes by value."""
-    return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
-
-
-class _Known:
-    """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
-
-    __slots__ = ("classes", "code", "fn", "is_named", "nbytes", "refused", "snapshot")
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        is_named: bool,
-        classes: tuple[type, ...] = (),
-        nbytes: int = 0,
-    ) -> None:
-        self.fn = fn  # held, so that no other callable gets its id
-        self.is_named = is_named
-        self.classes = classes  # those of its arguments
-        self.nbytes = nbytes  # of its latest code: what the snapshot holds is about as large
-        self.refused: set[int] = set()  # ids of classes that may change unseen
-        self.snapshot: Snapshot | None = None
-        self.code: Code | None = None
-
-    def look(self) -> bool:
-        """Take a snapshot; tell whether there is one, or need not be."""
-        roots = self.classes if self.is_named else (self.fn, *self.classes)
-        self.snapshot = Snapshot.take(*roots) if roots else None
-        return self.snapshot is not None or not roots
-
-
-class _Seen:
-    """A definition that has no code: whether it is time to look for one.
-
-    Not at its first sight.  Where something in it may change unseen, to find that takes longer the
-    more there is to it: less and less often.
-    """
-
-    __slots__ = ("_left", "_pause", "fn")
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = weakref.ref(fn)
-        self._left = 1
-        self._pause = 0
-
-    def due(self) -> bool:
-        """Count that it is asked about; tell whether to look now."""
-        self._left -= 1
-        return self._left < 0
-
-    def failed(self) -> None:
-        """Look again, but not for so long."""
-        self._left = self._pause
-        self._pause = min(2 * self._pause + 1, MOST_PAUSE)
-
-
-class CodeCache:
-    """The driver's memory of the callables whose code crosses once.
-
-    Threads may share it.
-
-    Parameters
-    ----------
-    capacity : int
-        Callables remembered; the least recently looked up makes room.
-    max_nbytes : int
-        Bytes of code remembered; one larger than this always goes in the payload.
-    """
-
-    def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
-        self._max_nbytes = max_nbytes
-        self._known: Recent[_Known] = Recent(capacity, max_nbytes)
-        self._seen: OrderedDict[int, _Seen] = OrderedDict()
-        self._max_seen = 4 * capacity
-        self._registered = registered_modules()
-        self._ids = itertools.count(1)
-        self._lock = threading.RLock()  # reentrant: pickling may run code that submits
-
-    def lookup(self, fn: Callable[..., Any]) -> Code | None:
-        """Return the code of a callable, or None when the call's payload must contain it.
-
-        Parameters
-        ----------
-        fn : callable
-            What the task calls.
-
-        Returns
-        -------
-        Code or None
-            The same Code as before while everything that `fn` reads is unchanged.
-
-        Notes
-        -----
-        Cost: 0.2 us for a known callable that goes by name, 0.4 us for one by value, and 0.05 us
-        for each global and closure variable that it reads. 1 us at the first sight, 30 us and
-        more when a Code is made.
-        """
-        known = self._known.use(id(fn))
-        if known is None or registered_modules() != self._registered:
-            return self._admit(fn)
-        if known.snapshot is not None and not known.snapshot.holds():
-            self._renew(known)
-            return None
-        return known.code or self._encode(known)
-
-    def pack(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        code: Code | None,
-    ) -> tuple[Encoded, Code | None]:
-        """Encode a call by `pack_call`, and have its code bring the classes of its arguments.
-
-        Parameters
-        ----------
-        fn : callable
-        args : tuple
-        kwargs : dict
-        code : Code or None
-            Of `lookup`.
-
-        Returns
-        -------
-        encoded : bytes or Packed
-        code : Code or None
-            With which it is to be sent.
-
-        Raises
-        ------
-        SerializationError
-            As for `pack_call`.
-        """
-        owner: Any = fn
-        if code is None and not _is_definition(fn):  # a method, or an object: it has its class
-            owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
-            if owner.__module__ in SCRIPT_MODULES:
-                code = self.lookup(owner) or self.lookup(owner)
-        has = None if code is None else code.has
-        while True:
-            try:
-                return pack_call(fn, args, kwargs, code if owner is fn else None, has), code
-            except UnknownClass as unknown:
-                assert code is not None
-                more = self.extended(owner, code, unknown.cls)
-                code, has = (code, None) if more is None else (more, more.has)
-
-    def extended(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
-        """Return the code of a callable with a class more; None if that may change unseen.
-
-        Parameters
-        ----------
-        fn : callable
-        code : Code
-            Its code.
-        cls : type
-        """
-        known = self._known.use(id(fn))
-        if known is None or known.code is not code or id(cls) in known.refused:
-            return None
-        if len(known.classes) == MOST_CLASSES:
-            return None
-        more = _Known(fn, known.is_named, (*known.classes, cls), known.nbytes)
-        found = self._encode(more) if more.look() else None
-        if found is None:
-            known.refused.add(id(cls))
-        return found
-
-    def _admit(self, fn: Callable[..., Any]) -> Code | None:
-        """Make the code of a callable that is not known, if it may have one."""
-        with self._lock:
-            registered = registered_modules()
-            if registered != self._registered:
-                self._registered = registered
-                self._known.clear()
-        if named(fn):
-            return self._encode(_Known(fn, True))
-        if not _is_definition(fn):
-            return None
-        seen = self._seen_before(fn)
-        if not seen.due():
-            return None
-        known = _Known(fn, False)
-        if not known.look():
-            seen.failed()
-            return None
-        return self._encode(known)
-
-    def _seen_before(self, fn: Callable[..., Any]) -> _Seen:
-        """Return how often a definition was asked about lately."""
-        with self._lock:
-            seen = self._seen.pop(id(fn), None)
-            if seen is None or seen.fn() is not fn:
-                seen = _Seen(fn)
-            self._seen[id(fn)] = seen
-            if len(self._seen) > self._max_seen:
-                self._seen.popitem(last=False)
-        return seen
-
-    def _encode(self, known: _Known) -> Code | None:
-        """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
-        fn, snapshot = known.fn, known.snapshot
-        reach = None if snapshot is None else Reach()
-        sent = (fn, *known.classes) if known.classes else fn
-        try:
-            data = dumps(sent, PROTOCOL) if reach is None else dumps_by_value(sent, reach=reach)
-        except interrupts():
-            raise
-        except BaseException:  # pack_call meets it again and says whose fault it is
-            return None
-        if len(data) > self._max_nbytes or (snapshot is not None and not snapshot.holds()):
-            return None
-        with self._lock:
-            if known.code is None:  # else another thread was here first
-                classes = frozenset(() if snapshot is None else snapshot.classes)
-                known.code = Code(next(self._ids), data, reach, classes)
-                known.nbytes = len(data)
-                self._known.keep(id(fn), known, known.nbytes)
-            return known.code
-
-    def _renew(self, known: _Known) -> None:
-        """Take a new snapshot of a function that changed; its next lookup may give a code."""
-        renewed = _Known(known.fn, known.is_named, known.classes, known.nbytes)
-        holds = renewed.look()
-        with self._lock:
-            self._known.drop(id(known.fn))
-            if holds:
-                self._known.keep(id(known.fn), renewed, known.nbytes)
+"""Bytes of their data that it keeps."""
 
 
 class _Restored:
@@ -320,7 +56,7 @@ class _Restored:
         is_named = named(fn)
         self.is_named = is_named and not classes
         self.snapshot: Snapshot | None = None
-        if is_named or _is_definition(fn):
+        if is_named or is_definition(fn):
             roots = classes if is_named else [fn, *classes]
             self.snapshot = Snapshot.take(*roots, own_globals=True)
         return self.fn

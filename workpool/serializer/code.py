@@ -1,4 +1,4 @@
-"""What a function's code is while it is on its way; see `callables`."""
+"""What a function's code is while it is on its way; see `code_cache`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ from .enumerations import own_attributes
 from .named import PROTOCOL, importable_module, named
 from .names import CACHED, UNBOUND, content, global_names, reads
 
-__all__ = ["BY_PICKLE", "MOST", "Snapshot"]
+__all__ = ["BY_PICKLE", "MOST", "Snapshot", "is_definition"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -95,6 +95,11 @@ _FIELDS: Final = (
     type(vars(collections.namedtuple("_Fields", "field"))["field"]),
 )
 """Kinds of attributes that are where a class keeps something of its instances."""
+
+
+def is_definition(fn: object) -> bool:
+    """Tell whether something can have a snapshot, if it goes by value."""
+    return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
 
 
 class Snapshot:
