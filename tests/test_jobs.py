@@ -91,11 +91,17 @@ def test_a_child_that_forks_before_there_is_a_pool(tmp_path: Path) -> None:
 def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
     """They would publish into its rows, and collect its outcomes."""
     script = """
-        import os
+        import os, tempfile, time
         from workpool import UsageError, WorkPool
 
+        def power(path):
+            while not os.path.exists(path):  # it has not ended when the child asks for it
+                time.sleep(0.01)
+            return 32
+
         with WorkPool() as pool:
-            waiting = pool.submit(pow, 2, 5)
+            path = os.path.join(tempfile.mkdtemp(), "forked")
+            waiting = pool.submit(power, path)
             child = os.fork()
             if not child:
                 refused = 0
@@ -107,6 +113,7 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
                         refused += "forked" in str(error)
                 os._exit(refused)
             refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            open(path, "w").close()
             print(refused, waiting.result(), pool.submit(pow, 3, 2).result())
     """
     assert run_ranks(ranks, script).stdout == "4 32 9\n"

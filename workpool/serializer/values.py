@@ -280,6 +280,8 @@ def _by_reference(
     """Pickle what needs of the script only classes that the other side has; else return None."""
     try:
         pickled = dumps_by_reference(obj, keep, has)
+    except interrupts():
+        raise
     except (PicklingError, AttributeError, TypeError):  # as above
         return None
     return None if _names_script(pickled) else pickled
