@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from pickle import PickleBuffer, PicklingError, dumps, loads
 from typing import Any, Final, TypeAlias
 
@@ -237,12 +238,12 @@ def encode(
 
     pickled = None
     if has is None or not _is_of_script(obj):
-        pickled = _by_name(obj, keep)
+        pickled = _attempt(dumps_arrays if has_arrays(obj) else _dumps, obj, keep)
     if pickled is None and not by_value:
         raise SerializationError("no worker knows this by its name")
     if pickled is None and has is not None:
         frames.clear()
-        pickled = _by_reference(obj, keep, has)
+        pickled = _attempt(partial(dumps_by_reference, has=has), obj, keep)
     if pickled is None:
         frames.clear()
         reach = Reach() if reach is None else reach
@@ -260,31 +261,26 @@ def _is_of_script(obj: Any) -> bool:
     return kind.__module__ in SCRIPT_MODULES
 
 
-def _by_name(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes | None:
-    """Pickle what needs nothing of the script; else return None."""
+def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
+    return dumps(obj, PROTOCOL, buffer_callback=keep)
+
+
+def _attempt(
+    dump: Callable[[object, Callable[[PickleBuffer], object]], bytes],
+    obj: object,
+    keep: Callable[[PickleBuffer], object],
+) -> bytes | None:
+    """Return a pickle; None if it cannot be made, or names something that goes by value."""
     try:
-        if has_arrays(obj):
-            pickled = dumps_arrays(obj, keep)
-        else:
-            pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
+        pickled = dump(obj, keep)
     except interrupts():
         raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         return None
-    return None if _names_script(pickled) else pickled
-
-
-def _by_reference(
-    obj: object, keep: Callable[[PickleBuffer], object], has: Callable[[type], bool]
-) -> bytes | None:
-    """Pickle what needs of the script only classes that the other side has; else return None."""
-    try:
-        pickled = dumps_by_reference(obj, keep, has)
-    except interrupts():
-        raise
-    except (PicklingError, AttributeError, TypeError):  # as above
+    if pickled.find(_SCRIPT) >= 0:
         return None
-    return None if _names_script(pickled) else pickled
+    registered = registered_modules()
+    return None if registered and any(name.encode() in pickled for name in registered) else pickled
 
 
 def decode(buffer: Buffer) -> Any:
@@ -304,14 +300,6 @@ def decode(buffer: Buffer) -> Any:
         view = memoryview(bytearray(view))
     pickled, *frames = _split(view)
     return loads(pickled, buffers=frames)
-
-
-def _names_script(pickled: bytes) -> bool:
-    """Tell whether a pickle may name something in the script, or in what goes by value like it."""
-    if pickled.find(_SCRIPT) >= 0:
-        return True
-    registered = registered_modules()
-    return bool(registered) and any(name.encode() in pickled for name in registered)
 
 
 def _split(view: memoryview) -> list[memoryview]:
