@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
-from .atoms import ATOMS
+from .atoms import ATOMS, HEAP_TYPE
 from .byvalue import MADE_ANEW, ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
 from .named import PROTOCOL, named, registered_modules
@@ -53,8 +53,6 @@ _INCIDENTAL: Final = frozenset(
         *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
     }
 )
-
-_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 def fingerprint(obj: object, refused: type) -> bytes:
@@ -192,7 +190,7 @@ class _Pickler(ByValuePickler):
         if kind is FunctionType:
             return None if named(obj) else self._met_again(obj) or _function(obj)
         if isinstance(obj, type):
-            plain = not obj.__flags__ & _HEAP_TYPE or named(obj)
+            plain = not obj.__flags__ & HEAP_TYPE or named(obj)
             return None if plain else self._met_again(obj) or _class(obj)
         if kind is TypeVar:
             variance = obj.__covariant__, obj.__contravariant__

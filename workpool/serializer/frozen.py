@@ -18,18 +18,15 @@ from enum import Enum
 from functools import lru_cache
 from pickle import PickleBuffer
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 from ..lazy import np
 from ..whole import FAILURES
-from .atoms import ATOMS, is_number
+from .atoms import ATOMS, HEAP_TYPE, is_number
 from .script import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
 __all__ = ["Frozen", "frozen"]
-
-
-_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 class Frozen:
@@ -111,7 +108,7 @@ def _is_its_attributes(kind: Any) -> bool:
         and kind not in copyreg.dispatch_table
         and not any(hasattr(kind, name) for name in says_how)
         and not any("__slots__" in vars(cls) for cls in kind.__mro__)
-        and all(cls is object or cls.__flags__ & _HEAP_TYPE for cls in kind.__mro__)
+        and all(cls is object or cls.__flags__ & HEAP_TYPE for cls in kind.__mro__)
     )
 
 
