@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from ..recent import Recent
 from ..serializer import heaviest, pack_call, task_name
 
 #: Less takes about as long as what else is done for a task of some milliseconds.
@@ -29,21 +30,19 @@ class Luggage:
     """Counts the tasks of a pool that are heavy because of what is called."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._counts: Recent[tuple[weakref.ref[Any], int]] = Recent(_MOST)
 
     def note(self, fn: Callable[..., Any]) -> None:
         """Take in that a task is heavy; warn once if its function is, and often so."""
         # A method is another object each time.
         holder = fn.__self__ if isinstance(fn, MethodType) else fn
-        known, count = self._counts.get(id(holder), (None, 0))
+        known, count = self._counts.use(id(holder)) or (None, 0)
         if known is None or known() is not holder:
             try:
                 known, count = weakref.ref(holder), 0
             except TypeError:
                 return
-        if len(self._counts) >= _MOST:
-            self._counts.clear()
-        self._counts[id(holder)] = known, count + 1
+        self._counts.keep(id(holder), (known, count + 1))
         if count + 1 != OFTEN:
             return
         nbytes = len(pack_call(fn, (), {}))  # without the arguments
