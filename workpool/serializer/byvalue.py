@@ -48,7 +48,7 @@ from typing import Any, Final, cast
 import cloudpickle
 
 from ..whole import FAILURES
-from .classes import on_restored, reduce_class
+from .classes import reduce_class
 from .named import PROTOCOL, named
 from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
@@ -62,11 +62,18 @@ __all__ = [
     "generic_parts",
     "is_generic",
     "locks_in",
+    "on_restored",
 ]
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
 _Sentinel: Final[Any] = getattr(builtins, "sentinel", None)  # from Python 3.15
+
+
+on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+    "workpool_on_restored", default=None
+)
+"""What is called with the globals of each function that is restored by value."""
 
 
 def fill_function(

@@ -40,7 +40,6 @@ __all__ = [
     "comes_home",
     "from_earlier_run",
     "known_class",
-    "on_restored",
     "reduce_class",
     "update_class",
 ]
@@ -211,12 +210,6 @@ def _named_in_script(qualname: str) -> type | None:
     for part in qualname.split("."):
         found = getattr(found, part, None)
     return found if isinstance(found, type) else None
-
-
-on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
-    "workpool_on_restored", default=None
-)
-"""What is called with the globals of each function that is restored by value."""
 
 
 def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:

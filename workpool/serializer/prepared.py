@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 from ..lazy import hashlib
 from ..whole import interrupts
-from .byvalue import ByValuePickler, dumps_by_value
-from .classes import on_restored
+from .byvalue import ByValuePickler, dumps_by_value, on_restored
 
 __all__ = ["Prepared", "collect_globals", "prepared_by", "use_prepared"]
 
