@@ -165,8 +165,7 @@ class Core:
 
     def code(self, fn: Callable[..., Any]) -> Code | None:
         """Return what of a function crosses once for all of its tasks, from the first one on."""
-        # Of a function of the script it is made when it is asked for the second time.
-        return self.codes.lookup(fn) or self.codes.lookup(fn)
+        return self.codes.at_once(fn)
 
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:
         """Return whether many calls of a function cost no more to submit than their arguments."""

@@ -158,6 +158,10 @@ class CodeCache:
             return None
         return known.code or self._encode(known)
 
+    def at_once(self, fn: Callable[..., Any]) -> Code | None:
+        """Return what `lookup` does, but of a function of the script from its first sight on."""
+        return self.lookup(fn) or self.lookup(fn)
+
     def pack(
         self,
         fn: Callable[..., Any],
@@ -190,18 +194,21 @@ class CodeCache:
         if code is None and not is_definition(fn):  # a method, or an object: it has its class
             owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
             if owner.__module__ in SCRIPT_MODULES:
-                code = self.lookup(owner) or self.lookup(owner)
-        has = None if code is None else code.has
+                code = self.at_once(owner)
+        has: Callable[[type], bool] | None = None if code is None else code.has
         while True:
             try:
                 return pack_call(fn, args, kwargs, code if owner is fn else None, has), code
             except UnknownClass as unknown:
                 assert code is not None
-                more = self.extended(owner, code, unknown.cls)
-                code, has = (code, None) if more is None else (more, more.has)
+                code, has = self.extended(owner, code, unknown.cls)
 
-    def extended(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
-        """Return the code of a callable with a class more; None if that may change unseen.
+    def extended(
+        self, fn: Callable[..., Any], code: Code, cls: type
+    ) -> tuple[Code, Callable[[type], bool] | None]:
+        """Return the code of a callable with a class more, and `has` of `encode` to go on with.
+
+        The same code and None, to encode by value, if the class may change unseen.
 
         Parameters
         ----------
@@ -210,6 +217,10 @@ class CodeCache:
             Its code.
         cls : type
         """
+        more = self._with_class(fn, code, cls)
+        return (code, None) if more is None else (more, more.has)
+
+    def _with_class(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
         known = self._known.use(id(fn))
         if known is None or known.code is not code or id(cls) in known.refused:
             return None

@@ -128,7 +128,7 @@ class Cutter:
         self, items: Sequence[Any], function: object, without: object, large: bool
     ) -> Encoded | None:
         """Encode items, and have the function's code bring their classes."""
-        has = None if self.code is None else self.code.has
+        has: Callable[[type], bool] | None = None if self.code is None else self.code.has
         while True:
             reach = None if self.code is None else self.code.reach
             try:
@@ -137,8 +137,7 @@ class Cutter:
                 return encode_blocks(items, self._several, without, large, each=self.fn)
             except UnknownClass as unknown:
                 assert self.code is not None
-                more = self._codes.extended(self.fn, self.code, unknown.cls)
-                self.code, has = (self.code, None) if more is None else (more, more.has)
+                self.code, has = self._codes.extended(self.fn, self.code, unknown.cls)
 
     def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
         """Return some of the encoded items, to be shared out."""
