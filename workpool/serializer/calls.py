@@ -179,10 +179,10 @@ def _culprit(
     while isinstance(inner, functools.partial):
         inner = inner.func
     if found is None and _failure(inner) is not None:
-        read = [(f"{name!r}, which the function reads,", it) for name, it in reads(inner)]
-        globals_ = len(read) - len(getattr(inner, "__closure__", None) or ())
+        read = {name: (f"{name!r}, which the function reads,", it) for name, it in reads(inner)}
+        cells = [it for name, it in read.items() if name in inner.__code__.co_freevars]
         remedy = "build it in the task or in the initializer, or import it from a module"
-        found = _first_failure(read, locks_in) or _first_failure(read[max(0, globals_) :])
+        found = _first_failure([*read.values()], locks_in) or _first_failure(cells)
     if found is None and (attributes := _attributes(inner)):
         suspects = [(f"self.{name}, which comes along,", it) for name, it in attributes.items()]
         remedy = "have __getstate__ of its class leave it out, or submit a function"
