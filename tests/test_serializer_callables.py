@@ -194,6 +194,7 @@ def has_attribute(): pass
 has_attribute.seen = []
 @functools.lru_cache
 def cached(n): return LIST[n]
+cached.scale, cached.seen = 1, []
 def calls_cached(n): return cached(n)
 def make(value):
     def closure(): return value
@@ -241,7 +242,9 @@ def decorated(): return LIST
         ("keyword_default", "keyword_default.__kwdefaults__['x']['a'] = 1"),
         ("has_attribute", "has_attribute.seen.append(1)"),
         ("calls_cached", "LIST.append(2)"),
+        ("calls_cached", "cached.scale = 2"),
         ("cached", "LIST.append(2)"),
+        ("cached", "cached.seen.append(1)"),
         ("closure", "closure().append(1)"),
         ("decorated", "LIST.append(2)"),
         ("Defined", "Defined.x = 1"),

@@ -40,7 +40,7 @@ import functools
 import inspect
 import sys
 from abc import ABCMeta, get_cache_token
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from enum import Enum
 from operator import is_
 from types import (
@@ -76,6 +76,9 @@ _DERIVED: Final = frozenset(
     }
 )
 """Attributes of classes that follow from others."""
+
+_OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters"})
+"""Attributes of what `functools.lru_cache` makes of a function that follow from it."""
 
 BY_PICKLE: Final = "__slotnames__"
 """Of a class whose instances were pickled."""
@@ -206,23 +209,24 @@ class Snapshot:
         if kind in (list, set, dict):
             return self._bind_elements(value)
         if kind is CACHED:
-            self._bind(vars(value), {"__wrapped__": value.__wrapped__})
-            return [value.__wrapped__]
+            return self._bind(vars(value), _OF_CACHED).values()
         if issubclass(kind, Enum):
-            self._bind(vars(value), dict(vars(value)))
+            self._bind(vars(value))
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if kind is SimpleNamespace:
-            self._bind(vars(value), dict(vars(value)))
-            return list(vars(value).values())
+            return self._bind(vars(value)).values()
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
         return self._bind_attributes(value)
 
-    def _bind(self, mapping: Mapping[str, Any], items: Mapping[str, Any]) -> None:
-        """Record what is in a mapping, and that there is nothing else."""
-        self._lengths.append((mapping, len(mapping)))
+    def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
+        """Record and return what is in a mapping, `but` for some of it; nothing is to be added."""
+        items = dict(mapping)
+        self._lengths.append((mapping, len(items)))
+        items = {name: value for name, value in items.items() if name not in but}
         self._bindings += [(mapping, name, value) for name, value in items.items()]
+        return items
 
     def _bind_own(self, function: FunctionType) -> None:
         """Record a function without what it reads."""
@@ -232,13 +236,10 @@ class Snapshot:
 
     def _bind_function(self, function: FunctionType, own_globals: bool) -> list[object]:
         self._bind_own(function)
-        defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
-        attributes = function.__dict__
-        values: list[object] = [defaults]
-        for mapping in (attributes,) if kwdefaults is None else (kwdefaults, attributes):
-            items = dict(mapping)
-            self._bind(mapping, items)
-            values += items.values()
+        values: list[object] = [function.__defaults__]
+        for mapping in (function.__dict__, function.__kwdefaults__):
+            if mapping is not None:
+                values += self._bind(mapping).values()
         names = function.__globals__
         if own_globals and names is not vars(sys.modules["__main__"]):
             self._lengths.append((names, len(names)))
@@ -293,7 +294,7 @@ class Snapshot:
         self._elements += len(elements)
         return elements
 
-    def _bind_attributes(self, value: Any) -> list[object] | None:
+    def _bind_attributes(self, value: Any) -> Iterable[object] | None:
         """Record the attributes of an object that is nothing else."""
         kind, plain = type(value), cast("Any", object)
         says_how = kind.__reduce__ is not plain.__reduce__ or kind in copyreg.dispatch_table
@@ -309,8 +310,7 @@ class Snapshot:
         if state[0] is not attributes and (attributes or state[0] is not None):
             return None  # slots, or what it says itself
         self._objects.append((value, kind, attributes))
-        self._bind(attributes, dict(attributes))
-        return [kind, *attributes.values()]
+        return [kind, *self._bind(attributes).values()]
 
 
 def _field_values(attributes: Mapping[str, Any]) -> list[object]:
