@@ -17,7 +17,7 @@ from ..whole import interrupts
 from .code import LOOKED
 from .named import named
 from .script import clear_script, show, shown
-from .snapshot import Snapshot, is_definition
+from .snapshot import Snapshot
 
 __all__ = ["CallableCache", "load_callable"]
 
@@ -37,33 +37,25 @@ class _Restored:
         What it came with that tasks find by its name in the script.
     """
 
-    __slots__ = ("_classes", "data", "fn", "is_named", "shown", "snapshot")
+    __slots__ = ("_by_value", "_snapshot", "data", "fn", "shown")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.restore()
 
-    def restore(self) -> Callable[..., Any]:
+    def restore(self) -> None:
         """Make the callable anew."""
         clear_script()  # what an earlier task has shown is not ours
         loaded: Any = load_callable(self.data)
-        fn: Callable[..., Any]
-        classes: list[type]
         fn, *classes = loaded if type(loaded) is tuple else (loaded,)
-        self.fn = fn
-        self._classes = classes  # arguments refer to them
+        self.fn: Callable[..., Any] = fn
         self.shown = shown()
-        is_named = named(fn)
-        self.is_named = is_named and not classes
-        self.snapshot: Snapshot | None = None
-        if is_named or is_definition(fn):
-            roots = classes if is_named else [fn, *classes]
-            self.snapshot = Snapshot.take(*roots, own_globals=True)
-        return self.fn
+        self._by_value = classes if named(fn) else [fn, *classes]  # arguments refer to the classes
+        self._snapshot = Snapshot.take(*self._by_value, own_globals=True)
 
     def is_clean(self) -> bool:
         """Tell whether the callable is as it was restored, whoever has called it since."""
-        return self.is_named or (self.snapshot is not None and self.snapshot.holds())
+        return not self._by_value or (self._snapshot is not None and self._snapshot.holds())
 
 
 class CallableCache:
@@ -106,7 +98,7 @@ class CallableCache:
         if restored is None:
             return None
         if checked != code_id and not restored.is_clean():
-            return restored.restore()
+            restored.restore()
         for name, value in restored.shown.items():
             show(name, value)
         return restored.fn

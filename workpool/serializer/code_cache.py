@@ -24,7 +24,6 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from pickle import dumps
 from types import MethodType
@@ -78,10 +77,10 @@ class _Known:
         self.code: Code | None = None
 
     def look(self) -> bool:
-        """Take a snapshot; tell whether there is one, or need not be."""
+        """Take a snapshot of what goes by value; tell whether there is one."""
         roots = self.classes if self.is_named else (self.fn, *self.classes)
-        self.snapshot = Snapshot.take(*roots) if roots else None
-        return self.snapshot is not None or not roots
+        self.snapshot = Snapshot.take(*roots)
+        return self.snapshot is not None
 
 
 class _Seen:
@@ -125,8 +124,7 @@ class CodeCache:
     def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._max_nbytes = max_nbytes
         self._known: Recent[_Known] = Recent(capacity, max_nbytes)
-        self._seen: OrderedDict[int, _Seen] = OrderedDict()
-        self._max_seen = 4 * capacity
+        self._seen: Recent[_Seen] = Recent(4 * capacity)
         self._registered = registered_modules()
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: pickling may run code that submits
@@ -222,9 +220,9 @@ class CodeCache:
 
     def _with_class(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
         known = self._known.use(id(fn))
-        if known is None or known.code is not code or id(cls) in known.refused:
+        if known is None or known.code is not code:
             return None
-        if len(known.classes) == MOST_CLASSES:
+        if id(cls) in known.refused or len(known.classes) == MOST_CLASSES:
             return None
         more = _Known(fn, known.is_named, (*known.classes, cls), known.nbytes)
         found = self._encode(more) if more.look() else None
@@ -243,7 +241,7 @@ class CodeCache:
             return self._encode(_Known(fn, True))
         if not is_definition(fn):
             return None
-        seen = self._seen_before(fn)
+        seen = self._sight_of(fn)
         if not seen.due():
             return None
         known = _Known(fn, False)
@@ -252,15 +250,13 @@ class CodeCache:
             return None
         return self._encode(known)
 
-    def _seen_before(self, fn: Callable[..., Any]) -> _Seen:
-        """Return how often a definition was asked about lately."""
+    def _sight_of(self, fn: Callable[..., Any]) -> _Seen:
+        """Return what is remembered of a definition that has no code."""
         with self._lock:
-            seen = self._seen.pop(id(fn), None)
-            if seen is None or seen.fn() is not fn:
+            seen = self._seen.use(id(fn))
+            if seen is None or seen.fn() is not fn:  # another one had that id
                 seen = _Seen(fn)
-            self._seen[id(fn)] = seen
-            if len(self._seen) > self._max_seen:
-                self._seen.popitem(last=False)
+                self._seen.keep(id(fn), seen)
         return seen
 
     def _encode(self, known: _Known) -> Code | None:
