@@ -626,11 +626,14 @@ def test_variables_of_closures_that_are_shared_are_one(run_script):
 
 def test_what_is_only_read_does_not_send_a_function_again(run_script):
     run_script("""
-        import logging, re
+        import datetime, enum, logging, re
         from functools import lru_cache, partial
         from numpy import exp, dot
         from workpool.serializer import encode_blocks, pack_call
-        log, pattern, limit, pair = logging.getLogger("x"), re.compile("a"), 3, (1, "a")
+        class Mode(enum.Enum):
+            FAST = 1
+        log, pattern, limit = logging.getLogger("x"), re.compile("a"), 3
+        pair = (datetime.date(2026, 1, 2), Mode.FAST)
         @lru_cache
         def cached(x): return x
         def helper(x): return x

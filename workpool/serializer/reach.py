@@ -10,12 +10,12 @@ Else they must be one pickle.
 from __future__ import annotations
 
 import functools
-import re
-import struct
 from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType, ModuleType
+from enum import Enum
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from .atoms import UNCHANGING, is_unchanging
 from .named import named
 from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
 
@@ -24,12 +24,8 @@ __all__ = ["Reach"]
 _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
 
-_UNCHANGED: Final = (
-    *(type(None), bool, int, float, complex, str, bytes, range, EllipsisType),
-    *(re.Pattern, struct.Struct),
-    *(ModuleType, FunctionType, BuiltinFunctionType, type, CACHED),
-)
-"""What cannot be changed in place, or is one object in each process, or does not show its state."""
+_ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
+"""What is one object in each process, or does not show its state."""
 
 
 class _Facts(NamedTuple):
@@ -134,10 +130,12 @@ def _functions_of(values: Iterable[Any]) -> Iterator[object]:
 
 
 def _stays(value: Any) -> bool:
-    """Tell whether a value shows nothing of what is done with it."""
-    if type(value) in (tuple, frozenset):
+    """Tell whether nobody can see that there are two of a value, whatever is done with one."""
+    kind = type(value)
+    if kind in (tuple, frozenset):
         values: Iterable[Any] = value
         return all(map(_stays, values))
-    if isinstance(value, _UNCHANGED) or type(value).__module__ == "logging":
+    if isinstance(value, _ONE_EACH) or named(value):
         return True
-    return named(value)
+    # A plain object is there for nothing but its identity.
+    return kind is not object and (kind in UNCHANGING or is_unchanging(value))
