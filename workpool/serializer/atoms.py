@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..lazy import np
 
-__all__ = ["ATOMS", "HEAP_TYPE", "UNCHANGING", "is_number", "is_unchanging"]
+__all__ = ["ATOMS", "UNCHANGING", "is_number", "is_unchanging"]
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
@@ -27,9 +27,6 @@ UNCHANGING: Final = ATOMS | {
     *(EllipsisType, NotImplementedType),
 }
 """More of them."""
-
-HEAP_TYPE: Final = 1 << 9
-"""In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE)."""
 
 _BY_NAME: Final = frozenset(
     {

@@ -49,6 +49,7 @@ import cloudpickle
 
 from ..whole import FAILURES
 from .classes import reduce_class
+from .instances import is_left_to_pickle
 from .named import PROTOCOL, named
 from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
@@ -296,7 +297,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         reduce = _REDUCED_TO_NAMES.get(kind)
         if reduce is not None:
             return reduce(obj) if not named(obj) else NotImplemented
-        if not _says_how(kind):
+        # What an Enum says, or copyreg, is the same in each process.
+        if is_left_to_pickle(kind) or issubclass(kind, Enum) or kind in copyreg.dispatch_table:
             self._ordinary[id(kind)] = kind
         elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
             return self._reduce_once(obj)
@@ -347,16 +349,8 @@ def locks_in(obj: object) -> set[int]:
     return finder._anew
 
 
-def _says_how(kind: type) -> bool:
-    """Tell whether a class says by itself how its instances are pickled."""
-    plain: Any = object
-    if kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__:
-        return False
-    return not issubclass(kind, Enum) and kind not in copyreg.dispatch_table
-
-
 def _is_of_script(kind: type) -> bool:
-    """Tell whether it is a class of the script that says how."""
+    """Tell whether a class of the script says how its instances are pickled."""
     return any(
         "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)
         for cls in kind.__mro__

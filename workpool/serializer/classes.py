@@ -30,8 +30,8 @@ from weakref import WeakValueDictionary, ref
 
 from .empty import make_empty
 from .enumerations import reduce_enumeration
+from .instances import members
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
-from .slots import members
 from .snapshot import BY_PICKLE
 
 __all__ = [

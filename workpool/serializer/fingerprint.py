@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
-from .atoms import ATOMS, HEAP_TYPE
+from .atoms import ATOMS
 from .byvalue import MADE_ANEW, ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
 from .named import PROTOCOL, named, registered_modules
@@ -40,6 +40,9 @@ __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_finger
 FINGERPRINT_NBYTES: Final = 16
 
 LARGE_NBYTES: Final = 1 << 26
+
+#: In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE).
+_HEAP_TYPE: Final = 1 << 9
 
 #: In every plain pickle that has a definition of the script, or a set, or what is refused.
 _SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
@@ -190,7 +193,7 @@ class _Pickler(ByValuePickler):
         if kind is FunctionType:
             return None if named(obj) else self._met_again(obj) or _function(obj)
         if isinstance(obj, type):
-            plain = not obj.__flags__ & HEAP_TYPE or named(obj)
+            plain = not obj.__flags__ & _HEAP_TYPE or named(obj)
             return None if plain else self._met_again(obj) or _class(obj)
         if kind is TypeVar:
             variance = obj.__covariant__, obj.__contravariant__

@@ -10,7 +10,6 @@ encoding takes the class along, which a chunk of results shall hold once.
 
 from __future__ import annotations
 
-import copyreg
 from abc import ABCMeta
 from contextlib import suppress
 from copy import deepcopy
@@ -22,7 +21,8 @@ from typing import Any
 
 from ..lazy import np
 from ..whole import FAILURES
-from .atoms import ATOMS, HEAP_TYPE, is_number
+from .atoms import ATOMS, is_number
+from .instances import is_its_attributes
 from .script import SCRIPT_MODULES
 from .values import as_bytes, encode, unpack
 
@@ -86,7 +86,7 @@ def _plain_copy(value: Any) -> Any:
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):
         return value if ATOMS.issuperset(map(type, value)) else None
     kind: Any = type(value)
-    if type(kind) not in (type, ABCMeta) or not _is_its_attributes(kind):
+    if type(kind) not in (type, ABCMeta) or not _is_plain(kind):
         return None
     attributes = vars(value)
     if not ATOMS.issuperset(map(type, attributes.values())):
@@ -97,19 +97,10 @@ def _plain_copy(value: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _is_its_attributes(kind: Any) -> bool:
-    """Return whether there is nothing to objects of a class but what is in their dictionary."""
-    plain: Any = object
+def _is_plain(kind: Any) -> bool:
+    """Return whether a copy of the dictionary of an object makes a copy of the object."""
     says_how = ("__setstate__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__")
-    return (
-        kind.__reduce_ex__ is plain.__reduce_ex__
-        and kind.__reduce__ is plain.__reduce__
-        and getattr(kind, "__getstate__", None) is getattr(plain, "__getstate__", None)
-        and kind not in copyreg.dispatch_table
-        and not any(hasattr(kind, name) for name in says_how)
-        and not any("__slots__" in vars(cls) for cls in kind.__mro__)
-        and all(cls is object or cls.__flags__ & HEAP_TYPE for cls in kind.__mro__)
-    )
+    return is_its_attributes(kind) and not any(hasattr(kind, name) for name in says_how)
 
 
 def _copied(value: Any) -> Any:

@@ -36,9 +36,9 @@ from ..whole import interrupts
 from .byvalue import ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
 from .classes import away, comes_home, update_class
+from .instances import slots
 from .named import PROTOCOL
 from .references import UnknownClass
-from .slots import slots
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from .slots import slots
+from .instances import slots
 
 __all__ = [
     "SCRIPT_MODULES",

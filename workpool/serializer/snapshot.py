@@ -34,7 +34,6 @@ library make of the body of a class.
 from __future__ import annotations
 
 import collections
-import copyreg
 import dataclasses
 import functools
 import inspect
@@ -53,11 +52,12 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from .atoms import UNCHANGING, is_unchanging
 from .enumerations import own_attributes
-from .named import PROTOCOL, importable_module, named
+from .instances import is_its_attributes
+from .named import importable_module, named
 from .names import CACHED, UNBOUND, content, global_names, reads
 
 __all__ = ["BY_PICKLE", "MOST", "Snapshot", "is_definition"]
@@ -296,19 +296,10 @@ class Snapshot:
 
     def _bind_attributes(self, value: Any) -> Iterable[object] | None:
         """Record the attributes of an object that is nothing else."""
-        kind, plain = type(value), cast("Any", object)
-        says_how = kind.__reduce__ is not plain.__reduce__ or kind in copyreg.dispatch_table
-        if says_how or kind.__reduce_ex__ is not plain.__reduce_ex__:
+        kind = type(value)
+        if not is_its_attributes(kind):
             return None
-        try:
-            make, args, *state = value.__reduce_ex__(PROTOCOL)
-            attributes = vars(value)
-        except Exception:  # the user's own code, or a kind of C's
-            return None
-        if make is not copyreg.__newobj__ or len(args) > 1 or any(state[1:]):  # type: ignore[attr-defined]
-            return None
-        if state[0] is not attributes and (attributes or state[0] is not None):
-            return None  # slots, or what it says itself
+        attributes = vars(value)
         self._objects.append((value, kind, attributes))
         return [kind, *self._bind(attributes).values()]
 

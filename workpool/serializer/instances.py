@@ -1,0 +1,52 @@
+"""What an object consists of: its attributes alone, or slots, or more.
+
+Slots are found by their descriptors: ``__slots__`` may be an iterator, and used up.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from operator import attrgetter
+from types import MemberDescriptorType
+from typing import Any, Final
+
+__all__ = ["is_its_attributes", "is_left_to_pickle", "members", "slots"]
+
+_LAYOUT: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__")
+_PLAIN: Final = _LAYOUT(type("Plain", (), {}))
+
+
+def is_left_to_pickle(kind: Any) -> bool:
+    """Tell whether a class has no ``__reduce__`` of its own, nor ``__reduce_ex__``."""
+    plain: Any = object
+    return kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__
+
+
+def is_its_attributes(kind: Any) -> bool:
+    """Tell whether there is nothing to instances of a class but what is in their dictionary.
+
+    They have no slots and nothing that C keeps, and no state but that is pickled.
+    """
+    return (
+        _LAYOUT(kind) == _PLAIN
+        and kind.__getattribute__ is object.__getattribute__
+        and is_left_to_pickle(kind)
+        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
+        and kind not in copyreg.dispatch_table
+    )
+
+
+def members(cls: type) -> list[str]:
+    """Return the names of the slots that a class adds to those of its bases."""
+    return [name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)]
+
+
+def slots(obj: object) -> dict[str, Any]:
+    """Return what an object has in its slots, without those of classes written in C."""
+    return {
+        name: getattr(obj, name)
+        for base in type(obj).__mro__
+        if "__slots__" in vars(base)
+        for name in members(base)
+        if hasattr(obj, name)
+    }
