@@ -43,8 +43,10 @@ _OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType
 
 
 def is_unchanging(value: object) -> bool:
-    """Return whether nothing can change a value, whatever it is; those of `UNCHANGING` besides."""
+    """Return whether nothing can change a value."""
     kind: Any = type(value)
+    if kind in UNCHANGING:
+        return True
     if kind in _OF_C:  # of a module or a class, not of an object
         return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
     if kind.__module__ == "numpy":

@@ -15,7 +15,7 @@ from enum import Enum
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from .atoms import UNCHANGING, is_unchanging
+from .atoms import is_unchanging
 from .named import named
 from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
 
@@ -138,4 +138,4 @@ def _stays(value: Any) -> bool:
     if isinstance(value, _ONE_EACH) or named(value):
         return True
     # A plain object is there for nothing but its identity.
-    return kind is not object and (kind in UNCHANGING or is_unchanging(value))
+    return kind is not object and is_unchanging(value)
