@@ -9,6 +9,33 @@ The record at each hop, and the function on either side of it::
     value, error =                  <-- Encoded -----     pack_value(value, task)
         unpack_outcome(kind, ...)   <-- bytes -------     pack_exception(error, task=..., ...)
 
+From what the rest of workpool calls down to what all the others stand on::
+
+    code_cache    the driver's functions whose code crosses once
+    callables     what a worker restores from these codes
+    outcomes      values and exceptions on their way home
+    blocks        the items of a map
+    frozen        results that the next call may change
+    prepared      globals that an initializer sets
+    fingerprint   what a call is, in the next run as well
+    calls         a task's call as one payload
+    code          what a function's code is on its way
+    values        any object as frames
+    references    objects without their classes, which the other side has
+    byvalue       definitions that a worker cannot import
+    arrays        arrays of numbers, faster
+    classes       classes of the script, and how they are known when they come home
+    reach         what two pickles of one task must not have twice
+    snapshot      whether what a definition reads is still the same
+    foreign       what the script has of ctypes
+    empty         classes before they are filled
+    enumerations  those of the script
+    named         what goes by its name
+    names         what a function names, and what that is
+    atoms         values that nothing can change
+    script        ``__main__`` in a process that does not run the script
+    instances     what an object consists of
+
 Four rules:
 
 1. An encoding is plain bytes when it is small, else a `Packed`; both answer ``len``.
