@@ -52,8 +52,7 @@ class _Known:
         self.class_id = class_id  # the same in every process
         self.native = native  # defined by this process, not restored in it
         self.in_script = in_script  # of another process, which has it under its name
-        self.attributes: Set[str] = frozenset()  # as last restored
-        self.names: Set[str] | None = None  # and with those that each class has
+        self.own: Set[str] | None = None  # names that it has beside those that come with it
 
 
 class _ClassRegistry:
@@ -219,16 +218,14 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> N
     if known.native:
         return
     setter, state = update
-    before, known.attributes = known.attributes, state[0].keys() - {"_abc_impl"}
-    # What has gone since, or is a base's again, is in no state.
-    gone = (before - known.attributes) & vars(cls).keys()
-    if known.names is not None:  # or has been added by a task
-        gone |= vars(cls).keys() - known.names - known.attributes - {BY_PICKLE}
-    for name in gone:
-        with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
-            delattr(cls, name)
+    if known.own is not None:
+        # What it has no more, or its base has again, and what a task has added.
+        for name in vars(cls).keys() - known.own - state[0].keys() - {BY_PICKLE}:
+            with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
+                delattr(cls, name)
     setter(cls, state)
-    known.names = frozenset(vars(cls))
+    if known.own is None:
+        known.own = vars(cls).keys() - state[0].keys()
 
 
 def _setter(cls: type) -> Callable[[type, str, object], None]:
