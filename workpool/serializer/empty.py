@@ -46,33 +46,27 @@ def make_empty(
     """
     resolved = types.resolve_bases(bases)
     above = {id(cls): cls for base in resolved for cls in base.__mro__}.values()
+    # The first one that is none of the script's, which may do more when classes are made.
+    maker = next(cls for cls in metaclass.__mro__ if not is_ours(cls))
+
+    def make() -> type:
+        if maker is metaclass:
+            options = {"metaclass": metaclass}
+            return types.new_class(name, bases, options, lambda ns: ns.update(content))
+        namespace = maker.__prepare__(name, resolved)
+        namespace.update(content)
+        if resolved is not bases:
+            namespace["__orig_bases__"] = bases
+        made: type = maker.__new__(metaclass, name, resolved, namespace)
+        maker.__init__(made, name, resolved, namespace)
+        return made
+
     try:
         with _unhooked(cls for cls in above if is_ours(cls)):
-            return _make(metaclass, name, bases, resolved, content, is_ours)
+            return make()
     except Exception:  # of the hook of some other base, which wants its arguments
         with _unhooked(above):
-            return _make(metaclass, name, bases, resolved, content, is_ours)
-
-
-def _make(
-    metaclass: Any,
-    name: str,
-    bases: tuple[Any, ...],
-    resolved: tuple[Any, ...],
-    content: dict[str, Any],
-    is_ours: Callable[[type], bool],
-) -> type:
-    # Past what the script has made of making classes.
-    maker = next(cls for cls in metaclass.__mro__ if not is_ours(cls))
-    if maker is metaclass:
-        return types.new_class(name, bases, {"metaclass": metaclass}, lambda ns: ns.update(content))
-    namespace = maker.__prepare__(name, resolved)
-    namespace.update(content)
-    if resolved is not bases:
-        namespace["__orig_bases__"] = bases
-    made: type = maker.__new__(metaclass, name, resolved, namespace)
-    maker.__init__(made, name, resolved, namespace)
-    return made
+            return make()
 
 
 @contextmanager

@@ -39,13 +39,12 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 @functools.lru_cache(maxsize=1024)
 def global_names(code: CodeType) -> tuple[str, ...]:
     """Return the names that may be those of globals; some in the body of a class may be others."""
-    names = {i.argval for i in dis.get_instructions(code) if _names_global(i.opname)}
+    names = {
+        step.argval
+        for step in dis.get_instructions(code)
+        if "GLOBAL" in step.opname or step.opname == "LOAD_NAME"  # in the body of a class
+    }
     return tuple(sorted(names.union(*map(global_names, _nested(code)))))
-
-
-def _names_global(opname: str) -> bool:
-    """Tell whether an instruction's argument may be a global name; a class body uses LOAD_NAME."""
-    return "GLOBAL" in opname or opname == "LOAD_NAME"
 
 
 @functools.lru_cache(maxsize=1024)

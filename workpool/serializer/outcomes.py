@@ -287,13 +287,9 @@ class _Rehearsal(Unpickler):
     """Restores a pickle where it was made, without writing to the classes that it contains."""
 
     def find_class(self, module: str, name: str, /) -> Any:
-        """Return what the pickle names; a setter that does nothing for that of classes."""
+        """Return what the pickle names; for what fills classes, what does nothing."""
         found = super().find_class(module, name)
-        return _leave_class if found is update_class else found
-
-
-def _leave_class(cls: type, update: object) -> None:
-    """Stand in for `update_class`."""
+        return (lambda cls, update: None) if found is update_class else found
 
 
 def _pickle_exception(exc: BaseException) -> tuple[bytes, str]:
