@@ -257,7 +257,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
 
     def _is_made_anew(self, lock: object) -> bool:
-        """Tell whether a definition of the script has a lock, or an object that does."""
+        """Tell whether a definition of the script has a lock, or has an object with it."""
         while self._had and id(lock) not in self._anew:
             with suppress(*FAILURES):  # met again where it is pickled
                 self._anew |= locks_in(self._had.pop())

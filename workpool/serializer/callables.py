@@ -69,7 +69,7 @@ class CallableCache:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._restored: Recent[_Restored] = Recent(capacity, MAX_NBYTES)
-        #: The code whose callable shows no trace, and that nobody has had since.
+        #: The code whose callable showed no trace, and that nobody has had since.
         self._checked: int | None = None
 
     def __contains__(self, code_id: int) -> bool:
@@ -104,7 +104,7 @@ class CallableCache:
         return restored.fn
 
     def check(self, code_id: int) -> None:
-        """See whether a callable shows a trace now, when nobody waits for it: `get` need not."""
+        """Look for traces of a task now, when nobody waits for it, so that `get` need not."""
         restored = self._restored.get(code_id)
         if restored is not None and restored.is_clean():
             self._checked = code_id

@@ -143,7 +143,7 @@ def known_class(class_id: str, qualname: str) -> type:
     Raises
     ------
     LookupError
-        It has it no more.
+        It no longer has it.
     """
     cls = _CLASSES.find(class_id) or _named_in_script(qualname)
     if cls is None:

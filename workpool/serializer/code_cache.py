@@ -13,8 +13,8 @@ snapshot no longer holds goes in the payload until it is seen unchanged, so one 
 every task (it reads the script's loop variable) does not leave a Code behind each time.
 
 A Code has the classes of the script that its function reads, and those of the arguments that the
-function was called with: the arguments then only refer to them, see `references`.  So does a bound
-method, or a callable object, with the Code of its class.
+function was called with: the arguments then only refer to them, see `references`.  A bound method
+or a callable object goes in the payload and refers to the Code of its class.
 
 What a worker makes of them: see `callables`.
 """
@@ -50,10 +50,10 @@ MAX_NBYTES: Final = 1 << 26
 """Bytes of their data that a cache keeps unless told otherwise."""
 
 MOST_CLASSES: Final = 16
-"""Of arguments, whose classes come with a function."""
+"""Classes of arguments that come with a function, at the most."""
 
 MOST_PAUSE: Final = 63
-"""Calls of a function that goes whole, until it is looked at anew."""
+"""Calls of a function that goes whole, at the most, until it is looked at again."""
 
 
 class _Known:
@@ -84,10 +84,10 @@ class _Known:
 
 
 class _Seen:
-    """A definition that has no code: whether it is time to look for one.
+    """A definition that has no code: whether it is time to look whether it may have one.
 
-    Not at its first sight.  Where something in it may change unseen, to find that takes longer the
-    more there is to it: less and less often.
+    Not when it is first seen; and less and less often where something in it may change unseen: to
+    find that takes the longer the more there is to it.
     """
 
     __slots__ = ("_left", "_pause", "fn")
@@ -157,7 +157,7 @@ class CodeCache:
         return known.code or self._encode(known)
 
     def at_once(self, fn: Callable[..., Any]) -> Code | None:
-        """Return what `lookup` does, but of a function of the script from its first sight on."""
+        """Return what `lookup` does, but a function of the script has its code at first sight."""
         return self.lookup(fn) or self.lookup(fn)
 
     def pack(
@@ -204,7 +204,7 @@ class CodeCache:
     def extended(
         self, fn: Callable[..., Any], code: Code, cls: type
     ) -> tuple[Code, Callable[[type], bool] | None]:
-        """Return the code of a callable with a class more, and `has` of `encode` to go on with.
+        """Return the code of a callable with one class more, and `has` of `encode` to go on with.
 
         The same code and None, to encode by value, if the class may change unseen.
 

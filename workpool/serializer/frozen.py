@@ -5,7 +5,7 @@ filled anew, the state of a solver.  What can change is therefore copied, or enc
 encoding stands in the place of the value, and what is restored from it in the end is the value.
 
 Only what a worker knows by name is encoded so.  An object of a class of the script is copied: its
-encoding takes the class along, which a chunk of results shall hold once.
+encoding would take the class along, which a chunk of results is to hold once.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ the script is restored on a worker with globals of its own, so what one assigns 
 and a task's function brings its own ``model = None`` along.  So what an initializer has assigned in
 the globals of the script, or changed there in place, is noted, and put into the globals of each
 function that is restored for a task of that pool: the task's own, one among its arguments, a
-method of a class of the script.  Where worker and driver are one process it is not: there, such a
-class is the script's own, and its methods read the script's own globals.
+method of a class of the script.  The last not where worker and driver are one process: there, such
+a class is the script's own, and its methods read the script's own globals.
 """
 
 from __future__ import annotations

@@ -89,9 +89,9 @@ class Reach:
         return facts
 
     def _passes(self, function: FunctionType) -> bool:
-        """Tell whether one of the functions is there for itself.
+        """Tell whether one of the functions is passed on as such, so that it may be compared.
 
-        Others only refer to the rest of them, or they are methods: what calls them finds its own.
+        Others are methods, or called by the rest of them: whoever calls them finds its own.
         """
         callers = [it for it in self._functions if it is not function and _refers(it, function)]
         # Functions that call each other, and that none besides them calls, are passed.

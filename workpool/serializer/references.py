@@ -1,6 +1,6 @@
 """Objects of classes of the script, without the classes, which the other side has.
 
-To send a class whole takes a hundred times as long as to send an object of it.  A worker has the
+Sending a class whole takes a hundred times as long as sending an object of it.  A worker has the
 classes that come with its task's `Code`; the process of the script has its own, so what comes home
 brings none.
 """

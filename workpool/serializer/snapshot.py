@@ -10,7 +10,7 @@ bindings:
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
   and stays on a worker as long as its function does;
 * a tuple or frozenset of such things, or a list, set or dict of up to `MOST` of them;
-* an object of a class of such things that is its attributes, and they are such things.
+* an object that is nothing but its attributes, if they and its class are such things.
 
 An array, a lock, an object written in C: any of these can change in place, unseen, so such a
 function has no snapshot.  All that can change of the things above is what a name, a cell, an
@@ -84,13 +84,13 @@ BY_PICKLE: Final = "__slotnames__"
 """Of a class whose instances were pickled."""
 
 _WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
-"""Attributes of classes of which `dataclasses`, attrs or `namedtuple` have written methods."""
+"""Attributes of classes for which `dataclasses`, attrs or `namedtuple` has written methods."""
 
 _WRITERS: Final = ("<string>", "<attrs generated", collections.__file__, dataclasses.__file__)
-"""Their files, or what stands in the place of one."""
+"""The files of such methods, or what stands in the place of one."""
 
 _WRITER: Final = "__create_fn__"
-"""The function of `dataclasses` that has them in it."""
+"""The function around those that `dataclasses` writes."""
 
 _FIELDS: Final = (
     MemberDescriptorType,
@@ -116,7 +116,8 @@ class Snapshot:
         Those by value, by their ids.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own_globals: bool) -> None:
+        self._own_globals = own_globals
         self.classes: dict[int, type] = {}
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
@@ -144,7 +145,7 @@ class Snapshot:
         -----
         Cost: 3 us, and about 1 us for each binding; more at the first sight of its code.
         """
-        snapshot = cls()
+        snapshot = cls(own_globals)
         reached: list[object] = [*roots]
         by_value = {id(root) for root in roots}
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
@@ -155,7 +156,7 @@ class Snapshot:
             seen[id(value)] = value
             if id(value) not in by_value and (is_unchanging(value) or named(value)):
                 continue
-            parts = snapshot._parts(value, own_globals)
+            parts = snapshot._parts(value)
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
@@ -195,11 +196,11 @@ class Snapshot:
             return False
         return not self._cells or all(content(cell) is value for cell, value in self._cells)
 
-    def _parts(self, value: Any, own_globals: bool) -> Iterable[object] | None:
+    def _parts(self, value: Any) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
         kind = type(value)
         if kind is FunctionType:
-            return self._bind_function(value, own_globals)
+            return self._bind_function(value)
         if issubclass(kind, type):
             return self._bind_class(value)
         if issubclass(kind, ModuleType):
@@ -221,7 +222,7 @@ class Snapshot:
         return self._bind_attributes(value)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
-        """Record and return what is in a mapping, `but` for some of it; nothing is to be added."""
+        """Record what is in a mapping, `but` for some names, and how much; return it."""
         items = dict(mapping)
         self._lengths.append((mapping, len(items)))
         items = {name: value for name, value in items.items() if name not in but}
@@ -231,17 +232,18 @@ class Snapshot:
     def _bind_own(self, function: FunctionType) -> None:
         """Record a function without what it reads."""
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
-        own = function, function.__code__, defaults, kwdefaults, function.__dict__
-        self._functions.append(own)
+        self._functions.append(
+            (function, function.__code__, defaults, kwdefaults, function.__dict__)
+        )
 
-    def _bind_function(self, function: FunctionType, own_globals: bool) -> list[object]:
+    def _bind_function(self, function: FunctionType) -> list[object]:
         self._bind_own(function)
         values: list[object] = [function.__defaults__]
         for mapping in (function.__dict__, function.__kwdefaults__):
             if mapping is not None:
                 values += self._bind(mapping).values()
         names = function.__globals__
-        if own_globals and names is not vars(sys.modules["__main__"]):
+        if self._own_globals and names is not vars(sys.modules["__main__"]):
             self._lengths.append((names, len(names)))
         for name in global_names(function.__code__):
             self._bindings.append((names, name, names.get(name, UNBOUND)))
@@ -305,10 +307,7 @@ class Snapshot:
 
 
 def _field_values(attributes: Mapping[str, Any]) -> list[object]:
-    """Return what the fields of a dataclass are without arguments: methods written for it read it.
-
-    Those of attrs likewise.
-    """
+    """Return what written methods read of a class's fields: defaults, factories, converters."""
     fields = attributes.get("__dataclass_fields__") or {}
     found = [it for field in fields.values() for it in (field.default, field.default_factory)]
     for field in attributes.get("__attrs_attrs__") or ():
@@ -318,7 +317,7 @@ def _field_values(attributes: Mapping[str, Any]) -> list[object]:
 
 
 def _is_written(name: str, method: Any) -> bool:
-    """Tell whether a method of a class was written by what made its attributes of fields."""
+    """Tell whether `dataclasses`, attrs or `namedtuple` has written a method of a class."""
     if type(method) is not FunctionType or not name.startswith("_"):
         return False
     inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
