@@ -467,6 +467,20 @@ def test_classes_that_their_metaclass_takes_for_equal_stay_apart(run_script):
     """)
 
 
+def test_a_class_may_be_false(run_script):
+    run_script("""
+        class Counted(type):
+            def __len__(cls): return 0
+        def make():
+            class Thing(metaclass=Counted): pass
+            return Thing
+        Thing = make()
+        def same(thing): return type(thing) is Thing and thing
+        for _ in range(4):
+            assert type(run(same, Thing())) is Thing
+    """)
+
+
 def test_what_says_by_which_name_the_script_has_it_is_that(run_script):
     run_script("""
         class Missing:

@@ -85,10 +85,7 @@ class _ClassRegistry:
     def class_id(self, cls: type) -> str:
         """Return the id of a class; one not seen before is native."""
         with self._lock:
-            known = self.get(cls)
-            if known is None:
-                known = self._add(cls, _Known(uuid.uuid4().hex, native=True))
-                self._by_id[known.class_id] = cls
+            known = self.get(cls) or self._add(cls, _Known(uuid.uuid4().hex, native=True))
             return known.class_id
 
     def find(self, class_id: str) -> type | None:
@@ -99,13 +96,15 @@ class _ClassRegistry:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
             self.away |= in_script
-            cls = self._by_id.setdefault(class_id, cls)
-            if not self.knows(cls):
-                self._add(cls, _Known(class_id, False, in_script))
+            first = self.find(class_id)
+            if first is not None:
+                return first
+            self._add(cls, _Known(class_id, False, in_script))
             return cls
 
     def _add(self, cls: type, known: _Known) -> _Known:
         key = id(cls)
+        self._by_id[known.class_id] = cls
         self._known[key] = ref(cls, lambda _: self._known.pop(key, None)), known
         return known
 
@@ -145,7 +144,9 @@ def known_class(class_id: str, qualname: str) -> type:
     LookupError
         It no longer has it.
     """
-    cls = _CLASSES.find(class_id) or _named_in_script(qualname)
+    cls = _CLASSES.find(class_id)
+    if cls is None:  # not `or`: a metaclass may have a class be false
+        cls = _named_in_script(qualname)
     if cls is None:
         raise LookupError(f"there is no class {qualname} in the script any more")
     return cls
