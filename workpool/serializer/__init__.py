@@ -30,7 +30,7 @@ From what the rest of workpool calls down to what all the others stand on::
     foreign       what the script has of ctypes
     empty         classes before they are filled
     enumerations  those of the script
-    named         what goes by its name
+    byname        what goes by its name
     names         what a function names, and what that is
     atoms         values that nothing can change
     script        ``__main__`` in a process that does not run the script

@@ -23,7 +23,7 @@ from pickle import PickleBuffer, Pickler
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..lazy import np
-from .named import PROTOCOL
+from .byname import PROTOCOL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

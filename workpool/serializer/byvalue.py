@@ -48,9 +48,9 @@ from typing import Any, Final, cast
 import cloudpickle
 
 from ..whole import FAILURES
+from .byname import PROTOCOL, named
 from .classes import reduce_class
 from .instances import is_left_to_pickle
-from .named import PROTOCOL, named
 from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel, the_one

@@ -14,8 +14,8 @@ from typing import Any, Final
 from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
+from .byname import named
 from .code import LOOKED
-from .named import named
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
 

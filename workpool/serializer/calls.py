@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..whole import FAILURES, interrupts
+from .byname import PROTOCOL
 from .byvalue import locks_in
 from .code import LOOKED, Code
-from .named import PROTOCOL
 from .names import reads
 from .references import UnknownClass
 from .values import Buffer, Encoded, Torn, decode, encode

@@ -31,10 +31,10 @@ from typing import Any, Final
 
 from ..recent import Recent
 from ..whole import interrupts
+from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
 from .code import Code
-from .named import PROTOCOL, named, registered_modules
 from .reach import Reach
 from .references import UnknownClass
 from .script import SCRIPT_MODULES

@@ -30,9 +30,9 @@ from ..errors import UsageError
 from ..lazy import hashlib
 from ..whole import interrupts
 from .atoms import ATOMS
+from .byname import PROTOCOL, named, registered_modules
 from .byvalue import MADE_ANEW, ByValuePickler, dispatched, generic_parts, is_generic
 from .enumerations import own_attributes
-from .named import PROTOCOL, named, registered_modules
 from .names import reads
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]

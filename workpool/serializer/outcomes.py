@@ -33,11 +33,11 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
+from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
 from .calls import said, task_name, type_name
 from .classes import away, comes_home, update_class
 from .instances import slots
-from .named import PROTOCOL
 from .references import UnknownClass
 from .values import Buffer, Encoded, decode, encode
 

@@ -16,7 +16,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from .atoms import is_unchanging
-from .named import named
+from .byname import named
 from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
 
 __all__ = ["Reach"]

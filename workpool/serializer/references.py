@@ -13,8 +13,8 @@ from pickle import PickleBuffer, Pickler, PicklingError
 from types import MethodType
 from typing import Any
 
+from .byname import PROTOCOL
 from .classes import class_id, known_class
-from .named import PROTOCOL
 from .script import SCRIPT_MODULES
 
 __all__ = ["UnknownClass", "dumps_by_reference"]

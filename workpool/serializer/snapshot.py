@@ -55,9 +55,9 @@ from types import (
 from typing import Any, Final
 
 from .atoms import UNCHANGING, is_unchanging
+from .byname import importable_module, named
 from .enumerations import own_attributes
 from .instances import is_its_attributes
-from .named import importable_module, named
 from .names import CACHED, UNBOUND, content, global_names, reads
 
 __all__ = ["BY_PICKLE", "MOST", "Snapshot", "is_definition"]

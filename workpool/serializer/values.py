@@ -27,8 +27,8 @@ from typing import Any, Final, TypeAlias
 from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
+from .byname import PROTOCOL, registered_modules
 from .byvalue import dumps_by_value
-from .named import PROTOCOL, registered_modules
 from .reach import Reach
 from .references import dumps_by_reference
 from .script import SCRIPT_MODULES
