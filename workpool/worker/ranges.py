@@ -225,7 +225,7 @@ class TurnRun:
                 wrong.__cause__ = error
                 self._failed = self._runner.failure(wrong, function)
             else:
-                function = sent or function
+                function = function if sent is None else sent
                 found, self._failed = self._runner.call_items(function, items, self._blocks.several)
                 values += found
         total = len(values)
