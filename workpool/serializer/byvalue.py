@@ -251,7 +251,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
 
     def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._reach = reach
+        self._reach = Reach() if reach is None else reach
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
         self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
@@ -287,8 +287,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             self._had += reduced[2][0].values()
-            if self._reach is not None:
-                self._reach.add_class(obj)
+            self._reach.add_class(obj)
             return reduce_class(obj, reduced)
         if any(base.__module__ == "ctypes" for base in kind.__mro__):
             from .foreign import reduce_library  # it has imported ctypes already
@@ -314,17 +313,14 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduced
         make, made, state, _, _, setter = reduced
         _complete(function, state[1])
-        if self._reach is not None:
-            self._reach.add(function)
+        self._reach.add(function)
         self._had += state[1]["__globals__"].values()
         # The cells themselves, which two closures may share; they are filled later.
         state[1]["__closure__"] = None
         made = (*made[:4], function.__closure__)
-        cells: tuple[Any, ...] = ()
-        if function.__closure__ is not None:
-            cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
-            if is_in_script(function.__name__, function):  # what a decorator has made of it
-                self._had += (it for _, it in cells)
+        cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
+        if is_in_script(function.__name__, function):  # what a decorator has made of it
+            self._had += (it for _, it in cells)
         return make, made, (setter, state, cells), None, None, fill_function
 
 

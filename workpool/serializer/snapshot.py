@@ -215,8 +215,6 @@ class Snapshot:
             self._bind(vars(value))
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
-        if kind is SimpleNamespace:
-            return self._bind(vars(value)).values()
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
         return self._bind_attributes(value)
@@ -299,7 +297,7 @@ class Snapshot:
     def _bind_attributes(self, value: Any) -> Iterable[object] | None:
         """Record the attributes of an object that is nothing else."""
         kind = type(value)
-        if not is_its_attributes(kind):
+        if kind is not SimpleNamespace and not is_its_attributes(kind):
             return None
         attributes = vars(value)
         self._objects.append((value, kind, attributes))
