@@ -139,6 +139,8 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 MUTABLE = """
 import argparse, dataclasses, enum, functools, types, typing
 LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
+UNITS = {"unit": "m"}
+PROXY = types.MappingProxyType(UNITS)
 class Defined: x = 0
 class Below(Defined):
     @property
@@ -147,7 +149,7 @@ class Slots: __slots__ = ("x",)
 class Listed(list): pass
 @dataclasses.dataclass
 class Point:
-    x: int = 0
+    x: int = dataclasses.field(default=0, metadata=UNITS)
     def moved(self): return TABLE
 class Colour(enum.Enum):
     RED = 1
@@ -167,6 +169,7 @@ def reads_list(): return LIST
 def reads_long_list(): return LONG
 def reads_dict(): return TABLE
 def reads_set(): return SET
+def reads_proxy(): return PROXY
 def reads_array(): return ARRAY
 def reads_class(): return Defined
 def reads_subclass(): return Below
@@ -216,6 +219,7 @@ def decorated(): return LIST
         ("reads_list", "LIST[0] = 2"),
         ("reads_dict", "TABLE['a'] = 1"),
         ("reads_set", "SET.add(2)"),
+        ("reads_proxy", "UNITS['unit'] = 'ft'"),
         ("reads_class", "Defined.x = 1"),
         ("reads_class", "Defined.y = 1"),
         ("reads_class", "del Defined.x"),
@@ -223,6 +227,7 @@ def decorated(): return LIST
         ("reads_subclass", "LIST.append(2)"),
         ("reads_dataclass", "TABLE['a'] = 1"),
         ("reads_dataclass", "Point.moved = None"),
+        ("reads_dataclass", "UNITS['unit'] = 'ft'"),
         ("reads_dataclass", "Point.__init__.__defaults__ = (1,)"),
         ("reads_pair", "Pair.__new__.__defaults__ = (1,)"),
         ("reads_enumeration", "Colour.RED.weight = 1"),

@@ -9,7 +9,7 @@ bindings:
 * another function or class by value, by the same rule; itself, for a recursive one;
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
   and stays on a worker as long as its function does;
-* a tuple or frozenset of such things, or a list, set or dict of up to `MOST` of them;
+* a tuple or frozenset of such things, or a list, set, dict or mapping proxy of up to `MOST`;
 * an object that is nothing but its attributes, if they and its class are such things.
 
 An array, a lock, an object written in C: any of these can change in place, unseen, so such a
@@ -48,6 +48,7 @@ from types import (
     DynamicClassAttribute,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     ModuleType,
     SimpleNamespace,
@@ -207,7 +208,7 @@ class Snapshot:
             return self._bind_module(value)
         if kind in (tuple, frozenset):
             return tuple(value)
-        if kind in (list, set, dict):
+        if kind in (list, set, dict, MappingProxyType):
             return self._bind_elements(value)
         if kind is CACHED:
             return self._bind(vars(value), _OF_CACHED).values()
@@ -288,7 +289,7 @@ class Snapshot:
             return None
         elements = tuple(container)
         self._contents.append((container, elements))
-        if type(container) is dict:
+        if type(container) not in (list, set):
             self._contents.append((container.values(), tuple(container.values())))
             elements += tuple(container.values())
         self._elements += len(elements)
@@ -305,12 +306,14 @@ class Snapshot:
 
 
 def _field_values(attributes: Mapping[str, Any]) -> list[object]:
-    """Return what written methods read of a class's fields: defaults, factories, converters."""
+    """Return what the fields of a class hold: defaults, factories, converters, metadata."""
     fields = attributes.get("__dataclass_fields__") or {}
-    found = [it for field in fields.values() for it in (field.default, field.default_factory)]
+    found: list[object] = []
+    for field in fields.values():
+        found += (field.default, field.default_factory, field.metadata)
     for field in attributes.get("__attrs_attrs__") or ():
         default = getattr(field.default, "factory", field.default)
-        found += (default, field.validator, field.converter, field.on_setattr)
+        found += (default, field.validator, field.converter, field.on_setattr, field.metadata)
     return [value for value in found if value is not dataclasses.MISSING]
 
 
