@@ -84,10 +84,10 @@ class _Known:
 
 
 class _Seen:
-    """A definition that has no code: whether it is time to look whether it may have one.
+    """A definition that has no code, and when to look whether it may have one.
 
     Not when it is first seen; and less and less often where something in it may change unseen: to
-    find that takes the longer the more there is to it.
+    find that takes longer the more there is to it.
     """
 
     __slots__ = ("_left", "_pause", "fn")

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 __all__ = ["is_its_attributes", "is_left_to_pickle", "members", "slots"]
 
-_LAYOUT: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__")
-_PLAIN: Final = _LAYOUT(type("Plain", (), {}))
+_layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__")
+
+_PLAIN: Final = _layout(type("Plain", (), {}))
+"""How instances of a class are laid out that have a dictionary and nothing else."""
 
 
 def is_left_to_pickle(kind: Any) -> bool:
@@ -25,10 +27,10 @@ def is_left_to_pickle(kind: Any) -> bool:
 def is_its_attributes(kind: Any) -> bool:
     """Tell whether there is nothing to instances of a class but what is in their dictionary.
 
-    They have no slots and nothing that C keeps, and no state but that is pickled.
+    They have no slots, and nothing that C keeps, and it is their dictionary that is pickled.
     """
     return (
-        _LAYOUT(kind) == _PLAIN
+        _layout(kind) == _PLAIN
         and kind.__getattribute__ is object.__getattribute__
         and is_left_to_pickle(kind)
         and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)

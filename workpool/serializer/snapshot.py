@@ -221,7 +221,7 @@ class Snapshot:
         return self._bind_attributes(value)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
-        """Record what is in a mapping, `but` for some names, and how much; return it."""
+        """Record and return what is in a mapping, `but` for some names; and how much there is."""
         items = dict(mapping)
         self._lengths.append((mapping, len(items)))
         items = {name: value for name, value in items.items() if name not in but}
