@@ -20,7 +20,7 @@ SHOW = """\
 import inspect, json, sys
 def here(x: int): pass
 shown = {
-    "argv": sys.argv, "path": sys.path[0], "name": __name__, "file": globals().get("__file__"),
+    "argv": sys.argv, "path": sys.path, "name": __name__, "file": globals().get("__file__"),
     "package": __package__, "spec": getattr(__spec__, "name", None),
     "is main": sys.modules["__main__"].__dict__ is globals(), "module": here.__module__,
     "doc": __doc__, "builtins": __builtins__.__name__, "cached": globals().get("__cached__"),
@@ -105,6 +105,20 @@ def test_as_python(place: Path, words: list[str]) -> None:
 def test_as_python_with_a_safe_path(place: Path, program: str) -> None:
     expected, found = python(place, "-P", program), python(place, "-P", "-c", RUN, program)
     assert json.loads(found.stdout) == json.loads(expected.stdout)
+
+
+def test_as_python_where_the_working_directory_is_gone(place: Path) -> None:
+    (place / "run.py").write_text(RUN)
+    shown = []
+    for words in (f"{place}/script.py", f"-m run {place}/script.py"):
+        command = f"rmdir {place}/gone; PYTHONPATH={ROOT}:{place} exec {sys.executable} {words}"
+        (place / "gone").mkdir()
+        ended = subprocess.run(
+            command, shell=True, cwd=place / "gone", capture_output=True, text=True, timeout=60
+        )
+        assert ended.returncode == 0, ended.stderr
+        shown.append(json.loads(ended.stdout))
+    assert shown[1] == shown[0]
 
 
 def test_main_stays(place: Path) -> None:

@@ -102,15 +102,16 @@ class Program(NamedTuple):
         """Set ``sys.argv`` and ``sys.path[0]``, as on every rank."""
         first = {"file": self.target, "module": "-m", "command": "-c", "stdin": "-"}[self.kind]
         sys.argv[:] = [first, *self.args]
-        if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
-            if self._archive():
-                sys.path.insert(0, self._path())
-        elif self._archive():
-            sys.path[0] = self._path()
-        elif self.kind == "file":
-            sys.path[0] = os.path.dirname(os.path.realpath(self.target))
-        else:
-            sys.path[0] = os.getcwd() if self.kind == "module" else ""
+        here = _here()
+        safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+        if not safe and (here or not sys.path[0]):  # else python had no directory to put there
+            del sys.path[0]
+        if self._archive():
+            sys.path.insert(0, self._path())
+        elif not safe and self.kind == "file":
+            sys.path.insert(0, os.path.dirname(os.path.realpath(self.target)))
+        elif not safe:
+            sys.path.insert(0, here if self.kind == "module" else "")
 
     def run(self) -> None:
         """Run the program as ``__main__``; whatever it raises, it raises."""
@@ -169,6 +170,14 @@ class Program(NamedTuple):
         if spec is None or code is None:
             raise ImportError(f"{self.target!r} has no code that can be run as __main__")
         return spec, code
+
+
+def _here() -> str:
+    """Return the working directory; nothing if it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 def parse(words: Sequence[str]) -> Program:
