@@ -70,6 +70,7 @@ _DERIVED: Final = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
         *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+        "__classdictcell__",  # which NamedTuple leaves there, from Python 3.14 on
         *("__orig_bases__", "__parameters__", "__type_params__", "_abc_impl"),
         *("__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "_field_defaults"),
         *("_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_"),
