@@ -198,6 +198,7 @@ def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
             same, mark, shown, row = run(task, NOTHING, Row())
             assert same and mark is NOTHING and row.value is SHOWN
             assert shown == "<shown>"
+        assert worker.code_ids_used[-1] and worker.code_ids_used[-2] == worker.code_ids_used[-1]
     """)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import re
 import struct
@@ -17,14 +18,17 @@ from typing import Any, Final
 
 from ..lazy import np
 
-__all__ = ["ATOMS", "UNCHANGING", "is_number", "is_unchanging"]
+__all__ = ["ATOMS", "SENTINEL", "UNCHANGING", "is_number", "is_unchanging"]
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
 
+SENTINEL: Final[Any] = getattr(builtins, "sentinel", None)
+"""The type of what ``sentinel`` makes, from Python 3.15 on; None before."""
+
 UNCHANGING: Final = ATOMS | {
     *(object, range, re.Pattern, struct.Struct),
-    *(EllipsisType, NotImplementedType),
+    *(EllipsisType, NotImplementedType, SENTINEL),
 }
 """More of them."""
 

@@ -27,7 +27,6 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 
 from __future__ import annotations
 
-import builtins
 import copyreg
 import dataclasses
 import functools
@@ -48,6 +47,7 @@ from typing import Any, Final, cast
 import cloudpickle
 
 from ..whole import FAILURES
+from .atoms import SENTINEL
 from .byname import PROTOCOL, named
 from .classes import reduce_class
 from .instances import is_left_to_pickle
@@ -68,7 +68,6 @@ __all__ = [
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
-_Sentinel: Final[Any] = getattr(builtins, "sentinel", None)  # from Python 3.15
 
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
@@ -213,7 +212,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
-    _Sentinel: reduce_sentinel,  # those of `dataclasses` are of this kind then
+    SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""
 
