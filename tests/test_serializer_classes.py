@@ -202,6 +202,19 @@ def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
     """)
 
 
+def test_methods_that_are_partial(run_script):
+    run_script("""
+        import functools
+        class Gate:
+            def turn(self, angle, *, by=1): return angle * by
+            flip = functools.partialmethod(turn, 180)
+            half = functools.partialmethod(turn, by=2)
+        def task(gate): return gate.flip(), gate.flip(by=3), gate.half(5)
+        for _ in range(3):
+            assert run(task, Gate()) == (180, 540, 10)
+    """)
+
+
 def test_classes_with_slots(run_script):
     run_script("""
         import abc, dataclasses, typing

@@ -11,6 +11,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
+* **A functools.partialmethod** could not be restored from Python 3.14 on.
 * **Weak references**: to what comes along, if anything else there refers to it.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
   `functools.singledispatch`, or a method of that kind, weak references.
@@ -204,6 +205,8 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     # Restored as an attribute of its class, it is not told its name.
     functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
     functools.singledispatchmethod: _reduce_generic_method,
+    # Which from Python 3.14 on is not made without arguments.
+    functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),
     typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
     typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
     _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
