@@ -116,9 +116,11 @@ for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), C
             {{"k": {{"x", "y", 3}}}}, np.arange(5), pow, str.upper, int, type(None),
             [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())
-before = fingerprint(Point, Refused)
-pickle.dumps(Point(1))
-assert fingerprint(Point, Refused) == before
+for cls in Point, Colour, Box, Unused:
+    before = fingerprint(cls, Refused)
+    pickle.dumps(Point(1))
+    assert isinstance(cls.__annotations__, dict) and getattr(cls, "__annotate__", None) is not cls
+    assert fingerprint(cls, Refused) == before, cls
 """
 
 

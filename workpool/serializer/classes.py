@@ -32,7 +32,7 @@ from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import members
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
-from .snapshot import BY_PICKLE
+from .snapshot import WHEN_ASKED
 
 __all__ = [
     "away",
@@ -221,7 +221,7 @@ def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> N
     setter, state = update
     if known.own is not None:
         # What it has no more, or its base has again, and what a task has added.
-        for name in vars(cls).keys() - known.own - state[0].keys() - {BY_PICKLE}:
+        for name in vars(cls).keys() - known.own - state[0].keys() - WHEN_ASKED:
             with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
                 delattr(cls, name)
     setter(cls, state)

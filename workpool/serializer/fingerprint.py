@@ -248,7 +248,8 @@ def _class(cls: type) -> tuple[object, ...]:
         name: value
         for name, value in vars(cls).items()
         if name not in _INCIDENTAL
-        and (name != "__annotations__" or value)  # none until somebody asks for them
+        # There are none until somebody asks for them.
+        and (name not in ("__annotations__", "__annotate_func__") or value)
         and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))
         # There is `_fields_`.  In `_ctypes`, from Python 3.14 on in `ctypes`.
         and (type(value).__module__.strip("_"), type(value).__name__) != ("ctypes", "CField")

@@ -39,7 +39,7 @@ import functools
 import inspect
 import sys
 from abc import ABCMeta, get_cache_token
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Set
 from enum import Enum
 from operator import is_
 from types import (
@@ -61,29 +61,29 @@ from .enumerations import own_attributes
 from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
 
-__all__ = ["BY_PICKLE", "MOST", "Snapshot", "is_definition"]
+__all__ = ["MOST", "WHEN_ASKED", "Snapshot", "is_definition"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
 
-_DERIVED: Final = frozenset(
-    {
-        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
-        *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-        "__classdictcell__",  # which NamedTuple leaves there, from Python 3.14 on
-        *("__orig_bases__", "__parameters__", "__type_params__", "_abc_impl"),
-        *("__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "_field_defaults"),
-        *("_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_"),
-        *("_hashable_values_", "_unhashable_values_map_", "__non_callable_proto_members__"),
-    }
+WHEN_ASKED: Final = frozenset(
+    {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
 )
+"""Attributes that a class gets when its instances are pickled, or its annotations looked at."""
+
+_DERIVED: Final = WHEN_ASKED | {
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
+    "__annotate__",
+    "__classdictcell__",  # which NamedTuple leaves there, from Python 3.14 on
+    *("__orig_bases__", "__parameters__", "__type_params__", "_abc_impl"),
+    *("__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "_field_defaults"),
+    *("_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_"),
+    *("_hashable_values_", "_unhashable_values_map_", "__non_callable_proto_members__"),
+}
 """Attributes of classes that follow from others."""
 
 _OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters"})
 """Attributes of what `functools.lru_cache` makes of a function that follow from it."""
-
-BY_PICKLE: Final = "__slotnames__"
-"""Of a class whose instances were pickled."""
 
 _WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
 """Attributes of classes for which `dataclasses`, attrs or `namedtuple` has written methods."""
@@ -128,7 +128,7 @@ class Snapshot:
         self._elements = 0  # how many these are
         self._objects: list[tuple[object, type, dict[str, Any]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
-        self._attributes: list[tuple[Mapping[str, Any], int]] = []
+        self._attributes: list[tuple[Mapping[str, Any], Set[str]]] = []
         self._token: object = None  # of what abstract base classes have been told
 
     @classmethod
@@ -188,8 +188,8 @@ class Snapshot:
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
-        for names, length in self._attributes:
-            if len(names) - (BY_PICKLE in names) != length:
+        for names, before in self._attributes:
+            if len(names) != len(before) and not names.keys() - before <= WHEN_ASKED:
                 return False
         for collection, elements in self._contents:
             if len(collection) != len(elements) or not all(map(is_, collection, elements)):
@@ -257,8 +257,8 @@ class Snapshot:
         if isinstance(cls, ABCMeta):
             self._token = get_cache_token()
         names = vars(cls)
-        attributes = {name: it for name, it in names.items() if name != BY_PICKLE}
-        self._attributes.append((names, len(attributes)))
+        attributes = dict(names)
+        self._attributes.append((names, attributes.keys()))
         self._bindings += [(names, name, value) for name, value in attributes.items()]
         parts: list[object] = [type(cls), *cls.__bases__, *_field_values(attributes)]
         written = not _WRITTEN.isdisjoint(attributes)
