@@ -202,6 +202,82 @@ def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
     """)
 
 
+def test_annotations_of_classes_of_the_script(run_script):
+    run_script("""
+        import dataclasses, enum, typing
+        class Plain:
+            x: int
+            y: "list[int]" = ()
+            def get(self, n: int) -> float: return 1.0
+        class Below(Plain):
+            z: Plain
+        class Pair(typing.NamedTuple):
+            first: int
+        class Row(typing.TypedDict):
+            x: int
+        class Shape(typing.Protocol):
+            name: str
+        class Colour(enum.Enum):
+            weight: int
+            RED = 1
+        @dataclasses.dataclass(slots=True)
+        class Point:
+            x: int
+            def __init_subclass__(cls): cls.of = cls.__annotations__
+        class Space(Point):
+            z: int
+        classes = Plain, Below, Pair, Row, Shape, Colour, Point, Space
+        def look():
+            return [(cls.__annotations__, typing.get_type_hints(cls)) for cls in classes]
+        for _ in range(3):
+            assert run(look) == look()
+        assert run(lambda: typing.get_type_hints(Plain.get)) == typing.get_type_hints(Plain.get)
+        Plain.__annotations__ = {"w": int}
+        assert run(look) == look()
+    """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are worked out at once")
+def test_annotations_that_stand_for_nothing(run_script):
+    run_script("""
+        import dataclasses, typing
+        if typing.TYPE_CHECKING:
+            from nowhere import Missing
+        UNREAD = (i for i in range(3))  # which cannot be pickled
+        class Plain:
+            x: Missing
+            def get(self, n: list[Missing]) -> "Missing": return n
+        @dataclasses.dataclass
+        class Point:
+            x: Missing
+            y: dict[str, Missing] = None
+        class Pair(typing.NamedTuple):
+            first: Missing
+        def scale(x: Missing, *, by: int = 2, **more: Missing.Part) -> Missing | None:
+            "Scale it."
+            return x * by, Plain().get(x), Point(x), Pair(x)
+        scale.note = 5
+        def make(x):
+            def closure(y: Missing = 1) -> Missing: return x + y
+            return closure
+        def look(): return Plain.__annotations__, Point.__annotations__, scale.__annotations__
+        for _ in range(3):
+            assert run(scale, 3) == (6, 3, Point(3), Pair(3))
+            assert run(make(3)) == 4
+            assert run(lambda: (scale.note, scale.__doc__)) == (5, "Scale it.")
+            assert run(lambda: scale(1, by=5)[0]) == 5
+            plain, point, function = run(look)
+            assert plain == {"x": "Missing"}
+            assert point == {"x": "Missing", "y": "dict[str, Missing]"}
+            assert function == {
+                "x": "Missing", "by": "int", "more": "Missing.Part", "return": "Missing | None"
+            }
+        assert worker.code_ids_used[-1]
+        class Missing: Part = int
+        assert scale.__annotations__["x"] is Missing  # those of the script are as they were
+    """)
+
+
 def test_methods_that_are_partial(run_script):
     run_script("""
         import functools

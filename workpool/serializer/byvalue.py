@@ -11,6 +11,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
+* **Annotations** from Python 3.14 on, see `annotations`.
 * **A functools.partialmethod** could not be restored from Python 3.14 on.
 * **Weak references**: to what comes along, if anything else there refers to it.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
@@ -33,6 +34,7 @@ import dataclasses
 import functools
 import inspect
 import struct
+import sys
 import threading
 import typing
 import weakref
@@ -47,7 +49,8 @@ from typing import Any, Final, cast
 
 import cloudpickle
 
-from ..whole import FAILURES
+from ..whole import FAILURES, failures
+from .annotations import reduce_forward_ref, with_text
 from .atoms import SENTINEL
 from .byname import PROTOCOL, named
 from .classes import reduce_class
@@ -207,6 +210,7 @@ _REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] =
     functools.singledispatchmethod: _reduce_generic_method,
     # Which from Python 3.14 on is not made without arguments.
     functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),
+    typing.ForwardRef: reduce_forward_ref,
     typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
     typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
     _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
@@ -310,7 +314,13 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return _reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
             return _make_dispatch, (dict(implementations),)
-        reduced = super().reducer_override(function)
+        try:
+            reduced = super().reducer_override(function)
+        except failures():
+            if sys.version_info < (3, 14):
+                raise
+            # Its annotations cannot be worked out.
+            reduced = super().reducer_override(with_text(function))
         if reduced is NotImplemented:
             return reduced
         make, made, state, _, _, setter = reduced

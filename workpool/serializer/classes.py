@@ -12,6 +12,7 @@ cloudpickle does with classes has gaps, which are closed here:
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **An enumeration** loses what its members are beyond their values, see `enumerations`.
+* **Annotations** would be missing from Python 3.14 on.
 * **A class of ctypes** could not be pickled, or not be made, see `foreign`.
 """
 
@@ -28,6 +29,7 @@ from enum import Enum
 from typing import Any, Final
 from weakref import WeakValueDictionary, ref
 
+from .annotations import annotations_of
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import members
@@ -268,6 +270,8 @@ def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
 
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
+    if vars(cls).get("__annotate_func__") is not None:
+        reduced[2][0]["__annotations__"] = annotations_of(cls)
     if issubclass(cls, Enum):
         reduced = reduce_enumeration(cls, reduced)
     if any(base.__module__ == "_ctypes" for base in cls.__mro__):
