@@ -716,6 +716,90 @@ def test_classes_of_the_script_cross_once_with_their_functions(run_script):
     )
 
 
+def test_what_is_asked_of_a_class_does_not_change_it(run_script):
+    run_script(
+        """
+        import abc, copy, dataclasses, enum, functools, inspect, pickle, time, typing
+
+        class Plain:
+            x: int
+            y: "int" = 3
+            def get(self, scale: int = 2) -> int: return self.y * scale
+        class Below(Plain):
+            def get(self): return super().get() + len(__class__.__name__)
+        class Bare: pass
+        @dataclasses.dataclass
+        class Point:
+            x: int = 1
+            seen: list = dataclasses.field(default_factory=list)
+        @dataclasses.dataclass(frozen=True, slots=True, order=True, kw_only=True)
+        class Frozen:
+            x: int = 1
+            y: typing.ClassVar[int] = 2
+        class Pair(typing.NamedTuple):
+            first: int = 1
+            second: object = None
+        class Row(typing.TypedDict, total=False):
+            x: int
+        class Colour(enum.Enum):
+            RED = 1
+            def __init__(self, number): self.half = number / 2
+        class Number(enum.IntFlag):
+            ONE = 1
+            TWO = enum.auto()
+        T = typing.TypeVar("T")
+        class Box(typing.Generic[T]):
+            content: T
+        class Shape(abc.ABC):
+            @abc.abstractmethod
+            def area(self) -> float: ...
+        class Square(Shape):
+            def area(self) -> float: return 1.0
+        class Sized(typing.Protocol):
+            def size(self) -> int: ...
+        class Small(Sized):
+            def size(self) -> int: return 1
+        class Failed(Exception):
+            code: int = 1
+        class Cached:
+            @functools.cached_property
+            def value(self) -> int: return 1
+            @property
+            def other(self) -> int: return 2
+            def add(self, x: int) -> int: return x
+            plus_one = functools.partialmethod(add, 1)
+
+        @functools.cache
+        def stamp(): return time.monotonic_ns()
+
+        def uses(cls):
+            def task():
+                typing.get_type_hints(cls), cls.__annotations__, getattr(cls, "__annotate__", None)
+                inspect.get_annotations(cls)
+                if not inspect.isabstract(cls):
+                    made = list(cls)[0] if issubclass(cls, enum.Enum) else cls()
+                    repr(made), copy.copy(made), pickle.loads(pickle.dumps(made)), made == made
+                return stamp()
+            return task
+
+        for cls in (
+            *(Plain, Below, Bare, Point, Frozen, Pair, Row, Colour, Number, Box, Shape, Square),
+            *(Small, Failed, Cached),
+        ):
+            task = uses(cls)
+            worker.code_ids_used.clear()
+            first, second, *others = [run(task) for _ in range(5)]
+            assert {second} == set(others), cls  # the worker has the function as it was
+            codes = {worker.codes.lookup(task), worker.codes.lookup(task)}
+            if cls is not Small:  # a class below a protocol gets its __init__ with an instance
+                task()
+            codes.add(worker.codes.lookup(task))
+            assert len(codes) == 1 and None not in codes, cls
+            assert set(worker.code_ids_used) == {None, codes.pop().code_id}, cls
+        """
+    )
+
+
 def test_arguments_bring_their_classes_once(run_script):
     run_script(
         CLASSES

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .annotations import annotations_of
@@ -268,10 +268,25 @@ def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in hidden & attributes.keys()}
 
 
+class _Protocol(Protocol): ...
+
+
+_of_protocols: Final[Any] = _Protocol.__init__
+"""What a class below a protocol inherits until its first instance, which gives it another one."""
+
+
+def _init_below_protocols(cls: type) -> object:
+    """Return the other one: sent with it, so that the first instance in a task changes nothing."""
+    inherited = (vars(base).get("__init__", _of_protocols) for base in cls.__mro__)
+    return next(init for init in inherited if init is not _of_protocols)
+
+
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
     if vars(cls).get("__annotate_func__") is not None:
         reduced[2][0]["__annotations__"] = annotations_of(cls)
+    if cls.__init__ is _of_protocols and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
+        reduced[2][0]["__init__"] = _init_below_protocols(cls)
     if issubclass(cls, Enum):
         reduced = reduce_enumeration(cls, reduced)
     if any(base.__module__ == "_ctypes" for base in cls.__mro__):
