@@ -16,7 +16,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,7 +164,7 @@ class Batch:
         self._waiting = [name for name in names if name != END_OF_JOB]
         self._outcomes: dict[str, Outcome] = {}
         self._job: Job | None = None
-        self._events: Iterator[dict[str, object]] = iter(())
+        self._events: Generator[dict[str, object], None, None]  # of the job
         self._running: str | None = None
         self._give_up = 0.0
         self._hangs = 0
@@ -191,6 +191,7 @@ class Batch:
     def close(self) -> None:
         """End the job."""
         if self._job is not None:
+            self._events.close()
             self._job.close()
             self._job = None
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,7 +131,7 @@ class Job:
             time.monotonic() - self._started,
         )
 
-    def events(self) -> Iterator[dict[str, object]]:
+    def events(self) -> Generator[dict[str, object], None, None]:
         """Yield each line of the job's report, and ``{}`` whenever there is none yet."""
         text = ""
         with self._report.open() as lines:
