@@ -279,6 +279,16 @@ def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, na
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
 
 
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="frozendict is Python 3.15")
+def test_a_frozendict_is_what_is_in_it(codes):
+    made = define("FACTORS = frozendict(a=2, b=[3])\ndef fn(): return FACTORS")
+    before = looked_up_again(codes, made.fn)
+    assert codes.lookup(made.fn) is before is not None
+    made.FACTORS["b"].append(4)
+    assert codes.lookup(made.fn) is None
+    assert load_callable(codes.lookup(made.fn).data)() == made.FACTORS
+
+
 def test_what_is_cached_stays_as_long_as_its_function_is_what_it_was(codes):
     source = """if True:
         import functools

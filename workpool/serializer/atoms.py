@@ -18,13 +18,16 @@ from typing import Any, Final
 
 from ..lazy import np
 
-__all__ = ["ATOMS", "SENTINEL", "UNCHANGING", "is_number", "is_unchanging"]
+__all__ = ["ATOMS", "FROZEN_DICT", "SENTINEL", "UNCHANGING", "is_number", "is_unchanging"]
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
 
 SENTINEL: Final[Any] = getattr(builtins, "sentinel", None)
 """The type of what ``sentinel`` makes, from Python 3.15 on; None before."""
+
+FROZEN_DICT: Final[Any] = getattr(builtins, "frozendict", None)
+"""Likewise."""
 
 UNCHANGING: Final = ATOMS | {
     *(object, range, re.Pattern, struct.Struct),

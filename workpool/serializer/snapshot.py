@@ -9,7 +9,8 @@ bindings:
 * another function or class by value, by the same rule; itself, for a recursive one;
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
   and stays on a worker as long as its function does;
-* a tuple or frozenset of such things, or a list, set, dict or mapping proxy of up to `MOST`;
+* a tuple, frozenset or frozendict of such things, or a list, set, dict or mapping proxy of up to
+  `MOST`;
 * an object that is nothing but its attributes, if they and its class are such things.
 
 An array, a lock, an object written in C: any of these can change in place, unseen, so such a
@@ -55,7 +56,7 @@ from types import (
 )
 from typing import Any, Final
 
-from .atoms import UNCHANGING, is_unchanging
+from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
 from .byname import importable_module, named
 from .enumerations import own_attributes
 from .instances import is_its_attributes
@@ -209,6 +210,8 @@ class Snapshot:
             return self._bind_module(value)
         if kind in (tuple, frozenset):
             return tuple(value)
+        if kind is FROZEN_DICT:
+            return [*value, *value.values()]
         if kind in (list, set, dict, MappingProxyType):
             return self._bind_elements(value)
         if kind is CACHED:
