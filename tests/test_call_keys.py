@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,9 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         "import contextvars\nv = contextvars.ContextVar('v', default=1)\ndef f(): return v.get()",
         "import struct\ns = struct.Struct('<1Q')\ndef f(): return s.size",
         "from ctypes import *\nx = CDLL(None)\nx.abs.argtypes = [c_int] * 1\ndef f(): x",
+        "k = set()\ndef g(): return k\ndef f(): return k, 1\nk.update([f, g])",
+        "class A:\n k = set()\n def __init_subclass__(cls): A.k.add(cls)\n"
+        "class f(A): pass\nclass B(A): x = 1",
         "class CField:\n def __init__(self, n): self.n = n\nclass f:\n x = CField(1)",
     ],
 )
@@ -277,6 +281,26 @@ def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of(wide) == of(wide)
     with pytest.raises(UsageError, match="not in the journal"):
         of([Refused()])
+
+
+class Known:
+    """Knows others of its kind, in no order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.others: set[Known] = set()
+
+
+def test_sets_may_have_each_other() -> None:
+    def of(names: str) -> bytes:
+        found = [Known(name) for name in names]
+        for one in found:
+            one.others.update(found)
+        return fingerprint(found[0], OSError)
+
+    assert of("abc") == of("acb") != of("abd")
+    with pytest.raises(PicklingError, match="sets within sets"):
+        of("abcdefghijklmnop")
 
 
 @pytest.mark.parametrize("nbytes", [1 << 12, 1 << 16, 1 << 20, (1 << 26) + 8])

@@ -44,6 +44,9 @@ LARGE_NBYTES: Final = 1 << 26
 #: In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE: Final = 1 << 9
 
+MOST_SETS: Final = 6
+"""Sets, each within the one before: objects that know each other by sets have very many paths."""
+
 #: In every plain pickle that has a definition of the script, or a set, or what is refused.
 _SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
 
@@ -131,8 +134,8 @@ def _digest(content: bytes, salt: bytes = b"", person: bytes = b"") -> bytes:
     return made.digest()
 
 
-def _bytes_of(obj: object, refused: type) -> bytes:
-    """Return the pickle that the fingerprint is made of."""
+def _bytes_of(obj: object, refused: type, within: _Pickler | None = None) -> bytes:
+    """Return the pickle that the fingerprint is made of; `within` has met a set that has `obj`."""
     try:
         pickled = _pickle(obj, lambda file: Pickler(file, PROTOCOL))
         suspect = (*_SUSPECT, refused.__module__.encode(), *map(str.encode, registered_modules()))
@@ -142,11 +145,18 @@ def _bytes_of(obj: object, refused: type) -> bytes:
         raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         pass
-    return _pickle(obj, lambda file: _Pickler(file, refused))
+    # What cannot be pickled fast in a set is not tried anew by itself, but all that it is part of.
+    ways = _WAYS if within is None else (bool(within.fast),)
+    return _pickle(obj, lambda file: _Pickler(file, refused, within), ways)
 
 
-def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
-    for fast in (True, False):
+_WAYS: Final = (True, False)
+
+
+def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] = _WAYS) -> bytes:
+    """Return a pickle, made without a memo if that is one of the ways and can be done."""
+    for fast in ways:
+        last = fast is ways[-1]
         file = _Bounded() if fast else BytesIO()
         pickler = make(file)
         pickler.fast = fast
@@ -156,10 +166,10 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
         except interrupts():
             raise
         except (_TooLargeError, ValueError, RecursionError):
-            if not fast:
+            if last:
                 raise
         except PicklingError as error:
-            if not fast or not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
+            if last or not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
                 raise
     return file.getvalue()
 
@@ -178,10 +188,13 @@ class _Bounded(BytesIO):
 class _Pickler(ByValuePickler):
     """Writes for each definition what it consists of, and the elements of a set in order."""
 
-    def __init__(self, file: BytesIO, refused: type) -> None:
+    def __init__(self, file: BytesIO, refused: type, within: _Pickler | None = None) -> None:
         super().__init__(file, protocol=PROTOCOL)
         self._refused = refused
-        self._met: dict[int, tuple[int, object]] = {}  # definitions; held, so that ids stay theirs
+        # Definitions; held, so that ids stay theirs.  Each element of a set goes on with those that
+        # were met before the set.
+        self._met: dict[int, tuple[int, object]] = {} if within is None else dict(within._met)
+        self._sets: list[int] = [] if within is None else within._sets  # ids of those we are in
 
     def persistent_id(self, obj: Any) -> object:
         """Return what stands for an object; None leaves it to pickle."""
@@ -189,7 +202,7 @@ class _Pickler(ByValuePickler):
         if kind in ATOMS:
             return None
         if kind is set or kind is frozenset:
-            return kind.__name__, sorted(fingerprint(element, self._refused) for element in obj)
+            return kind.__name__, self._elements(obj)
         if kind is FunctionType:
             return None if named(obj) else self._met_again(obj) or _function(obj)
         if isinstance(obj, type):
@@ -210,6 +223,18 @@ class _Pickler(ByValuePickler):
                 "or use a pool without journal="
             )
         return None
+
+    def _elements(self, elements: set[Any] | frozenset[Any]) -> object:
+        """Return what stands for the elements of a set in any order; a number within the set."""
+        if id(elements) in self._sets:
+            return self._sets.index(id(elements))
+        if len(self._sets) == MOST_SETS:
+            raise PicklingError(f"it has sets within sets, {MOST_SETS} and more")
+        self._sets.append(id(elements))
+        try:
+            return sorted(_digest(_bytes_of(it, self._refused, self)) for it in elements)
+        finally:
+            self._sets.pop()
 
     def _met_again(self, definition: object) -> object:
         """Return the number of a definition that was written before; None if it is to be."""
