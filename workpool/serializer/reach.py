@@ -74,9 +74,7 @@ class Reach:
     def _facts(self) -> _Facts:
         if self._known is not None:
             return self._known
-        facts = self._known = _Facts(
-            {}, set(), {id(function): function for function in self._functions}
-        )
+        facts = _Facts({}, set(), {id(function): function for function in self._functions})
         for function in self._functions:
             code, names = function.__code__, function.__globals__
             for name in global_names(code):
@@ -86,6 +84,7 @@ class Reach:
                 facts.read[id(cell), ""] = value
                 if name in bound_cells(code):
                     facts.bound.add((id(cell), ""))
+        self._known = facts  # now that it has all: that of a code is for several threads
         return facts
 
     def _passes(self, function: FunctionType) -> bool:
