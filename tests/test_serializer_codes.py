@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -12,7 +13,7 @@ import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import CallableCache, CodeCache, load_callable
+from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
 from workpool.serializer.callables import _Restored
 
 # Memory and identity
@@ -136,6 +137,41 @@ def test_threads_may_share_a_cache():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.fixture
+def restless():
+    """Have threads take turns as often as they can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_other_threads_may_change_what_a_function_reads(codes, restless):
+    made = define("class Box:\n def get(self): return 5\ndef fn(): return Box().get()")
+    for i in range(500):  # to look at all takes a while
+        setattr(made.Box, f"own_{i}", i)
+    over = threading.Event()
+
+    def change():
+        while not over.is_set():
+            for i in range(20):
+                setattr(made.Box, f"other_{i}", i)
+            for i in range(20):
+                delattr(made.Box, f"other_{i}")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(3000):
+            code = codes.at_once(made.fn)
+            encoded, code = codes.pack(made.fn, (), {}, code)
+            fn, _, _ = unpack_call(encoded)
+            assert (fn or load_callable(code.data))() == 5
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_an_annotation_that_cannot_be_pickled_leaves_the_error_to_pack_call(codes):

@@ -74,6 +74,8 @@ _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Pyth
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
 
 
+_MOST_ATTEMPTS: Final = 9
+
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
 )
@@ -194,8 +196,9 @@ def _complete(function: FunctionType, state: dict[str, Any]) -> None:
     Those are names in the bodies of classes, and submodules that only nested code finds.
     """
     for name in global_names(function.__code__):
-        if name in function.__globals__:
-            state["__globals__"].setdefault(name, function.__globals__[name])
+        value = function.__globals__.get(name, UNBOUND)
+        if value is not UNBOUND:
+            state["__globals__"].setdefault(name, value)
     values = (value for _, value in reads(function))
     state["_cloudpickle_submodules"] += submodules(function.__code__, values)
 
@@ -289,7 +292,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is FunctionType:
             return self._reduce_function(obj)
         if issubclass(kind, type):
-            reduced = super().reducer_override(obj)
+            reduced = self._reduce_definition(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             self._had += reduced[2][0].values()
@@ -309,13 +312,20 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return self._reduce_once(obj)
         return NotImplemented
 
+    def _reduce_definition(self, definition: Any) -> Any:
+        """Return how cloudpickle would rebuild a function or a class."""
+        for _ in range(_MOST_ATTEMPTS):
+            with suppress(KeyError):  # another thread has just deleted what it is about to read
+                return super().reducer_override(definition)
+        return super().reducer_override(definition)
+
     def _reduce_function(self, function: FunctionType) -> Any:
         if is_generic(function) and not named(function):
             return _reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
             return _make_dispatch, (dict(implementations),)
         try:
-            reduced = super().reducer_override(function)
+            reduced = self._reduce_definition(function)
         except failures():
             if sys.version_info < (3, 14):
                 raise

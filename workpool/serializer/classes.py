@@ -264,7 +264,9 @@ def _slots_of(cls: type) -> dict[str, Any]:
 def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes that its metaclass would not let be set."""
     above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
-    hidden = {name for names in above for name, it in names.items() if hasattr(type(it), "__set__")}
+    hidden = {
+        name for names in above for name, it in names.copy().items() if hasattr(type(it), "__set__")
+    }
     return {name: attributes[name] for name in hidden & attributes.keys()}
 
 

@@ -80,7 +80,7 @@ def _fill_enumeration(cls: Any, state: tuple[Any, ...]) -> None:
 
 def own_attributes(member: Any) -> dict[str, Any]:
     """Return the attributes that a member has from the script."""
-    return {key: value for key, value in vars(member).items() if key not in _BUILT}
+    return {key: value for key, value in vars(member).copy().items() if key not in _BUILT}
 
 
 def reduce_enumeration(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -271,7 +271,7 @@ def _function(function: Any) -> tuple[object, ...]:
 def _class(cls: type) -> tuple[object, ...]:
     attributes = {
         name: value
-        for name, value in vars(cls).items()
+        for name, value in vars(cls).copy().items()
         if name not in _INCIDENTAL
         # There are none until somebody asks for them.
         and (name not in ("__annotations__", "__annotate_func__") or value)

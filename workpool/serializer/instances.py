@@ -40,7 +40,7 @@ def is_its_attributes(kind: Any) -> bool:
 
 def members(cls: type) -> list[str]:
     """Return the names of the slots that a class adds to those of its bases."""
-    return [name for name, it in vars(cls).items() if isinstance(it, MemberDescriptorType)]
+    return [name for name, it in vars(cls).copy().items() if isinstance(it, MemberDescriptorType)]
 
 
 def slots(obj: object) -> dict[str, Any]:

@@ -98,8 +98,9 @@ def reads(function: object) -> Iterator[tuple[str, object]]:
     """Yield the name and the value of each global and closure variable of a Python function."""
     if type(function) is FunctionType:
         for name in global_names(function.__code__):
-            if name in function.__globals__:
-                yield name, function.__globals__[name]
+            value = function.__globals__.get(name, UNBOUND)
+            if value is not UNBOUND:
+                yield name, value
         for name, _, value in cells_of(function):
             if value is not UNBOUND:
                 yield name, value

@@ -96,9 +96,8 @@ class Reach:
         # Functions that call each other, and that none besides them calls, are passed.
         if callers and not self._reached(function).issuperset(map(id, callers)):
             return False
-        return not any(
-            function is it for cls in self._classes for it in _functions_of(vars(cls).values())
-        )
+        attributes = (vars(cls).copy().values() for cls in self._classes)
+        return not any(function is it for values in attributes for it in _functions_of(values))
 
     def _reached(self, function: FunctionType) -> set[int]:
         """Return the ids of the functions that one refers to, also by others."""

@@ -260,7 +260,7 @@ class Snapshot:
         if isinstance(cls, ABCMeta):
             self._token = get_cache_token()
         names = vars(cls)
-        attributes = dict(names)
+        attributes = names.copy()  # at once: other threads may set some
         self._attributes.append((names, attributes.keys()))
         self._bindings += [(names, name, value) for name, value in attributes.items()]
         parts: list[object] = [type(cls), *cls.__bases__, *_field_values(attributes)]
