@@ -59,6 +59,66 @@ def test_results_of_classes_of_the_script_are_those_that_it_has_now(tmp_path: Pa
     assert os.path.getsize(tmp_path / "run.db") < 200_000
 
 
+def test_a_result_is_of_no_other_class_of_that_name(tmp_path: Path) -> None:
+    script = """
+        from workpool import WorkPool
+
+        made = []
+        for number in range(3):
+            class Made:
+                n = number
+                def get(self):
+                    return self.n
+            made.append(Made)
+
+        def make():
+            open("ran", "a").write("x")
+            return [cls() for cls in made]
+
+        with WorkPool(journal="run.db") as pool:
+            found = pool.submit(make).result()
+            assert [it.get() for it in found] == [0, 1, 2], [it.get() for it in found]
+            assert type(found[2]) is Made
+    """
+    for _ in range(2):
+        alone(tmp_path, script)
+    assert (tmp_path / "ran").read_text() == "x"
+    (tmp_path / "run.db").unlink()
+    for _ in range(2):
+        with run("-w", "2", "driver.py", cwd=tmp_path) as started:
+            ended = started.wait()
+        assert ended.status == 0, ended
+    assert (tmp_path / "ran").read_text() == "xx"
+
+
+def test_a_cell_that_is_run_again_gets_results_of_its_own_classes(tmp_path: Path) -> None:
+    cell = """
+        import dataclasses, enum
+        from workpool import WorkPool
+
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            class Inner:
+                pass
+
+        class Status(enum.Enum):
+            DONE = 1
+
+        def make(x):
+            open("ran", "a").write("x")
+            return Point(x), Status.DONE, Point.Inner()
+
+        with WorkPool(journal="run.db") as pool:
+            found = [pool.submit(make, 0).result(), *pool.map(make, range(1, 20))]
+        for x, (point, status, inner) in enumerate(found):
+            assert point == Point(x) and status is Status.DONE and type(inner) is Point.Inner
+    """
+    (tmp_path / "cell.py").write_text(textwrap.dedent(cell))
+    alone(tmp_path, "for _ in range(2):\n    exec(open('cell.py').read())\n    first = found")
+    assert (tmp_path / "ran").read_text() == "x" * 20
+
+
 def test_what_is_done_is_skipped(tmp_path: Path) -> None:
     script = """
         import dataclasses, enum, sys

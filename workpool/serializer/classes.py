@@ -50,10 +50,13 @@ __all__ = [
 class _Known:
     """What this process knows of a class that is defined in no importable module."""
 
-    def __init__(self, class_id: str, native: bool, in_script: bool = False) -> None:
+    def __init__(
+        self, class_id: str, native: bool, in_script: bool = False, named: bool = False
+    ) -> None:
         self.class_id = class_id  # the same in every process
         self.native = native  # defined by this process, not restored in it
         self.in_script = in_script  # of another process, which has it under its name
+        self.named = named  # or finds it all the same
         self.own: Set[str] | None = None  # names that it has beside those that come with it
 
 
@@ -94,14 +97,14 @@ class _ClassRegistry:
         """Return the class with that id, if this process has it."""
         return self._by_id.get(class_id)
 
-    def restored(self, class_id: str, cls: type, in_script: bool) -> type:
+    def restored(self, class_id: str, cls: type, in_script: bool, named: bool) -> type:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
             self.away |= in_script
             first = self.find(class_id)
             if first is not None:
                 return first
-            self._add(cls, _Known(class_id, False, in_script))
+            self._add(cls, _Known(class_id, False, in_script, named))
             return cls
 
     def _add(self, cls: type, known: _Known) -> _Known:
@@ -120,18 +123,22 @@ def _make_class(
     args: tuple[Any, ...],
     qualname: str = "",
     in_script: bool = False,
+    named: bool = True,
 ) -> type:
     """Return the class with that id, built empty if it is not here yet.
 
-    `in_script`: the script has it under its name.
+    `in_script`: the script has it under its name.  `named`: or in another class, or made by a
+    function.
     """
-    cls = _CLASSES.find(class_id)
-    if cls is None and _from_earlier_run.get():
+    cls = None
+    if named and _from_earlier_run.get():  # of this process, too, which may have defined it anew
         cls = _of_the_script(qualname, *args[:5])
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
-        cls = _CLASSES.restored(class_id, make(*args), in_script)
+        cls = _CLASSES.find(class_id)
+    if cls is None:
+        cls = _CLASSES.restored(class_id, make(*args), in_script, named)
         _setter(cls)(cls, "__qualname__", qualname or cls.__qualname__)
     if in_script:
         show(qualname, cls)
@@ -146,9 +153,11 @@ def known_class(class_id: str, qualname: str) -> type:
     LookupError
         It no longer has it.
     """
-    cls = _CLASSES.find(class_id)
+    cls = None if _from_earlier_run.get() else _CLASSES.find(class_id)
     if cls is None:  # not `or`: a metaclass may have a class be false
         cls = _named_in_script(qualname)
+    if cls is None:
+        cls = _CLASSES.find(class_id)
     if cls is None:
         raise LookupError(f"there is no class {qualname} in the script any more")
     return cls
@@ -199,6 +208,11 @@ def _of_the_script(
     """
     if content.get("__module__", module) not in SCRIPT_MODULES:
         return None
+    return _found_in_script(qualname, name)
+
+
+def _found_in_script(qualname: str, name: str) -> type | None:
+    """Return the class that the script has under its names; the second if a function made it."""
     found = _named_in_script(qualname or name)
     if found is None:  # made by a function
         found = getattr(sys.modules["__main__"], name, None)
@@ -306,5 +320,10 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
     name = cls.__qualname__
-    made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls))
+    known = _CLASSES.get(cls)
+    if known is None or known.native:
+        named = _found_in_script(name, cls.__name__) is cls
+    else:
+        named = known.named
+    made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls), named)
     return _make_class, made, (setter, state), None, None, update_class
