@@ -228,12 +228,24 @@ def test_each_side_reports_what_cannot_travel(run_script):
         error = failure(len, [only_here.Thing()])
         assert type(error) is SerializationError and "only_here" in str(error)
         assert "worker must be able to import" in str(error)
-        assert "the worker's sys.path and the script's as it was when the pool" in str(error)
+        assert "its own sys.path and the script's as it was when the pool" in str(error)
         assert "### task len, worker rank 1 on here" in error.__cause__.text
         error = failure(only_here.function)
         assert type(error) is SerializationError and "only_here" in str(error)
         assert error.__cause__.task == "function"
         assert "### task function, worker rank 1 on here" in error.__cause__.text
+
+        class Here:                      # and a worker misses no module
+            def __reduce__(self): return elsewhere, ()
+        def elsewhere(): raise TypeError("not made by hand")
+        here = Here()
+        def reads(): return here
+        for error in (failure(reads), failure(reads), failure(len, [here])):
+            assert type(error) is SerializationError and "not made by hand" in str(error)
+            assert "or import it from a module" in str(error)
+            assert "must be able to import" not in str(error)
+        error = failure(Here)
+        assert "not made by hand; return plain data from it" in str(error)
         """,
         only_here="""
             class Thing: pass

@@ -146,6 +146,21 @@ def serialization_fails(pool, *call):
 
 
 @only("workpool", SHARED)
+def case_what_a_map_cannot_restore_is_named(pool):
+    from workpool.errors import SerializationError
+
+    for function, items, named in (
+        (Unpickled(), range(100), "the function of a map"),
+        (same, [Unpickled()] * 100, "items 0 to 99 of a map"),
+    ):
+        with raises(SerializationError) as caught:
+            list(pool.map(function, items))
+        assert f"cannot restore {named}: ValueError: cannot be rebuilt; " in str(caught[0])
+        assert "import it from a module" in str(caught[0])
+    alive(pool)
+
+
+@only("workpool", SHARED)
 def case_futures_stay_with_the_driver(pool):
     error = pool.submit(same, pool.submit(same, 1)).exception(timeout=PATIENCE_S)
     assert "cannot be sent to a task" in str(error), error

@@ -130,7 +130,7 @@ class Blocks:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
         start, stop = self._offsets[:2]
         if self._function is None and stop > start:
-            self._function = unpack(self._part(start, stop))
+            self._function = unpack(self._part(start, stop), "the function of a map")
         return self._function
 
     def forget(self) -> None:
@@ -150,7 +150,8 @@ class Blocks:
         for block in range(first, last + 1):
             ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
             skip = block * self._size
-            function, part = None, unpack(content[slice(*ends)])
+            upto = min(skip + self._size, self.total) - 1
+            function, part = None, unpack(content[slice(*ends)], f"items {skip} to {upto} of a map")
             if self._each and isinstance(part, tuple) and len(part) == 2:
                 function, part = part
             if not isinstance(part, (list, range)):

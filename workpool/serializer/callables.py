@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pickle import loads
 from typing import Any, Final
 
-from ..errors import SerializationError
 from ..recent import Recent
 from ..whole import interrupts
 from .byname import named
-from .code import LOOKED
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
+from .unrestored import unrestored
 
 __all__ = ["CallableCache", "load_callable"]
 
@@ -155,8 +154,5 @@ def load_callable(data: bytes | memoryview) -> Callable[..., Any]:
     except interrupts():
         raise
     except BaseException as error:  # importing its module may raise anything
-        raise SerializationError(
-            f"cannot restore a function from {len(data)} bytes of code: {error!r}; "
-            f"a worker must be able to import every module that it uses, {LOOKED}"
-        ) from error
+        raise unrestored("a function, or what it reads", error) from error
     return fn

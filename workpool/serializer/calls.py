@@ -18,9 +18,10 @@ from ..errors import SerializationError, UsageError
 from ..whole import FAILURES, interrupts
 from .byname import PROTOCOL
 from .byvalue import locks_in
-from .code import LOOKED, Code
+from .code import Code
 from .names import reads
 from .references import UnknownClass
+from .unrestored import said, type_name, unrestored
 from .values import Buffer, Encoded, Torn, decode, encode
 
 __all__ = ["heaviest", "pack_call", "said", "task_name", "type_name", "unpack_call"]
@@ -117,10 +118,7 @@ def unpack_call(
     except (interrupts(), MemoryError, SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
-        raise SerializationError(
-            f"cannot restore the arguments of a task: {said(error)}; "
-            f"a worker must be able to import every module that they come from, {LOOKED}"
-        ) from error
+        raise unrestored("the function or the arguments of a task", error) from error
     if type(call) is tuple:
         return None, call, {}
     if type(call) is list and len(call) == 2:
@@ -143,25 +141,6 @@ def task_name(task: object) -> str:
     except Exception:  # the user's own code
         name = None
     return name if isinstance(name, str) else type_name(task)
-
-
-def type_name(value: object) -> str:
-    """Return the name of a value's type, with its module unless it is a builtin."""
-    of_type = type.__getattribute__  # past what a metaclass makes of attributes
-    try:
-        module, name = of_type(type(value), "__module__"), of_type(type(value), "__qualname__")
-    except Exception:  # the user's own code all the same
-        return "a type without a name"
-    return str(name) if module == "builtins" else f"{module}.{name}"
-
-
-def said(error: BaseException) -> str:
-    """Return the type and the message of an error on one line, whatever its ``__str__`` does."""
-    try:
-        text = str(error)
-    except BaseException as failure:  # the user's own code
-        text = f"<its __str__ raised {type(failure).__name__}>"
-    return f"{type_name(error)}: {text}" if text else type_name(error)
 
 
 def _culprit(

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
 
 from .reach import Reach
 
-__all__ = ["LOOKED", "Code"]
-
-#: Where a worker looks for modules.
-LOOKED: Final = "along the worker's sys.path and the script's as it was when the pool was made"
+__all__ = ["Code"]
 
 
 class Code:

@@ -35,10 +35,11 @@ from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
-from .calls import said, task_name, type_name
+from .calls import task_name
 from .classes import away, comes_home, update_class
 from .instances import slots
 from .references import UnknownClass
+from .unrestored import said, type_name, unrestored
 from .values import Buffer, Encoded, decode, encode
 
 __all__ = [
@@ -208,10 +209,8 @@ def unpack_outcome(
     except MemoryError as error:
         return None, error
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
-        failure = SerializationError(
-            f"cannot restore the outcome of task {task_name(task)}: {said(error)}; the driver "
-            "must be able to import every module that it comes from"
-        )
+        what, remedy = f"the outcome of task {task_name(task)}", "return plain data from it"
+        failure = unrestored(what, error, "the driver", remedy)
         failure.__cause__ = error
         return None, failure
     return None, _open(envelope, task)

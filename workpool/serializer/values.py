@@ -32,6 +32,7 @@ from .byvalue import dumps_by_value
 from .reach import Reach
 from .references import dumps_by_reference
 from .script import SCRIPT_MODULES
+from .unrestored import unrestored
 
 __all__ = [
     "ALIGNMENT",
@@ -128,7 +129,7 @@ def as_bytes(encoded: Encoded) -> bytes:
     return encoded.tobytes() if isinstance(encoded, Packed) else encoded
 
 
-def unpack(buffer: Buffer) -> Any:
+def unpack(buffer: Buffer, what: str = "a value") -> Any:
     """Restore an object from its whole encoding.
 
     Parameters
@@ -136,6 +137,8 @@ def unpack(buffer: Buffer) -> Any:
     buffer : contiguous buffer
         Exactly the bytes of the encoding. Large arrays become views of it, writable and aligned
         to 64 bytes if it is; they keep it alive. It is copied first if it is read-only.
+    what : str
+        For the message.
 
     Raises
     ------
@@ -151,7 +154,7 @@ def unpack(buffer: Buffer) -> Any:
     except (interrupts(), SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
-        raise SerializationError(f"cannot unpickle a value: {error!r}") from error
+        raise unrestored(what, error) from error
 
 
 def join(parts: Sequence[Any]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import layout
 from ..clock import monotonic
-from ..errors import ProtocolError, SerializationError, WindowError
+from ..errors import ProtocolError, WindowError
 from ..layout import Descriptor
 from ..reduction import Reduction
 from ..schedule import Schedule, chunk
@@ -218,12 +218,7 @@ class TurnRun:
             except (Evicted, ProtocolError, WindowError):
                 raise  # ours, not the task's
             except BaseException as error:  # restoring an item may run anything
-                wrong = SerializationError(
-                    f"cannot restore items of a map, item {taken.start} or some after it: "
-                    f"{error!r}; a worker must be able to import every module that they come from"
-                )
-                wrong.__cause__ = error
-                self._failed = self._runner.failure(wrong, function)
+                self._failed = self._runner.failure(error, function)
             else:
                 function = function if sent is None else sent
                 found, self._failed = self._runner.call_items(function, items, self._blocks.several)

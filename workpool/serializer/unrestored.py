@@ -1,0 +1,57 @@
+"""The error of what a process cannot restore: what that is, why, and what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import SerializationError
+
+__all__ = ["said", "type_name", "unrestored"]
+
+
+_TASK: Final = (
+    "build what cannot be pickled and restored in the task or in the initializer, "
+    "or import it from a module"
+)
+
+
+def unrestored(
+    what: str, error: BaseException, where: str = "a worker", remedy: str = _TASK
+) -> SerializationError:
+    """Return the error of what cannot be restored; whoever raises it gives it its cause.
+
+    Parameters
+    ----------
+    what : str
+        Such as ``the arguments of a task``.
+    error : BaseException
+        What restoring it has raised.
+    where : str
+        Who cannot.
+    remedy : str
+        Where no module is missing.
+    """
+    if isinstance(error, ImportError):
+        remedy = f"{where} must be able to import every module that this comes from"
+        if where == "a worker":
+            remedy += ", along its own sys.path and the script's as it was when the pool was made"
+    return SerializationError(f"cannot restore {what}: {said(error)}; {remedy}")
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type, with its module unless it is a builtin."""
+    of_type = type.__getattribute__  # past what a metaclass makes of attributes
+    try:
+        module, name = of_type(type(value), "__module__"), of_type(type(value), "__qualname__")
+    except Exception:  # the user's own code all the same
+        return "a type without a name"
+    return str(name) if module == "builtins" else f"{module}.{name}"
+
+
+def said(error: BaseException) -> str:
+    """Return the type and the message of an error on one line, whatever its ``__str__`` does."""
+    try:
+        text = str(error)
+    except BaseException as failure:  # the user's own code
+        text = f"<its __str__ raised {type(failure).__name__}>"
+    return f"{type_name(error)}: {text}" if text else type_name(error)
