@@ -109,13 +109,22 @@ class Other(ctypes.Structure):
     _fields_ = [("x", ctypes.c_long), ("ys", ctypes.c_double * 3)]
 Other.__qualname__ = "Raw"
 
+class Frozen:
+    def __init__(self, x):
+        self.x = x
+
+    exec(compile(
+        f"def __hash__(self): return hash(({{hash('as attrs does')}}, self.x))",
+        "<attrs generated hash __main__.Frozen>", "exec",
+    ))
+
 class Unused:
     pass
 
 for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour,
-            Pair(1), Box, Raw, Raw(1), Other, cached, functools.partial(plain, 1), Point(1).moved,
-            {{"k": {{"x", "y", 3}}}}, np.arange(5), pow, str.upper, int, type(None),
-            [{{frozenset("abc"), 1}}]]:
+            Pair(1), Box, Raw, Raw(1), Other, Frozen, Frozen(1), cached,
+            functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
+            np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())
 for cls in Point, Colour, Box, Unused:
     before = fingerprint(cls, Refused)

@@ -62,7 +62,7 @@ from .enumerations import own_attributes
 from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
 
-__all__ = ["MOST", "WHEN_ASKED", "Snapshot", "is_definition"]
+__all__ = ["MOST", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -274,7 +274,7 @@ class Snapshot:
                 parts.append(value.func)
             elif name in _DERIVED or isinstance(value, _FIELDS):
                 continue
-            elif written and _is_written(name, value):
+            elif written and is_written(name, value):
                 self._bind_own(value)
             else:
                 parts.append(value)
@@ -321,7 +321,7 @@ def _field_values(attributes: Mapping[str, Any]) -> list[object]:
     return [value for value in found if value is not dataclasses.MISSING]
 
 
-def _is_written(name: str, method: Any) -> bool:
+def is_written(name: str, method: Any) -> bool:
     """Tell whether `dataclasses`, attrs or `namedtuple` has written a method of a class."""
     if type(method) is not FunctionType or not name.startswith("_"):
         return False
