@@ -118,11 +118,39 @@ class Frozen:
         "<attrs generated hash __main__.Frozen>", "exec",
     ))
 
+class Compiled:  # as those of numba
+    def __init__(self, py_func):
+        self.py_func = py_func
+        self.targetoptions = {{"fastmath": True}}
+        self.number = hash("another in each run")
+        self._can_compile = py_func is plain
+        self.signatures = [int]
+Compiled.__module__ = "numba.core.registry"
+
+@dataclasses.dataclass
+class Said:
+    info: str
+    cls_var_name: str = "check"
+    cls_ref: int = hash("the address of a class")
+
+@dataclasses.dataclass
+class Infos:
+    validators: dict
+
+class Model:  # as those of pydantic
+    __pydantic_core_schema__ = {{"ref": hash("the address of a class")}}
+    __pydantic_decorators__ = Infos({{"check": Said("before")}})
+
+class Strict:
+    __pydantic_decorators__ = Infos({{"check": Said("after")}})
+Strict.__qualname__ = "Model"
+
 class Unused:
     pass
 
 for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour,
             Pair(1), Box, Raw, Raw(1), Other, Frozen, Frozen(1), cached,
+            Compiled(plain), Compiled(recursive), Model(), Model, Strict,
             functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
             np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())

@@ -19,6 +19,7 @@ import dis
 from _abc import _get_dump  # type: ignore[import-not-found]
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from enum import Enum, Flag
 from functools import cache
 from io import BytesIO
@@ -58,6 +59,8 @@ _INCIDENTAL: Final = frozenset(
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
         "__slotnames__",  # kept by copyreg once an instance was pickled
         *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
+        # What pydantic makes of the fields and the rest, with the addresses of classes.
+        *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__"),
     }
 )
 
@@ -217,6 +220,8 @@ class _Pickler(ByValuePickler):
         if kind in MADE_ANEW:
             make, args = MADE_ANEW[kind](obj)
             return make.__name__, args
+        if str(kind.__module__).startswith("numba.") and hasattr(obj, "py_func"):
+            return _compiled(obj)
         if isinstance(obj, self._refused):
             raise UsageError(
                 f"{obj!r} in what a journalled task is called with: what a task adds is not in the "
@@ -281,6 +286,8 @@ def _class(cls: type) -> tuple[object, ...]:
         # There is `_fields_`.  In `_ctypes`, from Python 3.14 on in `ctypes`.
         and (type(value).__module__.strip("_"), type(value).__name__) != ("ctypes", "CField")
     }
+    if (infos := attributes.get("__pydantic_decorators__")) is not None:
+        attributes["__pydantic_decorators__"] = _without_address(infos)
     if issubclass(cls, Enum):  # without what its metaclass has made of it
         members, common = cls.__members__, _of_all_enumerations()
         attributes = {
@@ -298,6 +305,24 @@ def _class(cls: type) -> tuple[object, ...]:
     if type(cls).__module__ == "_ctypes":  # where it cannot be looked up
         kind = type(cls).__qualname__
     return ("class", cls.__qualname__, kind, cls.__bases__, sorted(attributes.items()))
+
+
+def _compiled(function: Any) -> tuple[object, ...]:
+    """Return what a function compiled by numba is, without its number, another in each run.
+
+    What it has been compiled for so far is no part of it, unless it is to be all.
+    """
+    attributes = vars(function)
+    final = not attributes.get("_can_compile", True)
+    signatures = [str(each) for each in function.signatures] if final else []
+    options = attributes.get("targetoptions")
+    return type(function).__qualname__, function.py_func, options, signatures
+
+
+def _without_address(infos: Any) -> list[tuple[str, object, object]]:
+    """Return what the decorators of pydantic say, without the address of the class."""
+    kinds = [getattr(infos, field.name) for field in fields(infos)]
+    return [(name, it.cls_var_name, it.info) for kind in kinds for name, it in kind.items()]
 
 
 @cache
