@@ -28,6 +28,7 @@ From what the rest of workpool calls down to what all the others stand on::
     reach         what two pickles of one task must not have twice
     snapshot      whether what a definition reads is still the same
     foreign       what the script has of ctypes
+    annotations   of functions and classes
     empty         classes before they are filled
     enumerations  those of the script
     byname        what goes by its name
@@ -35,6 +36,7 @@ From what the rest of workpool calls down to what all the others stand on::
     atoms         values that nothing can change
     script        ``__main__`` in a process that does not run the script
     instances     what an object consists of
+    wording       what messages say
 
 Four rules:
 
@@ -56,7 +58,7 @@ from __future__ import annotations
 from .atoms import ATOMS
 from .blocks import Blocks, encode_blocks
 from .callables import CallableCache, load_callable
-from .calls import heaviest, pack_call, task_name, unpack_call
+from .calls import heaviest, pack_call, unpack_call
 from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
@@ -67,6 +69,7 @@ from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .references import UnknownClass
 from .script import clear_script, leave_script, stay_in_script
 from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
+from .wording import task_name
 
 __all__ = [
     "ALIGNMENT",

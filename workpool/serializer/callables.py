@@ -16,7 +16,7 @@ from ..whole import interrupts
 from .byname import named
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
-from .unrestored import unrestored
+from .wording import unrestored
 
 __all__ = ["CallableCache", "load_callable"]
 

@@ -21,10 +21,10 @@ from .byvalue import locks_in
 from .code import Code
 from .names import reads
 from .references import UnknownClass
-from .unrestored import said, type_name, unrestored
 from .values import Buffer, Encoded, Torn, decode, encode
+from .wording import said, task_name, type_name, unrestored
 
-__all__ = ["heaviest", "pack_call", "said", "task_name", "type_name", "unpack_call"]
+__all__ = ["heaviest", "pack_call", "unpack_call"]
 
 _NO_ARGUMENTS: Final = encode(())
 
@@ -126,21 +126,6 @@ def unpack_call(
     if type(call) is list and len(call) == 3:
         return call[2], call[0], call[1]
     raise SerializationError(f"a payload of type {type_name(call)} is not a task's call")
-
-
-def task_name(task: object) -> str:
-    """Return what messages call a task: the qualified name of its callable; a str is itself."""
-    if task is None:
-        return "of unknown name"
-    if isinstance(task, str):
-        return task
-    if isinstance(task, functools.partial):
-        return f"partial({task_name(task.func)})"
-    try:
-        name = getattr(task, "__qualname__", None)
-    except Exception:  # the user's own code
-        name = None
-    return name if isinstance(name, str) else type_name(task)
 
 
 def _culprit(

@@ -35,12 +35,11 @@ from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
-from .calls import task_name
 from .classes import away, comes_home, update_class
 from .instances import slots
 from .references import UnknownClass
-from .unrestored import said, type_name, unrestored
 from .values import Buffer, Encoded, decode, encode
+from .wording import said, task_name, type_name, unrestored
 
 __all__ = [
     "APART",

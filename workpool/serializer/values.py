@@ -32,7 +32,7 @@ from .byvalue import dumps_by_value
 from .reach import Reach
 from .references import dumps_by_reference
 from .script import SCRIPT_MODULES
-from .unrestored import unrestored
+from .wording import unrestored
 
 __all__ = [
     "ALIGNMENT",

@@ -1,13 +1,13 @@
-"""The error of what a process cannot restore: what that is, why, and what to do."""
+"""What messages say of tasks, values and errors, and of what cannot be restored."""
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from ..errors import SerializationError
 
-__all__ = ["said", "type_name", "unrestored"]
-
+__all__ = ["said", "task_name", "type_name", "unrestored"]
 
 _TASK: Final = (
     "build what cannot be pickled and restored in the task or in the initializer, "
@@ -36,6 +36,21 @@ def unrestored(
         if where == "a worker":
             remedy += ", along its own sys.path and the script's as it was when the pool was made"
     return SerializationError(f"cannot restore {what}: {said(error)}; {remedy}")
+
+
+def task_name(task: object) -> str:
+    """Return what messages call a task: the qualified name of its callable; a str is itself."""
+    if task is None:
+        return "of unknown name"
+    if isinstance(task, str):
+        return task
+    if isinstance(task, functools.partial):
+        return f"partial({task_name(task.func)})"
+    try:
+        name = getattr(task, "__qualname__", None)
+    except Exception:  # the user's own code
+        name = None
+    return name if isinstance(name, str) else type_name(task)
 
 
 def type_name(value: object) -> str:
