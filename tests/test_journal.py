@@ -391,3 +391,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ):
         assert cli.main(["journal", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_nobody_reads_what_the_command_shows(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    Journal(path).close()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as stdout:
+        words = [sys.executable, "-m", "workpool.launch.cli", "journal", str(path)]
+        shown = subprocess.run(words, cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, timeout=60)
+    assert (shown.returncode, shown.stderr) == (0, b"")

@@ -8,10 +8,12 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import ResourceError, UsageError
 from ..system.status import GRACE_S
+from ..system.streams import flush_last
 from . import launcher, mpiexec, program
 
 __all__ = ["main"]
@@ -180,7 +182,9 @@ def _bench(given: argparse.Namespace) -> int:
 def _journal(given: argparse.Namespace) -> int:
     from ..journal import report  # a job starts sooner without it
 
-    report.show(given.file)
+    with suppress(BrokenPipeError):  # nobody reads on: ``workpool journal FILE | head``
+        report.show(given.file)
+    flush_last()
     return 0
 
 
