@@ -509,6 +509,27 @@ def test_a_pool_at_the_exit_is_refused(words: list[str], said: str, before: str)
     assert ended.returncode == 0, ended
 
 
+def test_a_worker_may_begin_when_the_script_is_at_its_end() -> None:
+    script = """
+        import threading
+        from workpool import WorkPool
+        from workpool.worker.worker import Worker
+
+        serve = Worker.serve
+
+        def late(*args):
+            threading.main_thread().join()
+            serve(*args)
+
+        Worker.serve = late
+        WorkPool().submit(print, "done", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended
+
+
 def test_a_process_by_itself_ends_at_a_hangup() -> None:
     script = """
         import os, signal, time

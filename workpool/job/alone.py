@@ -47,6 +47,9 @@ class Alone:
             name="workpool-worker",
             daemon=True,
         )
+        # Both now: Python 3.12 starts no threads any more once the script has come to its end, and
+        # that may be before the worker's own first step.
+        self._worker.heart.start()
         self._thread.start()
 
     @property

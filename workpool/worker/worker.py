@@ -130,7 +130,8 @@ class Worker:
         wake_on_time()
         keep_freed()
         self.runners.own.begin()
-        self.heart.start()
+        if not self.heart.is_alive():  # whoever has started this thread may have started it
+            self.heart.start()
         self.runners.threads = threading.active_count()
         try:
             self._serve(control, Backoff(IDLE_S, growth=IDLE_GROWTH, sleep=sleep))
