@@ -159,8 +159,6 @@ class Dispatcher:
             Whether rows were looked after, so that there may be room by now where there was none.
         """
         self._full &= not asked
-        if not asked:
-            self._recover()
         if self._backlog.tasks:
             self._collector.retire()  # which takes in how long tasks take: so many share a row
             if monotonic() > self._calm_s:
@@ -171,6 +169,8 @@ class Dispatcher:
             self._publisher.prepare()
         if self._unheard:
             self._wake(monotonic())
+        if not asked:
+            self._recover()  # last: workers need not wait for it
 
     def _wake(self, now: float) -> None:
         """See that no worker sleeps while there are rows for it: not for each row, but soon."""

@@ -159,6 +159,8 @@ class Driver:
                 if now - self._advanced_s < TOGETHER_S and (len(waiting) + 1) % TOGETHER:
                     self._dispatcher.take(task, now)
                 else:
+                    if not (self._rows or waiting):
+                        self.recovery.put_off()  # a look takes longer than a short task
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:

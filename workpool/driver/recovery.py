@@ -56,6 +56,11 @@ class Recovery:
         self._backlog = backlog
         self._deserted = False  # and it was said
 
+    def put_off(self) -> None:
+        """Have a while go by before the next look: nobody runs anything yet."""
+        if self._leases is not None:
+            self._leases.put_off()
+
     def look(self) -> None:
         """Take back what members run that are gone, if it is time; fail everything when all are."""
         leases = self._leases

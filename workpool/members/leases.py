@@ -80,6 +80,10 @@ class Leases:
         self._looked = now
         return True
 
+    def put_off(self) -> None:
+        """Let it be time to look only a while from now."""
+        self._looked = self._clock()
+
     def gone(self, members: Collection[int]) -> dict[int, Gone]:
         """Return which of some members are gone, and how.
 
