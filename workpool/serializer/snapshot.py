@@ -189,9 +189,11 @@ class Snapshot:
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
-        for names, before in self._attributes:
-            if len(names) != len(before) and not names.keys() - before <= WHEN_ASKED:
-                return False
+        for i, (names, before) in enumerate(self._attributes):
+            if len(names) != len(before):
+                if not names.keys() - before <= WHEN_ASKED:
+                    return False
+                self._attributes[i] = names, frozenset(names)  # asked once
         for collection, elements in self._contents:
             if len(collection) != len(elements) or not all(map(is_, collection, elements)):
                 return False
@@ -314,10 +316,11 @@ def _field_values(attributes: Mapping[str, Any]) -> list[object]:
     fields = attributes.get("__dataclass_fields__") or {}
     found: list[object] = []
     for field in fields.values():
-        found += (field.default, field.default_factory, field.metadata)
+        found += (field.default, field.default_factory, field.metadata or None)
     for field in attributes.get("__attrs_attrs__") or ():
         default = getattr(field.default, "factory", field.default)
-        found += (default, field.validator, field.converter, field.on_setattr, field.metadata)
+        found += (default, field.validator, field.converter, field.on_setattr)
+        found.append(field.metadata or None)
     return [value for value in found if value is not dataclasses.MISSING]
 
 
