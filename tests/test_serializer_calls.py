@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import CodeCache, Packed, pack_call, task_name, unpack_call
+from workpool.serializer import (
+    CodeCache,
+    Packed,
+    pack_call,
+    task_name,
+    unpack_call,
+    without_partial,
+)
 
 ENDED = (n for n in ())
 
@@ -30,6 +37,20 @@ def code():
 def test_calls_come_back(code, args, kwargs):
     assert unpack_call(pack_call(add, args, kwargs, code)) == (None, args, kwargs)
     assert unpack_call(pack_call(add, args, kwargs)) == (add, args, kwargs)
+
+
+def test_a_call_of_a_partial_is_one_of_its_function():
+    inner = functools.partial(add, 1, y=2)
+    inner.note = "else the two would be one partial"
+    outer = functools.partial(inner, 3, y=4, z=5)
+    found = without_partial(outer, (6,), {"z": 7})
+    assert found == (add, (1, 3, 6), {"y": 4, "z": 7})
+
+
+@pytest.mark.skipif(not hasattr(functools, "Placeholder"), reason="Placeholder is Python 3.14")
+def test_a_partial_with_places_left_is_called_by_itself():
+    fn = functools.partial(add, functools.Placeholder, 2)
+    assert without_partial(fn, (1,), {}) == (fn, (1,), {})
 
 
 def test_common_calls_are_compact(code):

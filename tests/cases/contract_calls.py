@@ -53,6 +53,19 @@ def case_functions_of_the_standard_library(pool):
     assert pool.submit(str.join, "-", "abc").result() == "a-b-c"
 
 
+def case_partials_of_the_scripts_functions(pool):
+    last = functools.partial(echo, 1, b=2)
+    last.note = "of no matter"
+    for fn, expected in (
+        (last, ((1, 3), {"b": 4, "c": 5})),
+        (functools.partial(last, 0, b=6), ((1, 0, 3), {"b": 4, "c": 5})),
+    ):
+        assert pool.submit(fn, 3, b=4, c=5).result() == expected
+    plus = functools.partial(Adder(2), 5)
+    assert [pool.submit(plus).result() for _ in range(3)] == [7] * 3
+    assert list(pool.map(functools.partial(pow, 2), range(5), chunksize=2)) == [1, 2, 4, 8, 16]
+
+
 def case_a_function_of_a_module_next_to_the_script(pool):
     assert pool.submit(twice, 21).result() == 42
 

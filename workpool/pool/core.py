@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import accumulator
@@ -18,7 +19,7 @@ from ..errors import SHUT, SerializationError, TaskKilled, TaskLost
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
-from ..serializer import Code, Packed
+from ..serializer import Code, Packed, without_partial
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from ..whole import held, whole, within
 from .future import PoolFuture
@@ -197,6 +198,9 @@ class Core:
                     future.resolve(*outcome)
                     return future
                 noted = Noted(ledger, name_of(fn), key)
+            if type(fn) is partial and kind is CALL:
+                fn, args, kwargs = without_partial(fn, args, kwargs)
+                own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None and len(payload) > HEAVY_NBYTES:
                 self._luggage.note(fn)

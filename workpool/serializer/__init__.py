@@ -58,7 +58,7 @@ from __future__ import annotations
 from .atoms import ATOMS
 from .blocks import Blocks, encode_blocks
 from .callables import CallableCache, load_callable
-from .calls import heaviest, pack_call, unpack_call
+from .calls import heaviest, pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
@@ -112,4 +112,5 @@ __all__ = [
     "unpack_call",
     "unpack_outcome",
     "use_prepared",
+    "without_partial",
 ]

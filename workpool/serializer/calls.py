@@ -24,9 +24,25 @@ from .references import UnknownClass
 from .values import Buffer, Encoded, Torn, decode, encode
 from .wording import said, task_name, type_name, unrestored
 
-__all__ = ["heaviest", "pack_call", "unpack_call"]
+__all__ = ["heaviest", "pack_call", "unpack_call", "without_partial"]
 
 _NO_ARGUMENTS: Final = encode(())
+
+
+_PLACEHOLDER: Final[object] = getattr(functools, "Placeholder", None)  # from Python 3.14
+
+
+def without_partial(
+    fn: functools.partial[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the call that a call of a partial comes to: its function may have a `Code`."""
+    if _PLACEHOLDER is not None and any(it is _PLACEHOLDER for it in fn.args):
+        return fn, args, kwargs
+    args, kwargs = (*fn.args, *args), {**fn.keywords, **kwargs}
+    inner: Any = fn.func
+    if type(inner) is functools.partial:  # which has attributes
+        return without_partial(inner, args, kwargs)
+    return inner, args, kwargs
 
 
 def pack_call(
