@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 
 ALWAYS_THE_SAME = """
-import datetime, logging, math, os.path, pathlib, struct
+import datetime, functools, ipaddress, logging, math, operator, os.path, pathlib, struct
 from decimal import Decimal
 import numpy as np
 from math import pi, sin
@@ -14,8 +14,11 @@ from collections import OrderedDict
 A, B, C = 1, (2.5, "x", (None, b"y")), frozenset({1, 2})
 MISSING, HEAD, ROOT = object(), struct.Struct("<I"), pathlib.Path("/tmp")
 LOG, START, PRICE, NUMBER = logging.getLogger("x"), datetime.date(2000, 1, 1), Decimal(1), exp(0.0)
+HOST, FIRST = ipaddress.ip_address("::1"), operator.itemgetter(0, "x")
+SLICE, TYPE, LEAST = slice(1, None), np.dtype("f4"), functools.partial(min, default=0)
 def nothing(): pass
 def reads_values(x=MISSING): return x is MISSING, HEAD, ROOT, LOG, START, PRICE, NUMBER
+def reads_more(): return HOST, FIRST, SLICE, TYPE, LEAST([]), LEAST.func
 def reads_atoms(x): return A, B, C, x, pi
 def reads_modules(x): return math.cos(x) + np.sum(x) + len(os.path.join("a", "b"))
 def calls_importable(x): return sin(x), exp(x), OrderedDict(), isinstance(x, int)

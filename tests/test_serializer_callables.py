@@ -119,6 +119,7 @@ def test_registering_a_module_by_value_takes_effect(codes):
             "nothing",
             "reads_atoms",
             "reads_values",
+            "reads_more",
             "reads_modules",
             "calls_importable",
             "calls_script",
@@ -137,10 +138,11 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 
 
 MUTABLE = """
-import argparse, dataclasses, enum, functools, types, typing
+import argparse, dataclasses, enum, functools, operator, types, typing
 LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
 UNITS = {"unit": "m"}
 PROXY = types.MappingProxyType(UNITS)
+PARTIAL, SLICE = functools.partial(max, default=LIST), slice(LIST)
 class Defined: x = 0
 class Below(Defined):
     @property
@@ -170,6 +172,8 @@ def reads_long_list(): return LONG
 def reads_dict(): return TABLE
 def reads_set(): return SET
 def reads_proxy(): return PROXY
+def reads_partial(): return PARTIAL
+def reads_slice(): return SLICE
 def reads_array(): return ARRAY
 def reads_class(): return Defined
 def reads_subclass(): return Below
@@ -220,6 +224,10 @@ def decorated(): return LIST
         ("reads_dict", "TABLE['a'] = 1"),
         ("reads_set", "SET.add(2)"),
         ("reads_proxy", "UNITS['unit'] = 'ft'"),
+        ("reads_partial", "LIST.append(2)"),
+        ("reads_partial", "PARTIAL.keywords['key'] = len"),
+        ("reads_partial", "PARTIAL.seen = 1"),
+        ("reads_slice", "LIST.append(2)"),
         ("reads_class", "Defined.x = 1"),
         ("reads_class", "Defined.y = 1"),
         ("reads_class", "del Defined.x"),

@@ -41,6 +41,7 @@ _BY_NAME: Final = frozenset(
         *(("pathlib", name) for name in ("PosixPath", "PurePosixPath", "PureWindowsPath")),
         *(("pathlib._local", name) for name in ("PosixPath", "PurePosixPath", "PureWindowsPath")),
         *(("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")),
+        *(("zoneinfo", "ZoneInfo"), ("ipaddress", "IPv4Address"), ("ipaddress", "IPv6Address")),
         *(("logging", "Logger"), ("logging", "RootLogger")),  # which go by their names
     }
 )
@@ -58,6 +59,8 @@ def is_unchanging(value: object) -> bool:
         return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
     if kind.__module__ == "numpy":
         return bool(is_number(kind))
+    if kind.__module__ == "numpy.dtypes":
+        return getattr(value, "names", ()) is None  # names of fields can be changed
     return (kind.__module__, kind.__qualname__) in _BY_NAME
 
 

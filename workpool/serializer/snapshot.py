@@ -10,7 +10,7 @@ bindings:
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
   and stays on a worker as long as its function does;
 * a tuple, frozenset or frozendict of such things, or a list, set, dict or mapping proxy of up to
-  `MOST`;
+  `MOST`; a slice, an itemgetter, an attrgetter, a partial of such things;
 * an object that is nothing but its attributes, if they and its class are such things.
 
 An array, a lock, an object written in C: any of these can change in place, unseen, so such a
@@ -38,11 +38,11 @@ import collections
 import dataclasses
 import functools
 import inspect
+import operator
 import sys
 from abc import ABCMeta, get_cache_token
 from collections.abc import Collection, Container, Iterable, Mapping, Set
 from enum import Enum
-from operator import is_
 from types import (
     CellType,
     CodeType,
@@ -101,6 +101,10 @@ _FIELDS: Final = (
     type(vars(collections.namedtuple("_Fields", "field"))["field"]),
 )
 """Kinds of attributes that are where a class keeps something of its instances."""
+
+
+_GETTERS: Final = (operator.itemgetter, operator.attrgetter)
+"""Kinds that are made of what to get, and nothing can change that."""
 
 
 def is_definition(fn: object) -> bool:
@@ -195,7 +199,7 @@ class Snapshot:
                     return False
                 self._attributes[i] = names, frozenset(names)  # asked once
         for collection, elements in self._contents:
-            if len(collection) != len(elements) or not all(map(is_, collection, elements)):
+            if len(collection) != len(elements) or not all(map(operator.is_, collection, elements)):
                 return False
         if self._token is not None and get_cache_token() != self._token:
             return False
@@ -212,6 +216,12 @@ class Snapshot:
             return self._bind_module(value)
         if kind in (tuple, frozenset):
             return tuple(value)
+        if kind is slice:
+            return [value.start, value.stop, value.step]
+        if kind in _GETTERS:
+            return value.__reduce__()[1]  # type: ignore[no-any-return]
+        if kind is functools.partial:
+            return [value.func, value.args, value.keywords, *self._bind(vars(value)).values()]
         if kind is FROZEN_DICT:
             return [*value, *value.values()]
         if kind in (list, set, dict, MappingProxyType):
