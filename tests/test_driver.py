@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from workpool import layout
-from workpool.backoff import SPINS, Backoff
+from workpool.backoff import FIRST_S, SPINS, Backoff
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
-from workpool.driver.collector import RETIRED
+from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.driver import Driver
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
@@ -457,6 +457,22 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
         assert len(driver._collector._uncounted) < RETIRED + 2
     assert task.code is not None
     assert task.code.mean_s is not None
+
+
+def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    driver, times = scene.driver, [0.0]
+    monkeypatch.setattr(driver_module, "monotonic", lambda: times[0])
+    driver._collector.row_s = 2 * SHORT_S
+    rests = []
+    for number in range(2):
+        times[0] += 1.0
+        scene.submit(number)
+        rests.append(driver._rest_s())
+        scene.end_one()
+        driver.progress()
+        driver._collector.row_s = 2 * SHORT_S
+    assert rests == [FIRST_S, FIRST_S]
 
 
 def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> None:

@@ -103,7 +103,7 @@ class Driver:
         self.runs_tasks: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
-        self._asked_s = 0.0  # when a row has last asked for something
+        self._asked_s = 0.0  # when a row has last asked for something, or the first was published
         self.waits = Waits(
             self.progress, self._rest_s, self._rows, lambda: self.outstanding, self._still
         )
@@ -161,6 +161,7 @@ class Driver:
                 else:
                     if not (self._rows or waiting):
                         self.recovery.put_off()  # a look takes longer than a short task
+                        self._asked_s = now  # a pause before it does not count
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:
