@@ -356,13 +356,18 @@ def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> 
             for n in range(9):
                 future = pool.submit(now_and_then, n)
             print(future.result())
+            import functools
+            with_data = functools.partial(takes, text=data)
+            for n in range(12):
+                pool.submit(with_data, n)
     """
     result = run_ranks(2, script)
     assert result.stdout == "2000000\n"
-    one, _, two, _ = result.stderr.splitlines()  # and the line of the script
+    one, _, two, _, three, _ = result.stderr.splitlines()  # and the line of the script
     assert "driver.py:25: UserWarning: each task of reads takes 2.0 MB along, mostly 'first'" in one
     assert "driver.py:29: UserWarning: each task of Model.step takes 3.0 MB" in two
     assert "mostly self.weights" in two
+    assert "driver.py:37: UserWarning: each task of partial(takes) takes 1.5 MB" in three
 
 
 def test_guarded_script_runs_as_main_and_sees_its_arguments() -> None:

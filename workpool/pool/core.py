@@ -185,12 +185,12 @@ class Core:
         """Submit one task, unless a journal has its result."""
         self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
-        noted = None
+        noted, wrapped = None, fn if type(fn) is partial else None
         if fn is None:  # to the encoding that is no function at all
             future.resolve(None, TypeError("'NoneType' object is not callable"))
             return future
         try:
-            own = self.codes.lookup(fn)
+            own = None if wrapped else self.codes.lookup(fn)
             if ledger is not None:
                 key = ledger.keys.of_call(fn, own, args, kwargs, kind)
                 outcome = ledger.result(key, fn)
@@ -198,12 +198,12 @@ class Core:
                     future.resolve(*outcome)
                     return future
                 noted = Noted(ledger, name_of(fn), key)
-            if type(fn) is partial and kind is CALL:
-                fn, args, kwargs = without_partial(fn, args, kwargs)
+            if wrapped and kind is CALL:
+                fn, args, kwargs = without_partial(wrapped, args, kwargs)
                 own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
-            if own is None and len(payload) > HEAVY_NBYTES:
-                self._luggage.note(fn)
+            if (own is None or wrapped) and len(payload) > HEAVY_NBYTES:
+                self._luggage.note(wrapped or fn)
             if retry is not None and isinstance(payload, Packed):
                 payload = payload.tobytes()  # as the arguments are now, for every attempt
         except SerializationError as error:
