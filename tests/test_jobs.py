@@ -370,6 +370,64 @@ def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> 
     assert "driver.py:37: UserWarning: each task of partial(takes) takes 1.5 MB" in three
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_functions_that_are_passed_on_and_what_they_read_are_as_at_submit(ranks: int) -> None:
+    script = """
+        import collections
+        import functools
+        import random
+        import numpy as np
+        from workpool import WorkPool
+
+        WEIGHTS, TALLY, DICE = np.arange(4.0), collections.Counter("aab"), random.Random(1)
+
+        def apply(fn, x):
+            return fn(x)
+
+        def times(n):
+            return lambda x: n * x
+
+        def weighted(x):
+            return WEIGHTS[1] * x, TALLY["a"]
+
+        def spoils(x):
+            WEIGHTS[1], TALLY["a"] = 100, 100
+            return DICE.random()
+
+        class Scaled:
+            def __init__(self, fn):
+                self.fn, self.calls = fn, 0
+
+            def __call__(self, x):
+                self.calls += 1
+                return self.calls, self.fn(x)
+
+        pool = WorkPool()
+        many = [times(n) for n in range(40)]
+        for repeat in range(12):
+            mapped = pool.map(apply, many * 10, range(400))
+            submitted = [pool.submit(apply, fn, 3) for fn in many]
+            assert list(mapped) == [x % 40 * x for x in range(400)]
+            assert [future.result() for future in submitted] == [3 * n for n in range(40)]
+
+        scaled = Scaled(weighted)
+        for step in range(40):
+            if step % 4 == 0:
+                WEIGHTS[1], TALLY["a"] = step, step + 1
+            if step % 5 == 0:
+                WEIGHTS = WEIGHTS.copy()
+            calls = [(weighted, 1), (scaled, 1), (apply, weighted, 1), (apply, scaled, 1)]
+            calls += [(functools.partial(apply, weighted), 1), (spoils, 1), (apply, spoils, 1)]
+            found = [future.result() for future in [pool.submit(*call) for call in calls]]
+            now = WEIGHTS[1], TALLY["a"]
+            assert found[:5] == [now, (1, now), now, (1, now), now], (step, found)
+            assert found[5:] == [random.Random(1).random()] * 2
+            assert list(pool.map(weighted, range(2))) == [(0, now[1]), now]
+        print("right")
+    """
+    assert run_ranks(ranks, script).stdout == "right\n"
+
+
 def test_guarded_script_runs_as_main_and_sees_its_arguments() -> None:
     script = """
         import sys

@@ -90,7 +90,7 @@ def test_functions_of_long_ago_are_forgotten() -> None:
 def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
     items = 3 * TIDY
     terms = Terms(Schedule.SELF, 2, True, 0, items)
-    stretch = Stretch(Segment(1, b"", items, terms), items, None)
+    stretch = Stretch(Segment(1, b"", items, terms), items, None, None)
     stretch.cover([(0, 2 * TIDY)])
     for item in range(TIDY):
         stretch.cover([(item, item + 1)])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 import os.path
 import sys
+import threading
 import types
 
 import cloudpickle
@@ -138,8 +140,14 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 
 
 MUTABLE = """
-import argparse, dataclasses, enum, functools, operator, types, typing
-LIST, TABLE, SET, ARRAY = [1], {}, {1}, bytearray(3)
+import argparse, collections, dataclasses, enum, functools, operator, random, threading
+import types, typing
+import numpy as np
+LIST, TABLE, SET, BYTES = [1], {}, {1}, bytearray(3)
+ARRAY, EVERY_OTHER = np.zeros(6), np.arange(9)[::2]
+LARGE, OBJECTS, MASKED = np.zeros(1 << 18), np.array([None, "x"]), np.ma.array([1, 2])
+RANDOM, QUEUE, LOCK = random.Random(1), collections.deque([1]), threading.Lock()
+LARGE_TEXT = ["x" * (1 << 21)] * 300
 UNITS = {"unit": "m"}
 PROXY = types.MappingProxyType(UNITS)
 PARTIAL, SLICE = functools.partial(max, default=LIST), slice(LIST)
@@ -160,6 +168,11 @@ class Pair(typing.NamedTuple):
 INSTANCE, POINT, ARGS, PAIR = Defined(), Point(), argparse.Namespace(n=1), Pair([1])
 SPACE, NESTED = types.SimpleNamespace(n=[1]), [[i] * 99 for i in range(99)]
 INSTANCE.y = [1]
+class Scaled:
+    def __init__(self, fn, scale): self.fn, self.scale = fn, scale
+    def __call__(self, x): return self.fn(x) * self.scale
+def plus_one(x): return x + 1
+called = Scaled(plus_one, ARRAY)
 SLOTS, LISTED, LONG = Slots(), Listed(), list(range(257))
 TUPLE = (1, [2])
 class Number(int): pass
@@ -174,7 +187,21 @@ def reads_set(): return SET
 def reads_proxy(): return PROXY
 def reads_partial(): return PARTIAL
 def reads_slice(): return SLICE
+def reads_bytes(): return BYTES
 def reads_array(): return ARRAY
+def reads_view(): return EVERY_OTHER
+def reads_large_array(): return LARGE
+def reads_objects(): return OBJECTS
+def reads_subclass_of_array(): return MASKED
+def reads_random(): return RANDOM
+def reads_queue(): return QUEUE
+def reads_lock(): return LOCK
+def reads_large_text(): return LARGE_TEXT
+def reads_restless(): return RESTLESS
+def reads_two_large(): return HALF, OTHER_HALF
+def reads_long_list_of_classes(): return LONG_OF_CLASSES
+HALF, OTHER_HALF = np.zeros(1 << 16), bytearray(9 << 16)
+LONG_OF_CLASSES = [Defined] * 300
 def reads_class(): return Defined
 def reads_subclass(): return Below
 def reads_dataclass(): return Point
@@ -223,6 +250,21 @@ def decorated(): return LIST
         ("reads_list", "LIST[0] = 2"),
         ("reads_dict", "TABLE['a'] = 1"),
         ("reads_set", "SET.add(2)"),
+        ("reads_array", "ARRAY[3] = np.nan"),
+        ("reads_array", "ARRAY.shape = 2, 3"),
+        ("reads_array", "ARRAY.dtype = int"),
+        ("reads_view", "EVERY_OTHER.base[2] = 7"),
+        ("reads_objects", "OBJECTS[0] = 0"),
+        ("reads_subclass_of_array", "MASKED[1] = 5"),
+        ("reads_random", "RANDOM.random()"),
+        ("reads_queue", "QUEUE.append(2)"),
+        ("reads_bytes", "BYTES[0] = 1"),
+        ("reads_long_list", "LONG[200] = None"),
+        ("called", "ARRAY[3] = 1"),
+        ("called", "called.scale = 1"),
+        ("called", "called.fn = abs"),
+        ("called", "Scaled.scale = 1"),
+        ("called", "plus_one.seen = True"),
         ("reads_proxy", "UNITS['unit'] = 'ft'"),
         ("reads_partial", "LIST.append(2)"),
         ("reads_partial", "PARTIAL.keywords['key'] = len"),
@@ -278,13 +320,23 @@ def test_a_change_in_place_ends_the_code(codes, name, change):
 @pytest.mark.parametrize(
     "name",
     [
-        *("reads_array", "reads_slots", "reads_subclass_of_list", "reads_subclass_of_int"),
-        *("reads_long_list", "reads_nested_lists", "reads_options", "OPTIONS"),
+        *("reads_slots", "reads_subclass_of_list", "reads_subclass_of_int", "reads_lock"),
+        *("reads_nested_lists", "reads_options", "OPTIONS", "reads_long_list_of_classes"),
+        *("reads_large_array", "reads_large_text", "reads_two_large", "reads_restless"),
     ],
 )
 def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, name):
-    fn = getattr(define(MUTABLE), name)
+    fn = getattr(define(MUTABLE, RESTLESS=Restless()), name)
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
+
+
+class Restless:
+    """Another one in each pickle."""
+
+    numbers = itertools.count()
+
+    def __reduce__(self):
+        return int, (next(self.numbers),)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="frozendict is Python 3.15")
@@ -419,7 +471,7 @@ get, put = make()
     assert codes.lookup(made.get) is None
     assert load_callable(codes.lookup(made.get).data)() == 2
     assert load_callable(before.data)() == 1
-    made.put(bytearray())
+    made.put(threading.Lock())
     assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
 
 

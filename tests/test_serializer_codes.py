@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import itertools
 import math
 import sys
 import threading
@@ -13,6 +15,8 @@ import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
 from workpool.errors import SerializationError
+from workpool.pool.mapping.cutter import Cutter
+from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
 from workpool.serializer.callables import _Restored
 
@@ -178,6 +182,175 @@ def test_an_annotation_that_cannot_be_pickled_leaves_the_error_to_pack_call(code
     fn = define("def fn(): pass").fn
     fn.__annotations__["return"] = threading.Lock()
     assert [codes.lookup(fn) for _ in range(3)] == [None] * 3
+
+
+# What comes along with a function
+
+
+PASSED_ON = """
+def apply(fn, *args, **kwargs): return fn(*args, **kwargs)
+def double(x): return x * FACTOR
+def triple(x): return x * 3
+def same(first, others): return [it is first for it in others]
+def is_double(fn): return fn is double
+def scaled(n):
+    def fn(x): return x * n
+    return fn
+class Point:
+    def __init__(self, x): self.x = x
+FACTOR = 2
+"""
+
+
+class Job:
+    """What is submitted by one cache, and run by another."""
+
+    def __init__(self, made):
+        self.made = made
+        self.codes, self.callables = CodeCache(), CallableCache()
+
+    def run(self, fn, *args, **kwargs):
+        """Return what a call returns, the code that it went with, and its payload."""
+        payload, code = self.codes.pack(fn, args, kwargs, self.codes.lookup(fn))
+        found = None
+        if code is not None:
+            if code.code_id not in self.callables:
+                self.callables.add(code.code_id, code.data)
+            found = self.callables.get(code.code_id)
+        sent, args, kwargs = unpack_call(payload)
+        return (sent or found)(*args, **kwargs), code, payload
+
+    def settle(self, fn, *args, **kwargs):
+        """Have all come along that does."""
+        for _ in range(3):
+            _, code, _ = self.run(fn, *args, **kwargs)
+        return code
+
+
+@pytest.fixture
+def job():
+    return Job(define(PASSED_ON))
+
+
+def test_a_function_that_is_passed_on_comes_along(job):
+    made = job.made
+    code = job.settle(made.apply, made.double, 4)
+    for i in range(3):
+        result, now, payload = job.run(made.apply, made.double, i)
+        assert (result, now) == (2 * i, code)
+        assert len(payload) < 100
+    result, now, payload = job.run(made.apply, functools.partial(made.double, x=5))
+    assert (result, now) == (10, code)
+    assert len(payload) < 200
+    result, more, _ = job.run(made.apply, made.triple, 2)  # it is seen for the first time
+    assert (result, more) == (6, code)
+    result, more, payload = job.run(made.apply, made.triple, x=2)
+    assert (result, len(payload) < 100) == (6, True)
+    assert job.settle(made.apply, made.double, 1) is more  # which has both
+
+
+def test_what_is_passed_on_is_one_thing(job):
+    made = job.made
+    job.settle(made.same, made.double, [made.double, made.triple])
+    result, _, payload = job.run(made.same, made.double, [made.double, made.triple, made.double])
+    assert (result, len(payload) < 200) == ([True, False, True], True)
+    job.settle(made.is_double, made.double)
+    assert job.run(made.is_double, made.double)[0]
+    assert not job.run(made.is_double, made.triple)[0]
+
+
+def test_a_change_of_what_came_along_is_seen(job):
+    made = job.made
+    before = job.settle(made.apply, made.double, 1)
+    made.script["FACTOR"] = 5
+    assert job.run(made.apply, made.double, 1)[0] == 5
+    after = job.settle(made.apply, made.double, 1)
+    assert after.code_id > before.code_id
+    assert job.run(made.apply, made.double, 2)[:2] == (10, after)
+
+
+def test_a_function_that_changes_for_every_task_does_not_hold_up_the_one_it_is_passed_to(job):
+    made = job.made
+    job.settle(made.apply, made.double, 1)
+    codes = set()
+    for i in range(200):
+        made.script["FACTOR"] = i
+        result, code, _ = job.run(made.apply, made.double, 1)
+        assert result == i
+        codes.add(code)
+    assert len(codes) < 20
+    assert job.run(made.apply, made.triple, 1)[0] == 3
+
+
+def test_functions_made_anew_leave_no_codes(job):
+    made = job.made
+    code = job.settle(made.apply, made.double, 1)
+    for i in range(100):
+        assert job.run(made.apply, made.scaled(i), 3)[:2] == (3 * i, code)
+
+
+def test_those_that_came_along_first_make_room_in_the_end(job):
+    made = job.made
+    many = [made.scaled(i) for i in range(17)]
+    for fn in many:
+        code = job.settle(made.apply, fn, 1)
+    for _ in range(200):
+        assert job.run(made.apply, many[-1], 2)[:2] == (32, code)
+    latest = [len(job.run(made.apply, many[-1], 2)[2]) for _ in range(100)]
+    assert latest[0] > 100 > latest[-1]
+    assert job.run(made.apply, many[0], 2)[0] == 0
+
+
+def test_items_of_a_map_go_with_the_code_that_they_refer_to(job):
+    made, first = job.made, job.made.scaled(2)
+    codes, numbers = job.codes, itertools.count()
+    code = codes.at_once(made.apply)
+    options = (code, codes, Schedule.ADAPTIVE, True, None, None)
+    cutter = Cutter(numbers.__next__, 2, made.apply, *options)
+
+    def stretch(fn):
+        found = None
+        for _ in range(3):
+            (found,) = cutter.cut([(fn, x) for x in range(20)], True, False)
+        return found
+
+    before = stretch(first)
+    others = [stretch(made.scaled(n)).code for n in range(20)]
+    for _ in range(300):  # those that came along first make room
+        after = stretch(made.double)
+    assert before.code.refer(first) is not None
+    assert after.code.refer(made.double) is not None
+    assert after.code.refer(first) is None
+    assert len({before.code, *others, after.code}) > 16
+
+
+def test_what_a_task_leaves_in_a_function_that_came_along_is_gone_for_the_next(job):
+    made = define(PASSED_ON + STATEFUL)
+    job = Job(made)
+    for name in ("counts", "has_attribute", "counts_in_cell", "alters_other"):
+        fn = getattr(made, name)
+        job.settle(made.apply, fn)
+        results = [job.run(made.apply, fn) for _ in range(3)]
+        assert {result for result, _, _ in results} == {1}
+        assert all(len(payload) < 100 for _, _, payload in results)
+
+
+def test_a_callable_object_crosses_once(job):
+    made = define("""if True:
+        class Scaled:
+            def __init__(self, factor): self.factor, self.calls = factor, 0
+            def __call__(self, x):
+                self.calls += 1
+                return x * self.factor, self.calls
+        scaled = Scaled(3)
+    """)
+    job = Job(made)
+    code = job.settle(made.scaled, 1)
+    assert job.run(made.scaled, 2)[:2] == ((6, 1), code)
+    assert job.run(made.scaled, 3)[:2] == ((9, 1), code)
+    made.scaled.factor = 4
+    assert job.run(made.scaled, 2)[0] == (8, 1)
+    assert all(job.run(made.Scaled(i), 1)[0] == (i, 1) for i in range(50))
 
 
 # The worker's side

@@ -21,12 +21,13 @@ From what the rest of workpool calls down to what all the others stand on::
     calls         a task's call as one payload
     code          what a function's code is on its way
     values        any object as frames
-    references    objects without their classes, which the other side has
+    references    objects without the definitions in them, which the other side has
     byvalue       definitions that a worker cannot import
     arrays        arrays of numbers, faster
     classes       classes of the script, and how they are known when they come home
     reach         what two pickles of one task must not have twice
     snapshot      whether what a definition reads is still the same
+    states        whether an object is, by its bytes
     foreign       what the script has of ctypes
     annotations   of functions and classes
     empty         classes before they are filled
@@ -66,7 +67,7 @@ from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
-from .references import UnknownClass
+from .references import Refer, UnknownDefinition
 from .script import clear_script, leave_script, stay_in_script
 from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
 from .wording import task_name
@@ -86,8 +87,9 @@ __all__ = [
     "Kind",
     "Packed",
     "Prepared",
+    "Refer",
     "Torn",
-    "UnknownClass",
+    "UnknownDefinition",
     "as_bytes",
     "call_fingerprint",
     "clear_script",

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ..errors import SerializationError
 from .reach import Reach
+from .references import Refer
 from .values import Buffer, Packed, as_bytes, encode, unpack
 
 __all__ = ["Blocks", "encode_blocks"]
@@ -38,7 +39,7 @@ def encode_blocks(
     function: object = None,
     large: bool = False,
     beside: Reach | None = None,
-    has: Callable[[type], bool] | None = None,
+    refer: Refer | None = None,
     each: Callable[..., Any] | None = None,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
@@ -53,10 +54,10 @@ def encode_blocks(
         Encode them however large they are.
     beside : Reach, optional
         Of a function that travels as code.
-    has : callable, optional
+    refer : callable, optional
         As for `encode`.
     each : callable, optional
-        What is called with them, to be in one pickle with each block; without `has` and `beside`.
+        What is called with them, to be in one pickle with each block; without `refer` and `beside`.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def encode_blocks(
 
     Raises
     ------
-    UnknownClass
+    UnknownDefinition
         As for `encode`.
     Torn
         The items have something in common with the function that must be one: see `each`.
@@ -84,7 +85,7 @@ def encode_blocks(
     for at in range(0, len(items), size):
         block: object = items[at : at + size]
         content = block if each is None else (each, block)
-        encoded = encode(content, has=has, beside=beside)
+        encoded = encode(content, refer=refer, beside=beside)
         if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
             return None
         parts.append(as_bytes(encoded))

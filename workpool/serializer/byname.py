@@ -12,7 +12,7 @@ import cloudpickle
 
 from .script import SCRIPT_MODULES
 
-__all__ = ["PROTOCOL", "importable_module", "named", "registered_modules"]
+__all__ = ["PROTOCOL", "importable_module", "named", "names_by_value", "registered_modules"]
 
 PROTOCOL: Final = 5
 """Of pickle."""
@@ -21,11 +21,22 @@ registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pi
 """Returns the modules given to `cloudpickle.register_pickle_by_value`."""
 
 
+_SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
+
+
 def _is_by_value(module: str) -> bool:
     """Tell whether `module` is the script, or registered, or inside a registered package."""
     if module in SCRIPT_MODULES:
         return True
     return any(f"{module}.".startswith(f"{name}.") for name in registered_modules())
+
+
+def names_by_value(pickled: bytes) -> bool:
+    """Tell whether a pickle may name something that no worker can import."""
+    if pickled.find(_SCRIPT) >= 0:
+        return True
+    registered = registered_modules()
+    return bool(registered) and any(name.encode() in pickled for name in registered)
 
 
 def importable_module(module: ModuleType) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ..recent import Recent
 from ..whole import interrupts
 from .byname import named
+from .references import come_along
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
 from .wording import unrestored
@@ -23,7 +24,7 @@ __all__ = ["CallableCache", "load_callable"]
 CAPACITY: Final = 256
 """Callables that a cache keeps unless told otherwise."""
 
-MAX_NBYTES: Final = 1 << 26
+MAX_NBYTES: Final = 1 << 25
 """Bytes of their data that it keeps."""
 
 
@@ -32,11 +33,13 @@ class _Restored:
 
     Attributes
     ----------
+    companions : list
+        What it came with that arguments refer to.
     shown : dict of str to object
         What it came with that tasks find by its name in the script.
     """
 
-    __slots__ = ("_by_value", "_snapshot", "data", "fn", "shown")
+    __slots__ = ("_by_value", "_snapshot", "companions", "data", "fn", "shown")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -46,10 +49,11 @@ class _Restored:
         """Make the callable anew."""
         clear_script()  # what an earlier task has shown is not ours
         loaded: Any = load_callable(self.data)
-        fn, *classes = loaded if type(loaded) is tuple else (loaded,)
+        fn, *companions = loaded if type(loaded) is tuple else (loaded,)
         self.fn: Callable[..., Any] = fn
+        self.companions = companions  # arguments refer to them
         self.shown = shown()
-        self._by_value = classes if named(fn) else [fn, *classes]  # arguments refer to the classes
+        self._by_value = companions if named(fn) else [fn, *companions]
         self._snapshot = Snapshot.take(*self._by_value, own_globals=True)
 
     def is_clean(self) -> bool:
@@ -100,6 +104,7 @@ class CallableCache:
             restored.restore()
         for name, value in restored.shown.items():
             show(name, value)
+        come_along(restored.companions)
         return restored.fn
 
     def check(self, code_id: int) -> None:

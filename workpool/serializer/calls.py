@@ -20,7 +20,7 @@ from .byname import PROTOCOL
 from .byvalue import locks_in
 from .code import Code
 from .names import reads
-from .references import UnknownClass
+from .references import Refer, UnknownDefinition
 from .values import Buffer, Encoded, Torn, decode, encode
 from .wording import said, task_name, type_name, unrestored
 
@@ -50,7 +50,7 @@ def pack_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     code: Code | None = None,
-    has: Callable[[type], bool] | None = None,
+    refer: Refer | None = None,
 ) -> Encoded:
     """Encode a call.
 
@@ -65,7 +65,7 @@ def pack_call(
     code : Code, optional
         What `CodeCache.lookup` gave for `fn`, when that travels on its own: unless the arguments
         have something in common with it that must be one, see `reach`.
-    has : callable, optional
+    refer : callable, optional
         As for `encode`.
 
     Returns
@@ -77,7 +77,7 @@ def pack_call(
     ------
     SerializationError
         Names the argument or the function that cannot be pickled; ``__cause__`` says why.
-    UnknownClass
+    UnknownDefinition
         As for `encode`.
 
     Notes
@@ -94,10 +94,10 @@ def pack_call(
     else:
         return _NO_ARGUMENTS
     try:
-        return encode(call, has=has, beside=None if code is None else code.reach)
+        return encode(call, refer=refer, beside=None if code is None else code.reach)
     except Torn:
         return pack_call(fn, args, kwargs)
-    except (interrupts(), UnknownClass):
+    except (interrupts(), UnknownDefinition):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         raise _culprit(fn, args, kwargs, error) from error

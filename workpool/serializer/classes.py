@@ -38,11 +38,10 @@ from .snapshot import WHEN_ASKED
 
 __all__ = [
     "away",
-    "class_id",
-    "comes_home",
     "from_earlier_run",
-    "known_class",
     "reduce_class",
+    "refer_home",
+    "refer_to",
     "update_class",
 ]
 
@@ -163,9 +162,9 @@ def known_class(class_id: str, qualname: str) -> type:
     return cls
 
 
-def class_id(cls: type) -> str:
-    """Return the id of a class, which goes with it in all processes."""
-    return _CLASSES.class_id(cls)
+def refer_to(cls: type) -> tuple[Any, ...]:
+    """Return how a process that has a class finds it, as ``__reduce__`` does."""
+    return known_class, (_CLASSES.class_id(cls), cls.__qualname__)
 
 
 def away() -> bool:
@@ -173,12 +172,16 @@ def away() -> bool:
     return _CLASSES.away or tasks_are_here()
 
 
-def comes_home(cls: type) -> bool:
-    """Tell whether the process that a class is from has it, for good, under its name."""
+def refer_home(definition: Any) -> tuple[Any, ...] | None:
+    """Return how the process that a class is from finds it; None if it may not have it for good."""
+    if not isinstance(definition, type):
+        return None  # a function comes home with what it reads
     if tasks_are_here():
-        return is_in_script(cls.__qualname__, cls)
-    known = _CLASSES.get(cls)
-    return known is not None and known.in_script
+        there = is_in_script(definition.__qualname__, definition)
+    else:
+        known = _CLASSES.get(definition)
+        there = known is not None and known.in_script
+    return refer_to(definition) if there else None
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:

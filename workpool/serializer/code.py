@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable
+from typing import Any
 
+from .classes import refer_to
 from .reach import Reach
+from .references import companion
 
 __all__ = ["Code"]
 
@@ -23,27 +26,32 @@ class Code:
         What `load_callable` restores.
     reach : Reach, optional
         Of a function by value: what its arguments must not have anew.
-    classes : container of int
-        The ids of the classes of the script that come with it.
+    classes : iterable of class, optional
+        Those of the script that come with it.
+    companions : iterable of function or class, optional
+        What its data has besides the callable, in this order.
     """
 
-    __slots__ = ("__weakref__", "_classes", "code_id", "data", "reach")
+    __slots__ = ("__weakref__", "_held", "_references", "code_id", "data", "reach")
 
     def __init__(
         self,
         code_id: int,
         data: bytes,
         reach: Reach | None = None,
-        classes: Container[int] = (),
+        classes: Iterable[type] = (),
+        companions: Iterable[Any] = (),
     ) -> None:
         self.code_id = code_id
         self.data = data
         self.reach = reach
-        self._classes = classes
+        self._held = (*companions, *classes)  # so that no other one gets its id
+        self._references = {id(cls): refer_to(cls) for cls in classes}
+        self._references |= {id(it): (companion, (i,)) for i, it in enumerate(companions)}
 
-    def has(self, cls: type) -> bool:
-        """Tell whether a class of the script comes with it."""
-        return id(cls) in self._classes
+    def refer(self, definition: Any) -> tuple[Any, ...] | None:
+        """Return how a worker finds what comes with it, as ``__reduce__`` does; None if nothing."""
+        return self._references.get(id(definition))
 
     def __repr__(self) -> str:
         return f"<Code {self.code_id} nbytes={len(self.data)}>"

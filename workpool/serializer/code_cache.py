@@ -3,18 +3,19 @@
 A `CodeCache` on the driver decides, at each submit, between three ways for a callable to travel::
 
     by name     importable functions, builtins and classes: a Code of about 40 bytes, at once
-    by value    functions and classes of the script, lambdas, closures: a Code once a function is
-                seen for the second time and has a `Snapshot`; used only while that snapshot holds
-    in the      everything else (bound methods, partials, callable objects, functions that read
-    payload     what may change unseen): lookup answers None, and the call takes it along
+    by value    functions and classes of the script, lambdas, closures, callable objects: a Code
+                once one is seen for the second time and has a `Snapshot`; used only while that
+                snapshot holds
+    in the      everything else (bound methods, what reads or holds something that may change
+    payload     unseen): lookup answers None, and the call takes it along
 
 The second time, because a lambda made anew for each task is never seen twice. A function whose
 snapshot no longer holds goes in the payload until it is seen unchanged, so one that changes for
 every task (it reads the script's loop variable) does not leave a Code behind each time.
 
-A Code has the classes of the script that its function reads, and those of the arguments that the
-function was called with: the arguments then only refer to them, see `references`.  A bound method
-or a callable object goes in the payload and refers to the Code of its class.
+A Code has the classes of the script that its function reads, and companions: classes and functions
+of the script that were among the arguments, which then only refer to them, see `references`.  A
+bound method or a callable object goes in the payload and refers to the Code of its class.
 
 What a worker makes of them: see `callables`.
 """
@@ -35,8 +36,9 @@ from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
 from .code import Code
+from .instances import is_its_attributes
 from .reach import Reach
-from .references import UnknownClass
+from .references import Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
 from .snapshot import Snapshot, is_definition
 from .values import Encoded
@@ -46,11 +48,14 @@ __all__ = ["CodeCache"]
 CAPACITY: Final = 256
 """Codes that a cache keeps unless told otherwise."""
 
-MAX_NBYTES: Final = 1 << 26
+MAX_NBYTES: Final = 1 << 25
 """Bytes of their data that a cache keeps unless told otherwise."""
 
-MOST_CLASSES: Final = 16
-"""Classes of arguments that come with a function, at the most."""
+MOST_COMPANIONS: Final = 16
+"""Definitions among arguments that come with a function, at the most."""
+
+MOST_REFUSED: Final = 256
+"""Times that one more finds no room among them, until all make room."""
 
 MOST_PAUSE: Final = 63
 """Calls of a function that goes whole, at the most, until it is looked at again."""
@@ -59,42 +64,42 @@ MOST_PAUSE: Final = 63
 class _Known:
     """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
 
-    __slots__ = ("classes", "code", "fn", "is_named", "nbytes", "refused", "snapshot")
+    __slots__ = ("code", "companions", "fn", "is_named", "nbytes", "refused", "snapshot")
 
     def __init__(
         self,
         fn: Callable[..., Any],
         is_named: bool,
-        classes: tuple[type, ...] = (),
+        companions: tuple[Any, ...] = (),
         nbytes: int = 0,
     ) -> None:
         self.fn = fn  # held, so that no other callable gets its id
         self.is_named = is_named
-        self.classes = classes  # those of its arguments
+        self.companions = companions
         self.nbytes = nbytes  # of its latest code: what the snapshot holds is about as large
-        self.refused: set[int] = set()  # ids of classes that may change unseen
+        self.refused = 0  # how often there was no room for another companion
         self.snapshot: Snapshot | None = None
         self.code: Code | None = None
 
     def look(self) -> bool:
-        """Take a snapshot of what goes by value; tell whether there is one."""
-        roots = self.classes if self.is_named else (self.fn, *self.classes)
-        self.snapshot = Snapshot.take(*roots)
-        return self.snapshot is not None
+        """Take a snapshot of what goes by value, if anything does; tell whether all is known."""
+        roots = self.companions if self.is_named else (self.fn, *self.companions)
+        self.snapshot = Snapshot.take(*roots) if roots else None
+        return self.snapshot is not None or not roots
 
 
 class _Seen:
-    """A definition that has no code, and when to look whether it may have one.
+    """A definition that is in no code, and when to look whether it may be.
 
-    Not when it is first seen; and less and less often where something in it may change unseen: to
-    find that takes longer the more there is to it.
+    A function not when it is first seen; and less and less often where something in it may change
+    unseen: to find that takes longer the more there is to it.
     """
 
     __slots__ = ("_left", "_pause", "fn")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = weakref.ref(fn)
-        self._left = 1
+        self._left = int(not isinstance(fn, type))
         self._pause = 0
 
     def due(self) -> bool:
@@ -167,7 +172,7 @@ class CodeCache:
         kwargs: dict[str, Any],
         code: Code | None,
     ) -> tuple[Encoded, Code | None]:
-        """Encode a call by `pack_call`, and have its code bring the classes of its arguments.
+        """Encode a call by `pack_call`, and have its code bring the definitions in its arguments.
 
         Parameters
         ----------
@@ -193,41 +198,49 @@ class CodeCache:
             owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
             if owner.__module__ in SCRIPT_MODULES:
                 code = self.at_once(owner)
-        has: Callable[[type], bool] | None = None if code is None else code.has
+        refer: Refer | None = None if code is None else code.refer
         while True:
             try:
-                return pack_call(fn, args, kwargs, code if owner is fn else None, has), code
-            except UnknownClass as unknown:
+                return pack_call(fn, args, kwargs, code if owner is fn else None, refer), code
+            except UnknownDefinition as unknown:
                 assert code is not None
-                code, has = self.extended(owner, code, unknown.cls)
+                code, refer = self.extended(owner, code, unknown.definition)
 
     def extended(
-        self, fn: Callable[..., Any], code: Code, cls: type
-    ) -> tuple[Code, Callable[[type], bool] | None]:
-        """Return the code of a callable with one class more, and `has` of `encode` to go on with.
+        self, fn: Callable[..., Any], code: Code, definition: Any
+    ) -> tuple[Code, Refer | None]:
+        """Return the code of a callable with one companion more, and `refer` of `encode` with it.
 
-        The same code and None, to encode by value, if the class may change unseen.
+        The same code and None, to encode by value, if the companion is not to be one: it may
+        change unseen, or may never be met again.
 
         Parameters
         ----------
         fn : callable
         code : Code
             Its code.
-        cls : type
+        definition : class or function
         """
-        more = self._with_class(fn, code, cls)
-        return (code, None) if more is None else (more, more.has)
+        more = self._with_companion(fn, code, definition)
+        return (code, None) if more is None else (more, more.refer)
 
-    def _with_class(self, fn: Callable[..., Any], code: Code, cls: type) -> Code | None:
+    def _with_companion(self, fn: Callable[..., Any], code: Code, definition: Any) -> Code | None:
         known = self._known.use(id(fn))
         if known is None or known.code is not code:
             return None
-        if id(cls) in known.refused or len(known.classes) == MOST_CLASSES:
+        seen = self._sight_of(definition)
+        if not seen.due():
             return None
-        more = _Known(fn, known.is_named, (*known.classes, cls), known.nbytes)
+        companions = known.companions
+        if len(companions) == MOST_COMPANIONS:
+            known.refused += 1
+            if known.refused < MOST_REFUSED:
+                return None
+            companions = ()
+        more = _Known(fn, known.is_named, (*companions, definition), known.nbytes)
         found = self._encode(more) if more.look() else None
         if found is None:
-            known.refused.add(id(cls))
+            seen.failed()
         return found
 
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
@@ -239,7 +252,7 @@ class CodeCache:
                 self._known.clear()
         if named(fn):
             return self._encode(_Known(fn, True))
-        if not is_definition(fn):
+        if not is_definition(fn) and not is_its_attributes(type(fn)):
             return None
         seen = self._sight_of(fn)
         if not seen.due():
@@ -263,7 +276,7 @@ class CodeCache:
         """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
         fn, snapshot = known.fn, known.snapshot
         reach = None if snapshot is None else Reach()
-        sent = (fn, *known.classes) if known.classes else fn
+        sent = (fn, *known.companions) if known.companions else fn
         try:
             data = dumps(sent, PROTOCOL) if reach is None else dumps_by_value(sent, reach=reach)
         except interrupts():
@@ -274,16 +287,21 @@ class CodeCache:
             return None
         with self._lock:
             if known.code is None:  # else another thread was here first
-                classes = frozenset(() if snapshot is None else snapshot.classes)
-                known.code = Code(next(self._ids), data, reach, classes)
+                classes = () if snapshot is None else snapshot.classes.values()
+                known.code = Code(next(self._ids), data, reach, classes, known.companions)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)
             return known.code
 
     def _renew(self, known: _Known) -> None:
-        """Take a new snapshot of a function that changed; its next lookup may give a code."""
-        renewed = _Known(known.fn, known.is_named, known.classes, known.nbytes)
+        """Take a new snapshot of a function that changed; its next lookup may give a code.
+
+        Its companions come again when they are met: one of them may change for each task.
+        """
+        renewed = _Known(known.fn, known.is_named, nbytes=known.nbytes)
         holds = renewed.look()
+        for companion in known.companions:
+            self._sight_of(companion).failed()
         with self._lock:
             self._known.drop(id(known.fn))
             if holds:

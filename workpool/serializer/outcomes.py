@@ -35,9 +35,9 @@ from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..whole import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
-from .classes import away, comes_home, update_class
+from .classes import away, refer_home, update_class
 from .instances import slots
-from .references import UnknownClass
+from .references import UnknownDefinition
 from .values import Buffer, Encoded, decode, encode
 from .wording import said, task_name, type_name, unrestored
 
@@ -134,8 +134,8 @@ def pack_value(value: object, task: object = None) -> Encoded:
 
 def _encode(value: object) -> Encoded:
     if away():
-        with suppress(UnknownClass):
-            return encode(value, has=comes_home)
+        with suppress(UnknownDefinition):
+            return encode(value, refer=refer_home)
     return encode(value)
 
 

@@ -1,51 +1,73 @@
-"""Objects of classes of the script, without the classes, which the other side has.
+"""Objects without the definitions of the script in them, which the other side has.
 
-Sending a class whole takes a hundred times as long as sending an object of it.  A worker has the
-classes that come with its task's `Code`; the process of the script has its own, so what comes home
+Sending a class whole takes a hundred times as long as sending an object of it, and a function that
+is passed on takes ten times as long as the rest of a call.  A worker has the classes and functions
+that come with its task's `Code`; the process of the script has its own classes, so what comes home
 brings none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
-from types import MethodType
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, Final, TypeAlias
 
-from .byname import PROTOCOL
-from .classes import class_id, known_class
+from .byname import PROTOCOL, named
+from .names import CACHED
 from .script import SCRIPT_MODULES
 
-__all__ = ["UnknownClass", "dumps_by_reference"]
+__all__ = ["Refer", "UnknownDefinition", "come_along", "companion", "dumps_by_reference"]
+
+Refer: TypeAlias = Callable[[Any], "tuple[Any, ...] | None"]
+"""Returns, as ``__reduce__`` does, how the other side finds a definition; None if it lacks it."""
 
 
-class UnknownClass(Exception):
-    """The other side does not have a class."""
+class UnknownDefinition(Exception):
+    """The other side does not have a class or a function."""
 
-    def __init__(self, cls: type) -> None:
-        super().__init__(cls)
-        self.cls = cls
+    def __init__(self, definition: Any) -> None:
+        super().__init__(definition)
+        self.definition = definition
+
+
+_FUNCTIONS: Final = frozenset({FunctionType, CACHED})
+
+_companions: Sequence[Any] = ()
+
+
+def come_along(definitions: Sequence[Any]) -> None:
+    """Say what has come with the code of the task that runs next, besides its function."""
+    global _companions
+    _companions = definitions
+
+
+def companion(index: int) -> Any:
+    """Return one of them."""
+    return _companions[index]
 
 
 class _Pickler(Pickler):
-    """Puts a reference where a class of the script is."""
+    """Puts a reference where a definition of the script is."""
 
-    def __init__(
-        self, file: BytesIO, keep: Callable[[PickleBuffer], object], has: Callable[[type], bool]
-    ) -> None:
+    def __init__(self, file: BytesIO, keep: Callable[[PickleBuffer], object], refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
-        self._has = has
+        self._refer = refer
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how to find a class, and NotImplemented for the rest."""
-        if type(obj) is MethodType and not _is_found(obj):
-            raise PicklingError("a method that its object has under another name, or not at all")
-        if not isinstance(obj, type) or obj.__module__ not in SCRIPT_MODULES:
+        """Return how to find a definition, and NotImplemented for the rest."""
+        kind = type(obj)
+        if not isinstance(obj, type) and kind not in _FUNCTIONS:
+            if kind is MethodType and not _is_found(obj):
+                raise PicklingError("a method that its object does not have under that name")
             return NotImplemented
-        if not self._has(obj):
-            raise UnknownClass(obj)
-        return known_class, (class_id(obj), obj.__qualname__)
+        reference = self._refer(obj)
+        if reference is not None:
+            return reference
+        if named(obj) if kind in _FUNCTIONS else obj.__module__ not in SCRIPT_MODULES:
+            return NotImplemented
+        raise UnknownDefinition(obj)
 
 
 def _is_found(method: MethodType) -> bool:
@@ -58,23 +80,20 @@ def _is_found(method: MethodType) -> bool:
     return type(found) is MethodType and found.__func__ is method.__func__
 
 
-def dumps_by_reference(
-    obj: object, keep: Callable[[PickleBuffer], object], has: Callable[[type], bool]
-) -> bytes:
-    """Pickle an object by plain pickle, but for classes of the script.
+def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refer: Refer) -> bytes:
+    """Pickle an object by plain pickle, but for definitions of the script.
 
     Parameters
     ----------
     obj : object
     keep : callable
         As for `pickle`.
-    has : callable
-        ``has(cls)``: whether the other side has a class of the script.
+    refer : callable
 
     Raises
     ------
-    UnknownClass
-        There is one in it that it has not.
+    UnknownDefinition
+        There is one in it that the other side has not.
     Exception
         Whatever pickle raises.
 
@@ -83,5 +102,5 @@ def dumps_by_reference(
     Cost: 5 us, and 0.2 us for each object.
     """
     with BytesIO() as file:
-        _Pickler(file, keep, has).dump(obj)
+        _Pickler(file, keep, refer).dump(obj)
         return file.getvalue()

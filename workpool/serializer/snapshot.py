@@ -1,7 +1,7 @@
 """What a definition of the script reads, and whether all of it is still the same.
 
-A snapshot is taken of a function or a class only if everything that it reaches is known by its
-bindings:
+A snapshot is taken of a function, a class or an object only if everything that it reaches is known,
+by its bindings or by its bytes:
 
 * an atom (None, a bool, a number, a str, bytes), and what else nothing can change: a range, a
   path, a date, a compiled pattern, a logger;
@@ -11,11 +11,13 @@ bindings:
   and stays on a worker as long as its function does;
 * a tuple, frozenset or frozendict of such things, or a list, set, dict or mapping proxy of up to
   `MOST`; a slice, an itemgetter, an attrgetter, a partial of such things;
-* an object that is nothing but its attributes, if they and its class are such things.
+* an object that is nothing but its attributes, if they and its class are such things;
+* an array, and anything else that plain pickle makes the same bytes of each time: a longer list, a
+  data frame, a random generator; all of them together up to `MOST_NBYTES`.
 
-An array, a lock, an object written in C: any of these can change in place, unseen, so such a
-function has no snapshot.  All that can change of the things above is what a name, a cell, an
-attribute, a key or an index is bound to.  A snapshot holds while each binding is identical::
+What is larger, or cannot be pickled, or is pickled with what only the script has: any of these can
+change in place, unseen, so such a function has no snapshot.  A snapshot holds while each binding is
+identical, and each array, or what else is known by its bytes, has the same::
 
     function    its code, defaults, keyword defaults, attributes
     globals     each name that its code, or code nested in it, loads, stores or deletes
@@ -23,6 +25,7 @@ attribute, a key or an index is bound to.  A snapshot holds while each binding i
     classes     each attribute
     objects     each attribute
     containers  each element
+    the rest    what `state_of` returns
 
 It serves on both sides. On the driver: has the user changed something since the code was sent?
 On a worker: has a task left something behind (a global, a nonlocal, an attribute of a function)
@@ -61,6 +64,7 @@ from .byname import importable_module, named
 from .enumerations import own_attributes
 from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
+from .states import MOST_NBYTES, State, state_of
 
 __all__ = ["MOST", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
 
@@ -108,12 +112,12 @@ _GETTERS: Final = (operator.itemgetter, operator.attrgetter)
 
 
 def is_definition(fn: object) -> bool:
-    """Tell whether something can have a snapshot, if it goes by value."""
+    """Tell whether something is a function or a class."""
     return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
 
 
 class Snapshot:
-    """The bindings that functions and classes by value read, directly or through others.
+    """The bindings that definitions and objects by value read, directly or through others.
 
     It keeps them and everything that they read alive.
 
@@ -134,6 +138,8 @@ class Snapshot:
         self._objects: list[tuple[object, type, dict[str, Any]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
         self._attributes: list[tuple[Mapping[str, Any], Set[str]]] = []
+        self._states: list[tuple[object, State]] = []
+        self._nbytes = 0  # of these
         self._token: object = None  # of what abstract base classes have been told
 
     @classmethod
@@ -142,7 +148,7 @@ class Snapshot:
 
         Parameters
         ----------
-        *roots : function, lru_cache or class
+        *roots : function, lru_cache, class or object
             Taken as by value, whatever their module.
         own_globals : bool
             The globals belong to them, as those of a restored function do, and not to the script: a
@@ -174,7 +180,7 @@ class Snapshot:
 
         Notes
         -----
-        Cost: 0.1 us, and 0.03 us for each binding.
+        Cost: 0.1 us, and 0.03 us for each binding; for the rest that of `state_of`.
         """
         for function, code, defaults, kwdefaults, attributes in self._functions:
             if (
@@ -203,7 +209,9 @@ class Snapshot:
                 return False
         if self._token is not None and get_cache_token() != self._token:
             return False
-        return not self._cells or all(content(cell) is value for cell, value in self._cells)
+        if self._cells and not all(content(cell) is value for cell, value in self._cells):
+            return False
+        return not self._states or all(state_of(it) == state for it, state in self._states)
 
     def _parts(self, value: Any) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
@@ -234,7 +242,9 @@ class Snapshot:
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
-        return self._bind_attributes(value)
+        if kind is SimpleNamespace or is_its_attributes(kind):
+            return self._bind_attributes(value)
+        return self._bind_state(value)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
         """Record and return what is in a mapping, `but` for some names; and how much there is."""
@@ -302,7 +312,7 @@ class Snapshot:
 
     def _bind_elements(self, container: Any) -> tuple[object, ...] | None:
         if len(container) > MOST:
-            return None
+            return self._bind_state(container)
         elements = tuple(container)
         self._contents.append((container, elements))
         if type(container) not in (list, set):
@@ -311,14 +321,20 @@ class Snapshot:
         self._elements += len(elements)
         return elements
 
-    def _bind_attributes(self, value: Any) -> Iterable[object] | None:
+    def _bind_attributes(self, value: Any) -> Iterable[object]:
         """Record the attributes of an object that is nothing else."""
-        kind = type(value)
-        if kind is not SimpleNamespace and not is_its_attributes(kind):
-            return None
         attributes = vars(value)
-        self._objects.append((value, kind, attributes))
-        return [kind, *self._bind(attributes).values()]
+        self._objects.append((value, type(value), attributes))
+        return [type(value), *self._bind(attributes).values()]
+
+    def _bind_state(self, value: Any) -> tuple[()] | None:
+        """Record what is known by its bytes alone."""
+        state = state_of(value, MOST_NBYTES - self._nbytes)
+        if state is None or state_of(value) != state:  # it is another one each time
+            return None
+        self._nbytes += sum(len(part) for part in state if type(part) is bytes)
+        self._states.append((value, state))
+        return ()
 
 
 def _field_values(attributes: Mapping[str, Any]) -> list[object]:

@@ -22,15 +22,16 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from pickle import PickleBuffer, PicklingError, dumps, loads
+from types import FunctionType
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..whole import interrupts
 from .arrays import dumps_arrays, has_arrays
-from .byname import PROTOCOL, registered_modules
+from .byname import PROTOCOL, names_by_value
 from .byvalue import dumps_by_value
 from .reach import Reach
-from .references import dumps_by_reference
+from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
 from .wording import unrestored
 
@@ -58,8 +59,6 @@ _PLAIN: Final = 0x80
 _FRAMED: Final = 0x01
 _HEAD: Final = struct.Struct("<BxxxIQ")
 _NBYTES: Final = struct.Struct("<Q")
-
-_SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
 
 Buffer: TypeAlias = Any
 """Any contiguous buffer: bytes, bytearray, memoryview, an array (typing has no name for it yet)."""
@@ -189,7 +188,7 @@ def encode(
     obj: object,
     *,
     by_value: bool = True,
-    has: Callable[[type], bool] | None = None,
+    refer: Refer | None = None,
     reach: Reach | None = None,
     beside: Reach | None = None,
 ) -> Encoded:
@@ -200,8 +199,8 @@ def encode(
     obj : object
     by_value : bool
         Whether to pickle by value what is defined in ``__main__`` or nowhere, or holds such things.
-    has : callable, optional
-        ``has(cls)``: whether the other side has a class of the script.
+    refer : callable, optional
+        What the other side has of the script, see `references`.
     reach : Reach, optional
         Gets what is reached if it is pickled by value.
     beside : Reach, optional
@@ -216,8 +215,8 @@ def encode(
     ------
     SerializationError
         It can only be pickled by value, and is not to be.
-    UnknownClass
-        It would be by reference, but for a class that the other side has not.
+    UnknownDefinition
+        It would be by reference, but for something that the other side has not.
     Torn
         The two have something in common that must be one.
     BaseException
@@ -240,13 +239,13 @@ def encode(
         return False
 
     pickled = None
-    if has is None or not _is_of_script(obj):
+    if refer is None or not _is_of_script(obj):
         pickled = _attempt(dumps_arrays if has_arrays(obj) else _dumps, obj, keep)
     if pickled is None and not by_value:
         raise SerializationError("no worker knows this by its name")
-    if pickled is None and has is not None:
+    if pickled is None and refer is not None:
         frames.clear()
-        pickled = _attempt(partial(dumps_by_reference, has=has), obj, keep)
+        pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
     if pickled is None:
         frames.clear()
         reach = Reach() if reach is None else reach
@@ -257,11 +256,15 @@ def encode(
 
 
 def _is_of_script(obj: Any) -> bool:
-    """Tell whether an object, or the first one in it, is of a class of the script."""
+    """Tell whether an object, or the first one in it, is of the script: plain pickle would fail."""
     kind: Any = type(obj)
     if (kind is tuple or kind is list) and obj:
-        kind = type(obj[0])
-    return kind.__module__ in SCRIPT_MODULES
+        obj = obj[0]
+        kind = type(obj)
+        if kind is tuple and obj:  # the arguments of a call, or of the first of some calls
+            obj = obj[0]
+            kind = type(obj)
+    return (obj if kind is FunctionType else kind).__module__ in SCRIPT_MODULES
 
 
 def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
@@ -280,10 +283,7 @@ def _attempt(
         raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         return None
-    if pickled.find(_SCRIPT) >= 0:
-        return None
-    registered = registered_modules()
-    return None if registered and any(name.encode() in pickled for name in registered) else pickled
+    return None if names_by_value(pickled) else pickled
 
 
 def decode(buffer: Buffer) -> Any:

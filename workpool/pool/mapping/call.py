@@ -302,7 +302,8 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        task = seat.task = self._pool.take_turn(seat, self._fn, self._cutter.code, self._begun)
+        code = seat.stretch.code
+        task = seat.task = self._pool.take_turn(seat, self._fn, code, self._begun)
         if task is None:  # by another thread, just now
             seat.resolve(None, CancelledError("the pool was shut down"))
             return

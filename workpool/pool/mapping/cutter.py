@@ -14,8 +14,9 @@ from ...serializer import (
     Code,
     CodeCache,
     Encoded,
+    Refer,
     Torn,
-    UnknownClass,
+    UnknownDefinition,
     encode_blocks,
     pack_call,
 )
@@ -121,23 +122,23 @@ class Cutter:
                 return None
             ends = last and at + size >= len(items)
             segment = self.segment(content, range(len(part)), ends)
-            found.append(Stretch(segment, len(part), plan))
+            found.append(Stretch(segment, len(part), plan, self.code))
         return found
 
     def _encoded(
         self, items: Sequence[Any], function: object, without: object, large: bool
     ) -> Encoded | None:
-        """Encode items, and have the function's code bring their classes."""
-        has: Callable[[type], bool] | None = None if self.code is None else self.code.has
+        """Encode items, and have the function's code bring the definitions in them."""
+        refer: Refer | None = None if self.code is None else self.code.refer
         while True:
             reach = None if self.code is None else self.code.reach
             try:
-                return encode_blocks(items, self._several, function, large, reach, has)
+                return encode_blocks(items, self._several, function, large, reach, refer)
             except Torn:
                 return encode_blocks(items, self._several, without, large, each=self.fn)
-            except UnknownClass as unknown:
+            except UnknownDefinition as unknown:
                 assert self.code is not None
-                self.code, has = self._codes.extended(self.fn, self.code, unknown.cls)
+                self.code, refer = self._codes.extended(self.fn, self.code, unknown.definition)
 
     def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
         """Return some of the encoded items, to be shared out."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...journal.ledger import Plan
 from ...loss import Loss
+from ...serializer import Code
 from ...tasks import Segment, Task
 from ...turns import Part
 
@@ -24,12 +25,15 @@ class Stretch:
         How many.
     plan : Plan or None
         What a journal has of the items that they were among.
+    code : Code or None
+        Of the function: what the items refer to comes with it.
     """
 
-    def __init__(self, segment: Segment, items: int, plan: Plan | None) -> None:
+    def __init__(self, segment: Segment, items: int, plan: Plan | None, code: Code | None) -> None:
         self.segments = [segment]  # what is shared out of it now
         self.items = items
         self.plan = plan
+        self.code = code
         self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
         self.seats = 0  # turns under way

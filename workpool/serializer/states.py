@@ -1,0 +1,70 @@
+"""What an object is to whoever gets it: the bytes that plain pickle makes of it."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pickle import PickleBuffer, Pickler
+from typing import Any, Final, TypeAlias
+
+from ..lazy import np
+from ..whole import failures
+from .byname import PROTOCOL, names_by_value
+
+__all__ = ["MOST_NBYTES", "State", "state_of"]
+
+MOST_NBYTES: Final = 1 << 20
+"""Bytes of states that are looked at: that takes less than half the time of sending them."""
+
+State: TypeAlias = tuple[Any, ...]
+"""Equal for equal objects; the last of it are bytes."""
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Pickle(BytesIO):
+    """A file that holds no more than may be."""
+
+    def __init__(self, most_nbytes: int) -> None:
+        super().__init__()
+        self.left = most_nbytes
+        self.buffers: list[bytes] = []
+
+    def count(self, nbytes: int) -> None:
+        self.left -= nbytes
+        if self.left < 0:
+            raise _TooLarge
+
+    def write(self, data: Any) -> int:
+        self.count(len(data))
+        return super().write(data)
+
+    def keep(self, buffer: PickleBuffer) -> None:
+        """Take in a buffer, out of band: in band it would be copied before it is counted."""
+        view = buffer.raw()
+        self.count(view.nbytes)
+        self.buffers.append(bytes(view))
+
+
+def state_of(value: Any, most_nbytes: int = MOST_NBYTES) -> State | None:
+    """Return the state of an object, or None if it has none that is known by its bytes.
+
+    That is so of what pickle refuses, of what takes more bytes, and of what holds definitions that
+    no worker can import: the pickle has their names alone.
+
+    Notes
+    -----
+    Cost: 0.4 us for a small array, 3 us and more for anything else, and 0.1 us for each KiB.
+    """
+    kind: Any = type(value)
+    if kind.__module__ == "numpy" and kind is np.ndarray and not value.dtype.hasobject:
+        known = value.nbytes <= most_nbytes
+        return (value.dtype, value.shape, value.tobytes()) if known else None
+    file = _Pickle(most_nbytes)
+    try:
+        Pickler(file, PROTOCOL, buffer_callback=file.keep).dump(value)
+    except failures():
+        return None
+    pickled = file.getvalue()
+    return None if names_by_value(pickled) else (*file.buffers, pickled)
