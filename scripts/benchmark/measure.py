@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
@@ -69,6 +70,19 @@ class Point:
 def moved(point: Point) -> Point:
     """Return another point."""
     return Point(point.x + 1, point.y)
+
+
+SAMPLES = array("d", range(8192))
+
+
+def sample(i: int) -> float:
+    """Return one of the script's numbers."""
+    return SAMPLES[i % len(SAMPLES)]
+
+
+def applied(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call what is passed."""
+    return fn(*args)
 
 
 def compute(seconds: float) -> None:
@@ -164,6 +178,20 @@ def objects(pool: Pool, request: Request) -> dict[str, float]:
     return {
         "rate": rate(run, len(points), request.seconds),
         **fastest(pool, request, "map", lambda items: points[:items], moved, TASKS),
+    }
+
+
+def reads(pool: Pool, request: Request) -> dict[str, float]:
+    """Return the tasks per second of functions that read an array, and of those passed on."""
+
+    def run(fn: Callable[..., Any], count: int, *first: Any) -> None:
+        for future in pool.run(fn, [(*first, i) for i in range(count)]):
+            pool.result(future)
+
+    count = request.count(TASKS)
+    return {
+        "array": rate(partial(run, sample), count, request.seconds),
+        "argument": rate(lambda tasks: run(applied, tasks, nothing), count, request.seconds),
     }
 
 
@@ -385,6 +413,7 @@ def queued(pool: Pool, request: Request) -> dict[str, float]:
 MEASURES = {
     "submit": submit,
     "objects": objects,
+    "reads": reads,
     "latency": latency,
     "pause": pause,
     "map": mapped,

@@ -64,6 +64,13 @@ ROWS = {
             EXECUTORS,
         ),
         Row(
+            "reads",
+            "100,000 tasks whose function reads 64 KiB of the script, and as many whose function\n"
+            "is an argument of another",
+            (Figure("array", "array /s"), Figure("argument", "argum. /s")),
+            EXECUTORS,
+        ),
+        Row(
             "latency",
             "one task at a time, submit to result",
             (Figure("median", "us median", False), Figure("p99", "us 99th %", False)),

@@ -60,7 +60,7 @@ from types import (
 from typing import Any, Final
 
 from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
-from .byname import importable_module, named
+from .byname import importable_module, named, names_by_value
 from .enumerations import own_attributes
 from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
@@ -330,7 +330,9 @@ class Snapshot:
     def _bind_state(self, value: Any) -> tuple[()] | None:
         """Record what is known by its bytes alone."""
         state = state_of(value, MOST_NBYTES - self._nbytes)
-        if state is None or state_of(value) != state:  # it is another one each time
+        if state is None or names_by_value(state[-1]):  # the pickle has their names alone
+            return None
+        if state_of(value) != state:  # it is another one each time
             return None
         self._nbytes += sum(len(part) for part in state if type(part) is bytes)
         self._states.append((value, state))

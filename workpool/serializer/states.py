@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from ..lazy import np
 from ..whole import failures
-from .byname import PROTOCOL, names_by_value
+from .byname import PROTOCOL
 
 __all__ = ["MOST_NBYTES", "State", "state_of"]
 
@@ -48,10 +48,7 @@ class _Pickle(BytesIO):
 
 
 def state_of(value: Any, most_nbytes: int = MOST_NBYTES) -> State | None:
-    """Return the state of an object, or None if it has none that is known by its bytes.
-
-    That is so of what pickle refuses, of what takes more bytes, and of what holds definitions that
-    no worker can import: the pickle has their names alone.
+    """Return the state of an object; None if pickle refuses it, or makes more bytes of it.
 
     Notes
     -----
@@ -66,5 +63,4 @@ def state_of(value: Any, most_nbytes: int = MOST_NBYTES) -> State | None:
         Pickler(file, PROTOCOL, buffer_callback=file.keep).dump(value)
     except failures():
         return None
-    pickled = file.getvalue()
-    return None if names_by_value(pickled) else (*file.buffers, pickled)
+    return *file.buffers, file.getvalue()
