@@ -643,3 +643,31 @@ def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
         sent = pickle.dumps(Row())
         assert "Row" in str(failure(pickle.loads, sent)), "no task has brought it along"
     """)
+
+
+def test_a_class_whose_metaclass_is_registered_is_made_as_that_says(run_script):
+    module = """
+        import copyreg
+        class Meta(type):
+            def __new__(cls, name, base, content):
+                return super().__new__(cls, name, (base,), content)
+            def __init__(cls, name, base, content): cls.made_of = name, base, content
+        def create(name, base, content):  # as that of DEAP, anew for each that is received
+            globals()[name] = made = Meta(name, base, content)
+            return made
+        copyreg.pickle(Meta, lambda cls: (create, cls.made_of))
+    """
+    run_script(
+        """
+        import creating
+        creating.create("Individual", list, {"fitness": 1})
+        def task(individual): return individual + [type(individual).__name__], individual
+        first = creating.Individual([1])
+        creating.create("Individual", list, {"fitness": 2})
+        for individual, fitness in (first, 1), (creating.Individual([1]), 2):
+            seen, back = run(task, individual)
+            assert seen == [1, "Individual"] and back == [1] and back.fitness == fitness
+            assert type(back) is creating.Individual
+        """,
+        creating=module,
+    )

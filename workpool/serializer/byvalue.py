@@ -292,6 +292,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is FunctionType:
             return self._reduce_function(obj)
         if issubclass(kind, type):
+            if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
+                return NotImplemented  # its metaclass has said how a class like this is made
             reduced = self._reduce_definition(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
