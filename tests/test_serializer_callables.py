@@ -500,11 +500,17 @@ def test_a_function_that_changes_for_every_task_leaves_no_codes(codes):
         assert codes.lookup(made.fn) is None
 
 
-def test_a_submodule_imported_later_crosses(codes, monkeypatch):
-    package, module = types.ModuleType("pkg_for_test"), types.ModuleType("pkg_for_test.sub")
+@pytest.fixture
+def package_for_test(monkeypatch):
+    package = types.ModuleType("pkg_for_test")
     package.__path__ = []
     package.__package__ = "pkg_for_test"
     monkeypatch.setitem(sys.modules, "pkg_for_test", package)
+    return package
+
+
+def test_a_submodule_imported_later_crosses(codes, package_for_test, monkeypatch):
+    package, module = package_for_test, types.ModuleType("pkg_for_test.sub")
     made = define("def fn(): return pkg_for_test.sub", pkg_for_test=package)
     before = looked_up_again(codes, made.fn)
     monkeypatch.setitem(sys.modules, "pkg_for_test.sub", module)
@@ -512,6 +518,30 @@ def test_a_submodule_imported_later_crosses(codes, monkeypatch):
     after = looked_up_again(codes, made.fn)
     assert b"pkg_for_test.sub" in after.data
     assert b"pkg_for_test.sub" not in before.data
+
+
+def test_a_submodule_imported_in_the_place_of_another_module_crosses(package_for_test, monkeypatch):
+    monkeypatch.setitem(sys.modules, "other_for_test", types.ModuleType("other_for_test"))
+    made = define("def fn(): return pkg_for_test.sub, 1", pkg_for_test=package_for_test)
+    assert b"pkg_for_test.sub" not in dumps_by_value(made.fn)
+    monkeypatch.delitem(sys.modules, "other_for_test")
+    monkeypatch.setitem(sys.modules, "pkg_for_test.sub", types.ModuleType("pkg_for_test.sub"))
+    assert b"pkg_for_test.sub" in dumps_by_value(made.fn)
+
+
+def test_modules_are_looked_through_once_for_what_reads_a_package(package_for_test, monkeypatch):
+    class Name(str):
+        looked_at = 0
+
+        def startswith(self, *args):
+            Name.looked_at += 1
+            return super().startswith(*args)
+
+    submodule = types.ModuleType("pkg_for_test.sub")
+    monkeypatch.setitem(sys.modules, Name("pkg_for_test.sub"), submodule)
+    made = define("def fn(): return pkg_for_test.sub, 2", pkg_for_test=package_for_test)
+    assert len({dumps_by_value(made.fn) for _ in range(3)}) == 1
+    assert Name.looked_at == 1
 
 
 def test_what_has_no_snapshot_is_restored_for_each_task():

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import typing
 from importlib import import_module
-from types import FunctionType
 from typing import Any
 
 from ..whole import failures
 
-__all__ = ["annotations_of", "reduce_forward_ref", "with_text"]
+__all__ = ["annotations_of", "reduce_forward_ref"]
 
 
 def annotations_of(definition: Any) -> dict[str, Any]:
@@ -24,17 +23,6 @@ def annotations_of(definition: Any) -> dict[str, Any]:
     except failures():
         return _text_of(definition)
     return found
-
-
-def with_text(function: FunctionType) -> FunctionType:
-    """Return what is the same function, but has the text of its annotations."""
-    code, names, closure = function.__code__, function.__globals__, function.__closure__
-    twin = FunctionType(code, names, function.__name__, function.__defaults__, closure)
-    for name in ("__module__", "__qualname__", "__doc__", "__kwdefaults__"):
-        setattr(twin, name, getattr(function, name))
-    vars(twin).update(vars(function))
-    twin.__annotations__ = _text_of(function)
-    return twin
 
 
 def _text_of(definition: Any) -> dict[str, Any]:

@@ -34,7 +34,6 @@ import dataclasses
 import functools
 import inspect
 import struct
-import sys
 import threading
 import typing
 import weakref
@@ -49,8 +48,8 @@ from typing import Any, Final, cast
 
 import cloudpickle
 
-from ..whole import FAILURES, failures
-from .annotations import reduce_forward_ref, with_text
+from ..whole import FAILURES
+from .annotations import annotations_of, reduce_forward_ref
 from .atoms import SENTINEL
 from .byname import PROTOCOL, named
 from .classes import reduce_class
@@ -190,15 +189,31 @@ def _make_ref(referent: object) -> Any:
     return weakref.ref(type("Gone", (), {})() if referent is None else referent)
 
 
-def _complete(function: FunctionType, state: dict[str, Any]) -> None:
-    """Add to cloudpickle's state of a function what it does not see.
+def _stand_in(function: FunctionType) -> FunctionType:
+    """Return what is the same function, but reads nothing.
 
-    Those are names in the bodies of classes, and submodules that only nested code finds.
+    Where it reads a package, cloudpickle goes through all modules that there are, each time.
     """
+    same = FunctionType(_NOTHING, function.__globals__, function.__name__, function.__defaults__)
+    for name in ("__module__", "__qualname__", "__doc__", "__kwdefaults__"):
+        setattr(same, name, getattr(function, name))
+    vars(same).update(vars(function))
+    same.__annotations__ = annotations_of(function)
+    return same
+
+
+def _nothing() -> None: ...
+
+
+_NOTHING: Final = _nothing.__code__
+
+
+def _complete(function: FunctionType, state: dict[str, Any]) -> None:
+    """Add what a function reads to cloudpickle's state of one that reads nothing."""
     for name in global_names(function.__code__):
         value = function.__globals__.get(name, UNBOUND)
         if value is not UNBOUND:
-            state["__globals__"].setdefault(name, value)
+            state["__globals__"][name] = value
     values = (value for _, value in reads(function))
     state["_cloudpickle_submodules"] += submodules(function.__code__, values)
 
@@ -326,22 +341,15 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return _reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
             return _make_dispatch, (dict(implementations),)
-        try:
-            reduced = self._reduce_definition(function)
-        except failures():
-            if sys.version_info < (3, 14):
-                raise
-            # Its annotations cannot be worked out.
-            reduced = super().reducer_override(with_text(function))
-        if reduced is NotImplemented:
-            return reduced
-        make, made, state, _, _, setter = reduced
+        if named(function):
+            return NotImplemented
+        make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))
         _complete(function, state[1])
         self._reach.add(function)
         self._had += state[1]["__globals__"].values()
         # The cells themselves, which two closures may share; they are filled later.
         state[1]["__closure__"] = None
-        made = (*made[:4], function.__closure__)
+        made = (function.__code__, *made[1:4], function.__closure__)
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
         if is_in_script(function.__name__, function):  # what a decorator has made of it
             self._had += (it for _, it in cells)

@@ -70,20 +70,21 @@ def _attributes(code: CodeType) -> frozenset[str]:
 
 
 def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
-    """Return the imported submodules that nested code may find in the packages among `values`."""
-    if not any(_nested(code)):
-        return []
+    """Return the imported submodules that code may find in the packages among `values`."""
     packages = {
         f"{value.__name__}."
         for value in values
         if isinstance(value, ModuleType) and hasattr(value, "__path__")
     }
-    found = _submodules(code, tuple(sorted(packages)), len(sys.modules)) if packages else ()
+    if not packages:
+        return []
+    imported = len(sys.modules), next(reversed(sys.modules))
+    found = _submodules(code, tuple(sorted(packages)), imported)
     return [sys.modules[name] for name in found if name in sys.modules]
 
 
 @functools.lru_cache(maxsize=1024)
-def _submodules(code: CodeType, packages: tuple[str, ...], _: int) -> tuple[str, ...]:
+def _submodules(code: CodeType, packages: tuple[str, ...], _: tuple[int, str]) -> tuple[str, ...]:
     """Return their names; anew when modules have been imported."""
     known = _attributes(code)
     return tuple(
