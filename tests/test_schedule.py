@@ -47,13 +47,22 @@ def test_a_share_of_the_last_items_is_one_of_those_that_are_left_now() -> None:
         looks.append(40)
         return 40
 
-    assert pace.share("new", 1000, 2, 0, look) == 1
+    assert pace.share("new", 10**9, 1000, 2, 0, look) == 1
     pace.measured("f", 100, 100e-6, 1e-6)
-    chunk = pace.share("f", 10**9, 2, 10**9, look)
+    chunk = pace.share("f", 10**9, 10**9, 2, 10**9, look)
     assert chunk > 1000
     assert not looks  # there is enough for everybody
-    assert pace.share("f", 1000, 2, chunk, look) == 40 // (2 * 2)
+    assert pace.share("f", 10**9, 1000, 2, chunk, look) == 40 // (2 * 2)
     assert looks
+
+
+def test_what_takes_less_than_to_share_it_out_is_not_shared_where_all_of_it_is_short() -> None:
+    pace = Pace()
+    pace.measured("f", 100, 100e-6, 1e-6)
+    assert pace.share("f", 200, 40, 2, 200, lambda: 40) == 50  # more than there are: all of them
+    assert pace.share("f", 10**6, 40, 2, 200, lambda: 40) == 40 // (2 * 2)
+    pace.measured("long", 1, 1e-3, 1e-6)
+    assert pace.share("long", 8, 8, 2, 8, lambda: 8) == 8 // (2 * 2)
 
 
 def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:

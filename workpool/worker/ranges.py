@@ -33,6 +33,11 @@ CHUNK_S = 2e-3
 MOST_CHUNK_S = 50e-3
 TAKES = 400
 
+#: To share out less than that takes longer than to do it.  But the last of many items may be
+#: giants: only where all together seem to take no longer than this, nothing less is shared out.
+LEAST_S = 50e-6
+SHORT_S = 10e-3
+
 #: How many times larger than the one before a chunk may be: a turn begins with one item, because
 #: those of this range may cost more than the last ones did.  A function's first turn ends there,
 #: too: what it costs is anybody's guess, and its first result is waited for.
@@ -72,7 +77,13 @@ class Pace:
         return max(1, min(int(self._chunk_s / mean_s), left, GROWTH * before))
 
     def share(
-        self, function: Hashable, seen: int, workers: int, before: int, look: Callable[[], int]
+        self,
+        function: Hashable,
+        total: int,
+        seen: int,
+        workers: int,
+        before: int,
+        look: Callable[[], int],
     ) -> int:
         """Return how many items to take next of the last ones, which all workers share.
 
@@ -82,17 +93,21 @@ class Pace:
         Parameters
         ----------
         function : hashable
+        total : int
+            How many items there were.
         seen : int
-            How many items were left.
+            How many were left.
         workers : int
         before : int
             How many were taken last.
         look : callable
             Returns how many are left now.
         """
-        wanted = self.count(function, seen // (2 * workers), before)
-        if wanted > 1 and seen < 4 * workers * wanted:
-            wanted = self.count(function, look() // (2 * workers), before)
+        mean_s = self._mean_s.get(function, LEAST_S)
+        least = int(LEAST_S / mean_s) if total * mean_s < SHORT_S else 0
+        wanted = self.count(function, max(least, seen // (2 * workers)), before)
+        if wanted > max(1, least) and seen < 4 * workers * wanted:
+            wanted = self.count(function, max(least, look() // (2 * workers)), before)
         return wanted
 
     def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
@@ -197,7 +212,12 @@ class TurnRun:
         if not self._terms.last:
             return self._pace.count(self._function, self._left, self._count)
         return self._pace.share(
-            self._function, self._left, self._terms.workers, self._count, self._look
+            self._function,
+            self._items.total,
+            self._left,
+            self._terms.workers,
+            self._count,
+            self._look,
         )
 
     def _look(self) -> int:

@@ -25,6 +25,8 @@ from .stretch import Stretch
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2
 
+#: Items for each worker that mostly are one turn.
+TURN_ITEMS = 20
 
 T = TypeVar("T")
 
@@ -33,6 +35,11 @@ def forgetting(values: list[T]) -> Iterator[T]:
     """Iterate over a list, which lets go of each value: it may be large, and needed no more."""
     values.reverse()
     return map(values.pop, repeat(-1, len(values)))
+
+
+def turns(items: int, workers: int) -> int:
+    """Return how many turns of so many items are published at first."""
+    return min(items, workers if items <= TURN_ITEMS * workers else TURNS * workers)
 
 
 class Pool(Protocol):
@@ -294,7 +301,7 @@ class Mapping:
         seats = [
             Seat(self, stretch, segment)
             for segment in segments
-            for _ in range(min(TURNS * self._cutter.workers, segment.terms.total))
+            for _ in range(turns(segment.terms.total, self._cutter.workers))
         ]
         with self._pool.lock:
             stretch.seats += len(seats)  # all of them, before the first one can be over
