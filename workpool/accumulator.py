@@ -92,6 +92,11 @@ class Accumulator:
             raise _gone(self)
         return Accumulator, (self._spec,)
 
+    def __deepcopy__(self, memo: object = None) -> Accumulator:
+        return self  # a copy of what has an accumulator adds to the same numbers
+
+    __copy__ = __deepcopy__
+
     def __repr__(self) -> str:
         spec = self._spec
         return f"<Accumulator {spec.op} of {np.dtype(spec.dtype)} {spec.shape}>"

@@ -6,6 +6,7 @@ Here is what the tasks run, and what counts; ``accumulate_operations`` has the o
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import sys
@@ -192,6 +193,15 @@ def case_what_a_running_task_added_does_not_count_yet(pool, gate):
     gate.open()
     future.result()
     assert int(total.value()) == 1
+
+
+def case_a_copy_of_what_has_an_accumulator_has_the_same(pool):
+    total = pool.accumulator((), "int64")
+    pool.submit(add, copy.deepcopy([total])[0], 3).result(PATIENCE_S)
+    assert copy.copy(total).value() == 3
+    (copied,) = copy.deepcopy([total])
+    copied.add(4)
+    assert total.value() == copied.value() == 7
 
 
 def case_value_is_a_copy(pool):
