@@ -97,11 +97,11 @@ class Stepped:
 
     def accumulator(self, shape: int | tuple[int, ...] = ()) -> Accumulator:
         """Return numbers that tasks add to."""
-        spec = accumulator.check(shape, "int64", "sum")
+        spec = accumulator.spec_of(shape, "int64", "sum")
         extent = self.driver.reserve(spec.nbytes)
         assert extent is not None
         spec = spec._replace(pool=POOL, offset=extent.offset)
-        return self.accumulators.add(spec, None if self.worker.carries else self.window)
+        return self.accumulators.open(spec, None if self.worker.carries else self.window)
 
     def task(
         self, fn: Callable[..., Any], *args: Any, code: Code | None = None, retries: int = 0

@@ -19,8 +19,8 @@ from workpool.testing import MemoryWindow
 
 def test_numbers_are_read_atomically_while_others_add() -> None:
     window = MemoryWindow(256)
-    spec = accumulator.check((4,), "int64", "sum")._replace(offset=64)
-    numbers = Accumulators().add(spec, window)
+    spec = accumulator.spec_of((4,), "int64", "sum")._replace(offset=64)
+    numbers = Accumulators().open(spec, window)
     numbers.add([1, 2, 3, 4])
     window.accumulate(64, np.ones(4, np.int64), "sum")  # under way: there is no flush
     assert numbers.value().tolist() == [2, 3, 4, 5]
@@ -33,7 +33,7 @@ def test_numbers_are_read_atomically_while_others_add() -> None:
 def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
     op: str, number: float
 ) -> None:
-    spec = accumulator.check((), "float64", op)._replace(offset=0)
+    spec = accumulator.spec_of((), "float64", op)._replace(offset=0)
     contributions = Contributions()
     with np.errstate(all="raise"):
         for _ in range(2):
@@ -49,7 +49,7 @@ def test_nan_is_no_number_to_a_minimum(dtype: str) -> None:
         contributions = Contributions()
         token = current.set(contributions)
         try:
-            adding = accumulator.Accumulator(accumulator.check(2, dtype, op)._replace(offset=0))
+            adding = accumulator.Accumulator(accumulator.spec_of(2, dtype, op)._replace(offset=0))
             for numbers in ([5, np.nan], [np.nan, np.nan], [7, np.nan]):
                 adding.add(np.array(numbers, dtype))
         finally:
@@ -63,13 +63,13 @@ def test_integers_that_do_not_fit_are_refused() -> None:
     contributions = Contributions()
     token = current.set(contributions)
     try:
-        adding = accumulator.Accumulator(accumulator.check(np.int64(2), "int32", "max"))
+        adding = accumulator.Accumulator(accumulator.spec_of(np.int64(2), "int32", "max"))
         adding.add([1, -(2**31)])
         adding.add(np.array([1, 2], "int8"))
         for numbers in ([3_000_000_000, 1], np.array([0, 2**63], "uint64")):
             with pytest.raises(UsageError, match=r"beyond its dtype|convert it first"):
                 adding.add(numbers)
-        small = accumulator.Accumulator(accumulator.check((), "uint8", "sum"))
+        small = accumulator.Accumulator(accumulator.spec_of((), "uint8", "sum"))
         small.add(np.uint16(255))
         with pytest.raises(UsageError, match="beyond its dtype"):
             small.add(np.uint16(300))
@@ -91,7 +91,7 @@ def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
     window = Lent(256)
     contributions = Contributions()
     for shape, offset in (((), 0), ((2, 3), 64)):
-        spec = accumulator.check(shape, "int64", "sum")._replace(offset=offset)
+        spec = accumulator.spec_of(shape, "int64", "sum")._replace(offset=offset)
         for _ in range(3):
             contributions.add(spec, np.ones(shape, "int64"))
     contributions.keep()
@@ -104,7 +104,7 @@ def test_contributions_keep_what_mpi_reads_until_the_flush() -> None:
 def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool) -> None:
     shape = (KEPT_NBYTES // 32,)  # four of them are not too many
     specs = [
-        accumulator.check(shape, "int64", op)._replace(offset=offset)
+        accumulator.spec_of(shape, "int64", op)._replace(offset=offset)
         for op, offset in (("sum", 0), ("max", 8 * shape[0]))
     ]
     contributions = Contributions()
@@ -138,10 +138,10 @@ def test_contributions_keep_few_parts_however_many_tasks_there_are(carried: bool
 def test_many_parts_are_combined_as_one_after_another(op: str, dtype: str) -> None:
     if np.dtype(dtype).kind not in accumulator.OPERATIONS[op].kinds:
         with pytest.raises(UsageError, match="MPI defines no such reduction"):
-            accumulator.check(3, dtype, op)
+            accumulator.spec_of(3, dtype, op)
         return
     for shape in ((), (3,), (2, 3)):
-        spec = accumulator.check(shape, dtype, op)
+        spec = accumulator.spec_of(shape, dtype, op)
         numbers = np.arange(1, 50 * (np.prod(shape, dtype=int)) + 1) % 7
         parts = [np.asarray(part) for part in numbers.reshape(-1, *shape).astype(dtype)]
         total = parts[0]
@@ -157,7 +157,7 @@ def test_a_part_that_cannot_be_combined_is_not_kept(monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> NDArray[Any]:
         raise MemoryError
 
-    spec = accumulator.check(KEPT_NBYTES // 8, "int64", "sum")._replace(offset=0)
+    spec = accumulator.spec_of(KEPT_NBYTES // 8, "int64", "sum")._replace(offset=0)
     contributions = Contributions()
     contributions.add(spec, np.ones(spec.shape, np.int64))
     contributions.keep()

@@ -345,7 +345,7 @@ def test_one_that_is_lost_for_good_gives_its_room_back(monkeypatch: pytest.Monke
 def test_what_adds_to_an_accumulator_counts_with_its_row(during: Any) -> None:
     scene = Scene()
     offset = scene.driver._store._buffer.offset  # which nobody uses here
-    spec = accumulator.check((), "int64", "sum")._replace(offset=offset, pool=1)
+    spec = accumulator.spec_of((), "int64", "sum")._replace(offset=offset, pool=1)
     scene.waiting(*arrays(8))
     scene.finish()  # from here on there is room for outcomes as large as these
     scene.found.clear()

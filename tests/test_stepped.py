@@ -161,7 +161,7 @@ def test_what_is_cut_off_while_it_is_added_is_not_added_again(
         pass
 
     def cut_off(self: Accumulator, part: Any) -> None:
-        monkeypatch.setattr(Accumulator, "_collect", genuine)
+        monkeypatch.setattr(Accumulator, "_add", genuine)
         if added:
             genuine(self, part)
         raise Alarm
@@ -171,8 +171,8 @@ def test_what_is_cut_off_while_it_is_added_is_not_added_again(
     first = job.submit(add_and_return, numbers, 10)
     job.driver.progress()
     job.work()
-    genuine = Accumulator._collect
-    monkeypatch.setattr(Accumulator, "_collect", cut_off)
+    genuine = Accumulator._add
+    monkeypatch.setattr(Accumulator, "_add", cut_off)
     with pytest.raises(Alarm):
         job.go()
     second = job.submit(add_and_return, numbers, 10)

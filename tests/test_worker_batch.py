@@ -372,7 +372,7 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
             raise MemoryError("no room for a copy")
 
     scene, contributions = Scene(tasks=3), Contributions()
-    spec = accumulator.check((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
+    spec = accumulator.spec_of((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
 
     def call(payload: bytes) -> tuple[Kind, Any]:
         contributions.add(spec, np.array(10 ** payload[0]))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _DTYPES = "int8 to int64, uint8 to uint64, float32, float64, complex64, complex128 and bool"
 
 
-def check(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
+def spec_of(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
     """Return what an accumulator is to hold, not placed yet.
 
     Raises
@@ -82,7 +82,7 @@ class Accumulator:
         self._spec = spec
         self._lock = threading.Lock()
         # On the driver the numbers stand in the window, or here: those of a job that outlives its
-        # workers, and the last ones of a pool that was shut down.  In a task they do in neither.
+        # workers, and the last ones of a pool that was shut down.  In a task they stand in neither.
         self._window = window
         self._numbers: NDArray[Any] | None = None
         self._closed = False
@@ -154,7 +154,7 @@ class Accumulator:
         if contributions is not None:
             contributions.add(self._spec, array)
         else:
-            self._collect(array)
+            self._add(array)
 
     def value(self) -> Any:
         """Return the numbers as they stand: an array, or a scalar for shape ``()``.
@@ -195,8 +195,8 @@ class Accumulator:
         self._window.flush()  # before the first contribution, which is not ordered with a Put
 
     @whole  # MPI reads the part until the flush
-    def _collect(self, part: NDArray[Any]) -> None:
-        """Add to the numbers; the driver does.
+    def _add(self, part: NDArray[Any]) -> None:
+        """Combine a part into the numbers; the driver does.
 
         Raises
         ------
@@ -240,7 +240,7 @@ class Accumulators:
         self._lock = threading.Lock()
         self._open: dict[Spec, Accumulator] = {}  # a pool gives no room twice while it is open
 
-    def add(self, spec: Spec, window: verbs.Window | None) -> Accumulator:
+    def open(self, spec: Spec, window: verbs.Window | None) -> Accumulator:
         """Return a new one, whose numbers stand in a window or, without, here."""
         numbers = self._open[spec] = Accumulator(spec, window)
         numbers._start()
@@ -251,7 +251,7 @@ class Accumulators:
         with self._lock:
             self._open.pop(spec)._close()
 
-    def collect(self, parts: Parts) -> UsageError | None:
+    def add(self, parts: Parts) -> UsageError | None:
         """Add what tasks have added; what counts is taken from `parts`, and never counts again.
 
         Returns
@@ -269,7 +269,7 @@ class Accumulators:
                     return _gone(Accumulator(spec))
             while parts:  # should there be no memory for one, the others have been added
                 spec = next(iter(parts))
-                self._open[spec]._collect(parts[spec])
+                self._open[spec]._add(parts[spec])
                 del parts[spec]
         return None
 

@@ -31,19 +31,19 @@ class Operation(NamedTuple):
     identity: Callable[[np.dtype[Any]], Any]  #: from what it starts
 
 
-def _numpys(*values: Any) -> bool:
+def _any_numpy(*values: Any) -> bool:
     """Return whether one of some values is NumPy's."""
     return any(isinstance(value, (np.ndarray, np.generic)) for value in values)
 
 
 def _smaller(one: Any, other: Any) -> Any:
-    if _numpys(one, other):
+    if _any_numpy(one, other):
         return np.minimum(one, other)
     return other if _is_nan(other) else min(one, other)  # `one`, if that is
 
 
 def _larger(one: Any, other: Any) -> Any:
-    if _numpys(one, other):
+    if _any_numpy(one, other):
         return np.maximum(one, other)
     return other if _is_nan(other) else max(one, other)
 
@@ -54,15 +54,15 @@ def _is_nan(value: Any) -> bool:
 
 
 def _both(one: Any, other: Any) -> Any:
-    return np.logical_and(one, other) if _numpys(one, other) else bool(one and other)
+    return np.logical_and(one, other) if _any_numpy(one, other) else bool(one and other)
 
 
 def _either(one: Any, other: Any) -> Any:
-    return np.logical_or(one, other) if _numpys(one, other) else bool(one or other)
+    return np.logical_or(one, other) if _any_numpy(one, other) else bool(one or other)
 
 
-def _one(one: Any, other: Any) -> Any:
-    return np.logical_xor(one, other) if _numpys(one, other) else bool(one) != bool(other)
+def _only_one(one: Any, other: Any) -> Any:
+    return np.logical_xor(one, other) if _any_numpy(one, other) else bool(one) != bool(other)
 
 
 def _zero(dtype: np.dtype[Any]) -> Any:
@@ -95,7 +95,7 @@ OPERATIONS = {
     "bxor": Operation(operator.xor, "bitwise_xor", _INTEGERS, _zero),
     "land": Operation(_both, "logical_and", _LOGICAL, _unity),
     "lor": Operation(_either, "logical_or", _LOGICAL, _zero),
-    "lxor": Operation(_one, "logical_xor", _LOGICAL, _zero),
+    "lxor": Operation(_only_one, "logical_xor", _LOGICAL, _zero),
 }
 
 

@@ -11,7 +11,7 @@
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures
     mapping       items that workers share out
-    numbers       accumulators, and their room
+    accumulators  its accumulators, and their room
     stats         what workers have done
 
 All of it runs on the driver, but for ``run`` on the ranks that serve.

@@ -22,10 +22,10 @@ from ..journal.ledger import Ledger, Ledgers, Noted, name_of
 from ..serializer import Code, Packed, without_partial
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
 from ..whole import held, whole, within
+from .accumulators import PoolAccumulators
 from .future import PoolFuture
 from .luggage import HEAVY_NBYTES, Luggage
 from .mapping.call import Seat
-from .numbers import Numbers
 from .resolver import Resolver
 from .stats import WorkerStats
 
@@ -90,7 +90,7 @@ class Core:
                 self.pool_id = self.number()
                 self._table = job.table(choice)
                 self.driver: Driver = self._table.driver
-                self._numbers = Numbers(job, self._table, self.pool_id)
+                self._accumulators = PoolAccumulators(job, self._table, self.pool_id)
                 self._resolver = Resolver(
                     self.driver,
                     job.accumulators,
@@ -348,10 +348,10 @@ class Core:
         """Return numbers in the repository's window; see ``View.accumulator``."""
         from .. import rma
 
-        spec = accumulator.check(shape, dtype, rma.op_name(op))
+        spec = accumulator.spec_of(shape, dtype, rma.op_name(op))
         with self.lock:  # a shutdown by another thread comes before, or finds them
             self.check_open()
-            return self._numbers.open(spec)
+            return self._accumulators.open(spec)
 
     def stats(self) -> list[WorkerStats]:
         """Return what each worker has done so far, by rank."""
@@ -394,7 +394,7 @@ class Core:
         with self._detaching:  # who comes second returns when nothing is left
             try:
                 # If one task was cut off, what it adds may be on its way.
-                self._numbers.close(settled=not self._pending)
+                self._accumulators.close(settled=not self._pending)
                 for context in tuple(self._contexts.values()):
                     self.driver.drop(context)
                 self.ledgers.close()

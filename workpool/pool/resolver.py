@@ -101,13 +101,13 @@ class Resolver:
         several = tuple(several)
         for finished in several:
             if finished.carried:
-                self._collect(finished)
+                self._add_carried(finished)
         self._ledgers.store(several)
         for finished in several:
             finished.written = True
 
     @whole
-    def _collect(self, finished: Finished) -> None:
+    def _add_carried(self, finished: Finished) -> None:
         """Add what is carried to the accumulators; a task fails whose part cannot be added."""
         with self._lock:  # another thread may have been quicker
             while finished.carried:
@@ -119,7 +119,7 @@ class Resolver:
                     need_stack(FRAMES)
                     finished.adding = True
                     try:
-                        error = self._accumulators.collect(parts)
+                        error = self._accumulators.add(parts)
                     except MemoryError:  # for a sum: what is left of the parts is not added yet
                         finished.adding = False
                         raise

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..job.tables import Table
 
 
-class Numbers:
+class PoolAccumulators:
     """Opens the accumulators of a pool.  Not thread-safe.
 
     Parameters
@@ -48,7 +48,7 @@ class Numbers:
         spec = spec._replace(pool=self._pool_id, offset=extent.offset)
         self._open.append((spec, extent))
         window = None if self._runtime.survive else self._table.window
-        return self._runtime.accumulators.add(spec, window)
+        return self._runtime.accumulators.open(spec, window)
 
     def close(self, settled: bool) -> None:
         """Keep the last values, and give back the room if nobody adds any more."""
