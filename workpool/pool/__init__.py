@@ -7,7 +7,9 @@
     absent        what a task finds in place of a pool
     maps          its map and reduce: what is shared out, what are tasks of their own
     core          what all views of a pool share
+    contexts      what tasks have in common, by limits
     luggage       a word to programs whose functions are heavy
+    callbacks     what it has its attendant do
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures
     mapping       items that workers share out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -15,14 +14,16 @@ from .. import accumulator
 from ..accumulator import Accumulator
 from ..driver.driver import Driver
 from ..driver.forked import Forked
-from ..errors import SHUT, SerializationError, TaskKilled, TaskLost
+from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
-from ..serializer import Code, Packed, without_partial
+from ..serializer import Code, Packed, task_name, without_partial
 from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
-from ..whole import held, whole, within
+from ..whole import held, whole
 from .accumulators import PoolAccumulators
+from .callbacks import Callbacks
+from .contexts import Contexts
 from .future import PoolFuture
 from .luggage import HEAVY_NBYTES, Luggage
 from .mapping.call import Seat
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-#: Sets of limits that are remembered, each with what its tasks have in common.  A program that
-#: gives each task what is left of some time makes more of them.
-CONTEXTS = 32
+#: Within so long an attempt that has ended becomes an outcome, or another attempt.
+ENDED_S = 1e-3
 
 
 class Core:
@@ -55,6 +55,12 @@ class Core:
 
     Attributes
     ----------
+    callbacks : Callbacks
+    codes : CodeCache
+        Of the job.
+    contexts : Contexts
+    number : callable
+        Returns a number that nothing else in the job has.
     pool_id : int
         Greater than those of all pools before.
     watched : set of PoolFuture
@@ -74,16 +80,16 @@ class Core:
         self.watched: set[PoolFuture[Any]] = set()
         self.ledgers = ledgers
         self.codes = job.codes
+        self.callbacks = Callbacks(job.attendant)
+        self.number: Callable[[], int] = job.numbers.__next__
         self._runtime = job
         self._setup = setup
         self._max_pending = max_pending
         self._pending = 0
         self._lost = 0  # of them, by what a signal's handler has raised
-        self._calling: list[Callable[[], object]] = []  # callbacks that are not over
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
         self._luggage = Luggage()
-        self._contexts: OrderedDict[Limits | None, PoolContext] = OrderedDict()
         try:
             with job.lock:
                 # By the lock, in the order of the list: see ``Context.closed``.
@@ -100,6 +106,7 @@ class Core:
                     self.ended,
                     job.attendant.wake,
                 )
+                self.contexts = Contexts(self._new_context, self.driver.drop)
                 job.pools.append(self)
         except BaseException:
             ledgers.close()
@@ -141,36 +148,19 @@ class Core:
         if self.driver.held or (self.ledgers.used and held(sys._getframe(1))):
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
-    @whole
-    def context(self, limits: Limits | None) -> PoolContext:
-        """Return what tasks of these limits have in common."""
-        with self.lock:
-            found = self._contexts.get(limits)
-            if found is None:
-                others = tuple(pool.pool_id for pool in tuple(self._runtime.pools))
-                context = Context(self.pool_id, limits, self._setup, others)
-                resolver = self._resolver
-                found = PoolContext(
-                    self.number(), context, resolver.resolve, resolver.write_down, resolver.tally
-                )
-                self._contexts[limits] = found
-            self._contexts.move_to_end(limits)
-            late = None
-            if len(self._contexts) > CONTEXTS:  # not the one without limits: ranks know it for good
-                late = self._contexts.pop(next(filter(None, self._contexts)))
-        if late is not None:
-            self.driver.drop(late)  # its rows keep it; tasks that wait have it put there again
-        return found
+    def _new_context(self, limits: Limits | None) -> PoolContext:
+        others = tuple(pool.pool_id for pool in tuple(self._runtime.pools))
+        context = Context(self.pool_id, limits, self._setup, others)
+        resolver = self._resolver
+        return PoolContext(
+            self.number(), context, resolver.resolve, resolver.write_down, resolver.tally
+        )
 
     # --- tasks --------------------------------------------------------------------------------
 
-    def code(self, fn: Callable[..., Any]) -> Code | None:
-        """Return what of a function crosses once for all of its tasks, from the first one on."""
-        return self.codes.at_once(fn)
-
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:
         """Return whether many calls of a function cost no more to submit than their arguments."""
-        return self._max_pending is None and self.code(fn) is not None
+        return self._max_pending is None and self.codes.at_once(fn) is not None
 
     def send(
         self,
@@ -209,8 +199,7 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error)
             return future
-        number = next(self._runtime.numbers)
-        task = Task(number, kind, fn, context, payload, future, None, retry, noted)
+        task = Task(self.number(), kind, fn, context, payload, future, None, retry, noted)
         future._task = task
         while not self._submit(task, code):
             self.check_open()
@@ -241,7 +230,9 @@ class Core:
         """
         segment = seat.segment
         noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
-        task = Task(self.number(), RANGE, fn, self.context(None), b"", seat, segment, noted=noted)
+        task = Task(
+            self.number(), RANGE, fn, self.contexts.of(None), b"", seat, segment, noted=noted
+        )
         return task if self._submit(task, code, further) else None
 
     @whole
@@ -262,8 +253,30 @@ class Core:
             raise
         return True
 
+    def kill(self, future: PoolFuture[Any]) -> bool:
+        """End the task of a future; see ``View.kill``."""
+        task = future._task
+        if future.cancel():
+            return True
+        if task is None or future.done():
+            return False
+        name = task_name(task.function)
+        if not task.context.isolated:
+            raise UsageError(
+                f"kill of task {name}, which runs in the rank itself: submit it by "
+                "with_options(isolate=True), then it runs in a process that can be killed"
+            )
+        error = TaskKilled(f"task {name} was killed while it ran")
+        while True:
+            self.driver.single_out(task)
+            if future.cancel() or self._take_back(task, error):
+                return True
+            # This attempt has just ended, perhaps to be followed by another.
+            if self.driver.wait(future.done, ENDED_S):
+                return False
+
     @whole
-    def kill(self, task: Task, error: TaskKilled) -> bool:
+    def _take_back(self, task: Task, error: TaskKilled) -> bool:
         """End a task that runs; its future has `error`.  False if it has ended."""
         if not self.driver.kill(task):
             return False
@@ -272,22 +285,7 @@ class Core:
         self.ended()
         return True
 
-    def number(self) -> int:
-        """Return a number that nothing else in the job has."""
-        return next(self._runtime.numbers)
-
-    # --- waiting and callbacks ----------------------------------------------------------------
-
-    def outside(self, action: Callable[[], object]) -> None:
-        """Do something that takes locks: at once, or by the thread that attends to the pools.
-
-        A generator that nobody has any more is closed by the garbage collector, which may come
-        while this very thread holds the lock.
-        """
-        if within(sys._getframe(1)):
-            self._runtime.attendant.call(action)
-        else:
-            action()
+    # --- waiting ------------------------------------------------------------------------------
 
     def watch(self) -> None:
         """Somebody waits for a future without making progress."""
@@ -312,23 +310,6 @@ class Core:
                 future.resolve(None, error)
                 self.ended()
                 self._lost = max(0, self._lost - 1)
-
-    def call_back(self, callbacks: Callable[[], object]) -> None:
-        """Have callbacks called by the thread that attends to the pools."""
-        calling = self._calling  # counts, without a lock that the collector's callbacks may meet
-        calling.append(callbacks)
-
-        def call() -> None:
-            try:
-                callbacks()
-            finally:
-                del calling[-1:]
-
-        try:
-            self._runtime.attendant.call(call)
-        except BaseException:  # by a signal's handler: perhaps it will never be called
-            del calling[-1:]
-            raise
 
     @whole
     def ended(self) -> None:
@@ -368,7 +349,7 @@ class Core:
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks; see ``Executor.shutdown``."""
         if self._runtime.serves or held(sys._getframe(1)):
-            self.call_back(lambda: self.shutdown(False, cancel_futures=cancel_futures))
+            self.callbacks.call(lambda: self.shutdown(False, cancel_futures=cancel_futures))
             return
         with self.lock:
             self._shut = True
@@ -379,13 +360,14 @@ class Core:
         if wait:
             with suppress(TaskLost):
                 self.driver.wait(lambda: self._pending == 0 or self.driver.drained)
-            self._runtime.attendant.join(lambda: not self._calling)
+            self.callbacks.join()
         if wait or last:
             self._detach()
 
     def disown(self) -> None:
         """Let go of nothing: this process was forked from the driver's, which has the table."""
-        self.lock = threading.RLock()  # a thread may have had the other that is not here
+        # Some thread may have had the others: it is not here.
+        self.lock = self.contexts.lock = threading.RLock()
         self._detaching = Forked()  # type: ignore[assignment]
 
     @whole
@@ -395,8 +377,7 @@ class Core:
             try:
                 # If one task was cut off, what it adds may be on its way.
                 self._accumulators.close(settled=not self._pending)
-                for context in tuple(self._contexts.values()):
-                    self.driver.drop(context)
+                self.contexts.drop()
                 self.ledgers.close()
             finally:
                 with self.lock:  # last: as long as we are in the list, nobody closes the table

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NoReturn, Protocol, TypeVar, cast
@@ -20,6 +19,7 @@ from ..driver.driver import Driver
 from ..errors import TaskLost, UsageError
 from ..tasks import Task
 from ..whole import held, uncut, whole
+from .callbacks import Callbacks
 
 T = TypeVar("T")
 
@@ -30,15 +30,13 @@ _ENDED = (*_CANCELLED, "FINISHED")
 class Pool(Protocol):
     """What a future needs of its pool."""
 
+    callbacks: Callbacks
     driver: Driver
     lock: threading.RLock
     watched: set[PoolFuture[Any]]  # not ended, and somebody has their condition
 
     def watch(self) -> None:
         """See that progress is made: somebody waits without making any."""
-
-    def call_back(self, callbacks: Callable[[], object]) -> None:
-        """Have callbacks called by a thread that holds none of the user's locks."""
 
     def ended(self) -> None:
         """Count a task that has ended."""
@@ -124,7 +122,7 @@ class PoolFuture(Future[T]):
             self._pool.ended()
             super()._invoke_callbacks()  # type: ignore[misc]
         elif self._done_callbacks:
-            self._pool.call_back(super()._invoke_callbacks)  # type: ignore[misc]
+            self._pool.callbacks.call(super()._invoke_callbacks)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         """Say in which state the future is, without a condition: whoever has one waits for it.
@@ -218,7 +216,7 @@ class PoolFuture(Future[T]):
         RMA cost: that of ``Driver.cancel``: mostly 1 compare_and_swap.
         """
         if held(sys._getframe(1)):
-            self._pool.call_back(self.cancel)
+            self._pool.callbacks.call(self.cancel)
             return False
         task = self._task
         if self._state in _ENDED or task is None or not self._pool.driver.cancel(task):

@@ -38,23 +38,23 @@ class Maps:
     Parameters
     ----------
     core : Core
-    tasks : PoolContext
+    context : PoolContext
         What tasks of the view have in common.
     retry : Retry, optional
     hold : Hold
         Of a program on its pool: iterators have it as long as they may submit more.
     """
 
-    def __init__(self, core: Core, tasks: PoolContext, retry: Retry | None, hold: Hold) -> None:
+    def __init__(self, core: Core, context: PoolContext, retry: Retry | None, hold: Hold) -> None:
         self._core = core
-        self._tasks = tasks
+        self._context = context
         self._retry = retry
         self._hold = hold
 
     @property
     def _plain(self) -> bool:
         """Whether tasks run in the ranks, once."""
-        return not self._tasks.isolated and self._retry is None
+        return not self._context.isolated and self._retry is None
 
     def map(
         self,
@@ -101,9 +101,9 @@ class Maps:
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
-            return self._core.send(fn, args, {}, self._tasks, self._retry, ledger, kind)
+            return self._core.send(fn, args, {}, self._context, self._retry, ledger, kind)
 
-        return apart.results(self._core, submit, items, chunksize, buffersize, deadline)
+        return apart.results(self._core.callbacks, submit, items, chunksize, buffersize, deadline)
 
     def reduce(
         self,
@@ -148,7 +148,7 @@ class Maps:
 
     def _sendable(self, fn: Callable[..., Any]) -> bool:
         """Return whether a function can be pickled."""
-        if self._core.code(fn) is None:
+        if self._core.codes.at_once(fn) is None:
             try:
                 pack_call(fn, (), {})
             except SerializationError:
@@ -163,7 +163,7 @@ class Maps:
         operation: Binary | None = None,
         ledger: Ledger | None = None,
     ) -> Mapping:
-        core, code = self._core, self._core.code(fn)
+        core, code = self._core, self._core.codes.at_once(fn)
         several = source.several
         cutter = Cutter(
             core.number, core.workers, fn, code, core.codes, schedule, several, operation, ledger

@@ -8,8 +8,7 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..accumulator import Accumulator
-from ..errors import TaskKilled, UsageError
-from ..serializer import task_name
+from ..errors import UsageError
 from .absent import Absent
 from .core import Core
 from .future import PoolFuture
@@ -36,12 +35,8 @@ def absent() -> View:
 def leave_out(view: View) -> None:
     """Have a view be what a task finds in place of a pool."""
     behind: Any = Absent()
-    view._core = view._hold = view._tasks = view._maps = behind
+    view._core = view._hold = view._context = view._maps = behind
     view._options, view._retry = TaskOptions(), None
-
-
-#: Within so long an attempt that has ended becomes an outcome, or another attempt.
-ENDED_S = 1e-3
 
 
 class View(Executor):
@@ -60,8 +55,8 @@ class View(Executor):
         self._hold = hold
         self._options = options
         self._retry = options.retry
-        self._tasks = core.context(options.limits)
-        self._maps = Maps(core, self._tasks, options.retry, hold)
+        self._context = core.contexts.of(options.limits)
+        self._maps = Maps(core, self._context, options.retry, hold)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What a task needs may refer to the pool and not use it there: a method whose neighbour
@@ -148,25 +143,7 @@ class View(Executor):
         """
         if not isinstance(future, PoolFuture) or future._pool is not self._core:
             raise UsageError("kill of a future that is not of this pool")
-        task = future._task
-        if future.cancel():
-            return True
-        if task is None or future.done():
-            return False
-        name = task_name(task.function)
-        if not task.context.isolated:
-            raise UsageError(
-                f"kill of task {name}, which runs in the rank itself: submit it by "
-                "with_options(isolate=True), then it runs in a process that can be killed"
-            )
-        driver, error = self._core.driver, TaskKilled(f"task {name} was killed while it ran")
-        while True:
-            driver.single_out(task)
-            if future.cancel() or self._core.kill(task, error):
-                return True
-            # This attempt has just ended, perhaps to be followed by another.
-            if driver.wait(future.done, ENDED_S):
-                return False
+        return self._core.kill(future)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Have ``fn(*args, **kwargs)`` run by a worker; see ``Executor.submit``.
@@ -199,7 +176,7 @@ class View(Executor):
         RMA cost: 5 calls for a task that is published at once, less in a batch.
         """
         core = self._core
-        return core.send(fn, args, kwargs, self._tasks, self._retry, core.ledgers.default)
+        return core.send(fn, args, kwargs, self._context, self._retry, core.ledgers.default)
 
     def map(
         self,

@@ -9,11 +9,12 @@ from itertools import islice
 from typing import Any
 
 from ...clock import monotonic
-from .call import Pool, forgetting
+from ..callbacks import Callbacks
+from .call import forgetting
 
 
 def results(
-    pool: Pool,
+    callbacks: Callbacks,
     submit: Callable[[tuple[Any, ...]], Future[Any]],
     items: Iterator[tuple[Any, ...]],
     chunksize: int,
@@ -24,7 +25,8 @@ def results(
 
     Parameters
     ----------
-    pool : Pool
+    callbacks : Callbacks
+        Of the pool.
     submit : callable
         ``submit(chunk)``: makes a task of some items.
     items : iterator
@@ -39,11 +41,11 @@ def results(
     ahead = None if buffersize is None else -(-buffersize // chunksize)
     futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
     more = map(submit, chunks if ahead is not None else ())
-    return _in_order(pool, futures, more, chunksize == 1, deadline)
+    return _in_order(callbacks, futures, more, chunksize == 1, deadline)
 
 
 def _in_order(
-    pool: Pool,
+    callbacks: Callbacks,
     futures: deque[Future[Any]],
     more: Iterator[Future[Any]],
     single: bool,
@@ -66,4 +68,4 @@ def _in_order(
         # The last one first: else each makes room for another, which then is published.  And none
         # is kept: of one that has failed, the traceback has this frame.
         while futures:
-            pool.outside(futures.pop().cancel)
+            callbacks.outside(futures.pop().cancel)

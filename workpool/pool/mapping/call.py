@@ -19,6 +19,7 @@ from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
 from ...whole import failures, whole
+from ..callbacks import Callbacks
 from .cutter import SEGMENT_ITEMS, Cutter
 from .stretch import Stretch
 
@@ -45,6 +46,7 @@ def turns(items: int, workers: int) -> int:
 class Pool(Protocol):
     """What a map needs of its pool."""
 
+    callbacks: Callbacks
     driver: Driver
     lock: threading.RLock
 
@@ -58,9 +60,6 @@ class Pool(Protocol):
 
     def ended(self) -> None:
         """Count a task that has ended."""
-
-    def outside(self, action: Callable[[], object]) -> None:
-        """Call `action`: now, or on the attendant if this thread is inside a whole function."""
 
 
 class Seat:
@@ -179,7 +178,7 @@ class Mapping:
             if self._refusal is not None:
                 raise self._refusal
         finally:
-            self._pool.outside(self.stop)
+            self._pool.callbacks.outside(self.stop)
 
     def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
         """Yield the results of a stretch in order, in lists."""
@@ -208,7 +207,7 @@ class Mapping:
                     found = self._values(part)
                     values = Reduction(None, self._operation).fold([*values, *found])
         finally:
-            self._pool.outside(self.stop)
+            self._pool.callbacks.outside(self.stop)
         return values
 
     def _wait(self, stretch: Stretch, at: int, deadline: float | None) -> tuple[Part, bytes | None]:
