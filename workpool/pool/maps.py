@@ -91,7 +91,7 @@ class Maps:
         else:
             source = Source(iterables, star, buffersize)
             mapping = self._mapping(fn, wanted, source, ledger=ledger)
-            rest = source.feed(mapping)
+            rest = source.begin(mapping)
             if rest is None:
                 results = mapping.results(partial(self._feed, mapping, source), deadline)
                 return results if ledger is None else ledger.reading(results)

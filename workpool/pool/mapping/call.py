@@ -116,7 +116,10 @@ class Mapping:
 
     @whole
     def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
-        """Take on more items; False if they are better sent one by one, unless `large` ones may be.
+        """Take on more items.
+
+        Large ones are better sent one by one: then this returns False, or with `large` takes them
+        all the same.
 
         Raises
         ------
@@ -184,7 +187,8 @@ class Mapping:
         """Yield the results of a stretch in order, in lists."""
         at = 0
         while at < stretch.items:
-            part, failed = self._wait(stretch, at, deadline)
+            self._wait_for(partial(stretch.parts.__contains__, at), deadline)
+            part, failed = stretch.parts.pop(at)
             at += part.total
             if part.total:
                 yield self._values(part)
@@ -209,11 +213,6 @@ class Mapping:
         finally:
             self._pool.callbacks.outside(self.stop)
         return values
-
-    def _wait(self, stretch: Stretch, at: int, deadline: float | None) -> tuple[Part, bytes | None]:
-        """Return the part that begins at an item."""
-        self._wait_for(lambda: at in stretch.parts, deadline)
-        return stretch.parts.pop(at)
 
     def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
         if not came():
@@ -331,12 +330,12 @@ class Mapping:
                 stretch.cover([(start, start + total) for start, total in covered])
             if outcome.failed is not None:
                 self._item_failed(stretch, outcome)
-            if not outcome.exhausted and not self.over:
+            if outcome.exhausted:
+                self._all_taken(stretch)
+            elif not self.over:
                 with self._pool.lock:
                     stretch.seats += 1
                 self._take_turn(Seat(self, stretch, seat.segment))
-            if outcome.exhausted:
-                self._all_taken(stretch)
         elif kind == Kind.LOST:
             self._lose(stretch, Loss.decode(outcome))
         else:
@@ -352,7 +351,7 @@ class Mapping:
         # for nobody; shared out again, it would raise again, for as long as nobody comes there.
         last = turn.parts[-1]
         with self._pool.lock:
-            stretch.covered.append((last.start + last.total, stretch.items))
+            stretch.cover([(last.start + last.total, stretch.items)])
 
     def _lose(self, stretch: Stretch, loss: Loss) -> None:
         """Take in that a worker has lost its turn; the items that are missing come again."""

@@ -84,7 +84,7 @@ class Cutter:
         last : bool
             Whether none come after them.
         large : bool
-            Whether they may be large.
+            Whether they are taken even if they are large.
 
         Raises
         ------

@@ -61,19 +61,14 @@ class Source:
             self._items = iter(iterables[0])
         # One window is one stretch of a map: the next is taken when it is used up.
         self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
-        self._begun = False
         self._refused = False  # something in the last window: nothing comes after it
 
     def all(self) -> Sequence[Any]:
         """Return all items."""
         return list(self._items) if self._range is None else self._range
 
-    def feed(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
-        """Give a map its first windows, or the next one; return all items if it wants none."""
-        if self._begun:
-            self._feed_next(mapping)
-            return None
-        self._begun = True
+    def begin(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
+        """Give a map its first windows; return all items if it wants none."""
         window = self._next()
         try:
             taken = mapping.add(window, last=True)
@@ -85,10 +80,11 @@ class Source:
             rest = chain(window, self._range or (), self._items)
             return rest if self.several else zip(rest)
         for _ in range(1, WINDOWS):
-            self._feed_next(mapping)
+            self.feed(mapping)
         return None
 
-    def _feed_next(self, mapping: Mapping) -> None:
+    def feed(self, mapping: Mapping) -> None:
+        """Give a map the next window."""
         window = () if self._refused else self._next()
         if window:
             self._refused = not mapping.add_next(window)

@@ -44,7 +44,7 @@ class Stretch:
         self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
 
     def cover(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Note items that were reported: the first, and the one after the last."""
+        """Note items that are not missing: the first of a span, and the one after its last."""
         self.covered += spans
         if len(self.covered) < self._tidy_at:
             return
