@@ -62,7 +62,7 @@ def lock(path: str) -> int:
             "give a file in a directory that exists and can be written"
         ) from error
     try:
-        if not _taken(held):
+        if not _take(held):
             raise UsageError(f"journal {path} is in use by {_use(_holder(held))}")
         os.ftruncate(held, 0)
         os.pwrite(held, _me().encode(), 0)
@@ -77,8 +77,8 @@ def lock(path: str) -> int:
     return held
 
 
-def _taken(held: int) -> bool:
-    """Take a lock, and return whether that is ours."""
+def _take(held: int) -> bool:
+    """Return whether the lock could be taken."""
     give_up = monotonic() + _WAIT_S
     while True:
         try:
@@ -128,7 +128,7 @@ def connect(path: str) -> sqlite3.Connection:
         raise failed(path, "open", error) from error
     try:
         if not new:
-            check(connection, path, _ANOTHER)
+            _check(connection, path, _ANOTHER)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -163,7 +163,7 @@ def inspect(path: str) -> sqlite3.Connection:
         uri = Path(path).absolute().as_uri()
         connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
         try:
-            check(connection, path, _THE_ONE)
+            _check(connection, path, _THE_ONE)
             if not _tables(connection):
                 raise UsageError(f"{path} is empty: nothing was ever stored in it")
         except BaseException:
@@ -198,7 +198,7 @@ def _is_new(path: str, remedy: str) -> bool:
     return not begins
 
 
-def check(connection: sqlite3.Connection, path: str, remedy: str) -> None:
+def _check(connection: sqlite3.Connection, path: str, remedy: str) -> None:
     """See that a database is a journal of this format.
 
     Raises

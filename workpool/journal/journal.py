@@ -105,20 +105,22 @@ class Journal:
         self._readers = 0
         self._closed = False
         self._recent: Recent[Record] = Recent(_RECENT, _RECENT_NBYTES)
-        self._lock = lock(self.path)
+        self._lock_fd = lock(self.path)
         try:
             self._connection = connect(self.path)
             try:
                 functions = self._ask("SELECT name, number FROM functions")
                 self._functions: dict[str, int] = dict(functions)
                 self._read_keys()
-                self._place = os.path.abspath(self.path)  # the program may go to another directory
-                self._file = os.stat(self._place)
+                self._absolute = os.path.abspath(
+                    self.path
+                )  # the program may go to another directory
+                self._stat = os.stat(self._absolute)
             except BaseException:
                 self._connection.close()
                 raise
         except BaseException:
-            os.close(self._lock)
+            os.close(self._lock_fd)
             raise
 
     def __len__(self) -> int:
@@ -258,14 +260,13 @@ class Journal:
 
     def _check_file(self) -> None:
         """See that the file is still there: SQLite would go on with one that has no name."""
-        there: os.stat_result | None = self._file
         try:
-            there = os.stat(self._place)
+            same = os.path.samestat(os.stat(self._absolute), self._stat)
         except FileNotFoundError:
-            there = None
+            same = False
         except OSError:
-            pass  # to write will show what is wrong
-        if there is None or not os.path.samestat(there, self._file):
+            return  # to write will show what is wrong
+        if not same:
             raise ResourceError(
                 f"journal {self.path} was removed or replaced while it was in use: results cannot "
                 "be stored any more; start the script again, and leave the file alone meanwhile"
@@ -293,7 +294,7 @@ class Journal:
                 if not self._readers:
                     self._connection.close()
             finally:
-                os.close(self._lock)
+                os.close(self._lock_fd)
 
     def _number(self, function: str) -> int:
         """Return the number of a function, which is added if it has none."""

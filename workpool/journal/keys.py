@@ -109,7 +109,7 @@ class CallKeys:
 class Occurrences:
     """How often each of many numbers was met.
 
-    Those of maps lie in sorted arrays, each at least twice as long as the next: 8 bytes for each.
+    Those of maps lie in sorted arrays, each at least twice as long as the next: 8 bytes a number.
     """
 
     def __init__(self) -> None:

@@ -93,19 +93,19 @@ class Ledgers:
         if found is not None:
             return found
         self._opened()  # first: to read a large file takes a while
+        made = False
         try:
             with self._lock:
                 if self._over:
                     raise RuntimeError(SHUT)
-                if name not in self._by_path:
+                found = self._by_path.get(name)  # another thread may have been quicker
+                if found is None:
                     self.used = True
                     found = self._by_path[name] = Ledger(path, self._setup)
-                    return found
-                found = self._by_path[name]  # another thread was quicker
-        except BaseException:
-            self._closed()
-            raise
-        self._closed()
+                    made = True
+        finally:
+            if not made:
+                self._closed()
         return found
 
     @property
