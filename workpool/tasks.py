@@ -1,8 +1,8 @@
-"""The records that travel on each side of the table: a task and what it shares with others.
+"""What driver and workers must agree on beyond the table, and the driver's records of tasks.
 
-A ``Task`` lives on the driver, from ``submit`` to its future; a ``Batch`` is what one row of the
-table stands for.  ``TaskKind`` and ``Context`` are what driver and worker must agree on beyond the
-table.
+``TaskKind``, ``Limits`` and ``Context`` are what both know.  A ``Task`` lives on the driver, from
+``submit`` to its future; a ``Batch`` is what one row of the table stands for, ``Shared`` what many
+rows need, and ``Finished`` what became of a row.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ CALL, CHUNK, RANGE = TaskKind
 
 #: Added to a kind in a descriptor: run it in a child process.
 ISOLATED = 1 << 4
+
+#: A payload of more bytes lies apart in the arena, by itself, and so does an outcome: to join it
+#: with those of the other tasks of its row would take longer than what a row costs.
+LARGE_NBYTES = 32 << 10
 
 
 def encode_setup(
@@ -114,8 +118,8 @@ class SharedCode(Shared):
     SLOW_NS = 2_000_000
 
     #: What the mean and the share keep of their old values when one more task is taken in.
-    MEAN = 0.95
-    SLOW = 0.99
+    MEAN_KEEPS = 0.95
+    SHARE_KEEPS = 0.99
 
     def __init__(self, blob_id: int, content: Encoded) -> None:
         super().__init__(blob_id, content)
@@ -131,8 +135,8 @@ class SharedCode(Shared):
             slow = sum(time_ns > self.SLOW_NS for time_ns in times_ns) / tasks
         if self.mean_s is None:
             self.mean_s, self.slow = mean_s, slow
-        self.mean_s = mean_s + self.MEAN**tasks * (self.mean_s - mean_s)
-        self.slow = slow + self.SLOW**tasks * (self.slow - slow)
+        self.mean_s = mean_s + self.MEAN_KEEPS**tasks * (self.mean_s - mean_s)
+        self.slow = slow + self.SHARE_KEEPS**tasks * (self.slow - slow)
 
 
 class Tally:
@@ -207,11 +211,6 @@ class Segment(Shared):
         self.tickets = tickets
         self.terms = terms
         self.items: Items | None = None  # no counter lent yet
-
-
-#: A payload of more bytes lies apart in the arena, by itself, and so does an outcome: to join it
-#: with those of the other tasks of its row would take longer than what a row costs.
-LARGE_NBYTES = 32 << 10
 
 
 class Retry(NamedTuple):
