@@ -105,9 +105,9 @@ class WorkPool(View):
         if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
             raise TypeError(f"initargs={initargs!r}: give a tuple, of one argument (x,)")
         initargs = tuple(initargs)
-        in_rank = entry.in_task() and not entry.driving()
-        if in_rank and inside(sys._getframe(1), ("importlib._bootstrap",)):
-            leave_out(self)  # a module of the script's has one, and the task wants something else
+        imported = inside(sys._getframe(1), ("importlib._bootstrap",))
+        if imported and entry.in_task() and not entry.driving():
+            leave_out(self)  # the task wants something else of the module that has a pool
             return
         job = entry.current()
         content = encode_setup(sys.path, initializer, initargs)
