@@ -71,14 +71,14 @@ def test_a_drain_waits_for_what_another_thread_writes_down() -> None:
 
 
 def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_then() -> None:
-    withdrawn = []
+    exhausted = []
 
-    def withdraw(segment: object) -> None:
-        withdrawn.append(segment)
-        if len(withdrawn) == 1:
+    def exhaust(segment: object) -> None:
+        exhausted.append(segment)
+        if len(exhausted) == 1:
             mapping._stretches.pop(0)  # by who iterates
 
-    driver = SimpleNamespace(withdraw=withdraw, cancel=lambda task: False)
+    driver = SimpleNamespace(exhaust=exhaust, cancel=lambda task: False)
     pool: Any = SimpleNamespace(driver=driver, lock=threading.RLock())
     mapping = Mapping(pool, SimpleNamespace(fn=abs, operation=None))  # type: ignore[arg-type]
     for segment in "abc":
@@ -86,7 +86,7 @@ def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_the
         stretch.seats = 1
         mapping._stretches.append(stretch)
     mapping.stop()
-    assert withdrawn == ["a", "b", "c"]
+    assert exhausted == ["a", "b", "c"]
 
 
 @mpi

@@ -85,7 +85,7 @@ class Dispatcher:
     ) -> None:
         self.draining = False
         self._workers = publisher.geometry.members - 1
-        self._rows = publisher.geometry.rows
+        self._num_rows = publisher.geometry.rows
         self._publisher = publisher
         self._store = store
         self._backlog = backlog
@@ -256,7 +256,7 @@ class Dispatcher:
         if self.draining:
             return
         rows = self._published.rows
-        if len(rows) + len(self._collector.retired) + TOGETHER > self._rows:
+        if len(rows) + len(self._collector.retired) + TOGETHER > self._num_rows:
             self._collector.retire()
         waiting, full = self._backlog.tasks, False
         # A part of what waits, so that no worker is left without.
@@ -264,7 +264,7 @@ class Dispatcher:
         while waiting and not full:
             batches: list[Batch] = []
             records: list[bytes] = []
-            room = min(TOGETHER, self._rows - len(rows))
+            room = min(TOGETHER, self._num_rows - len(rows))
             if self._full:  # a row may be free, and not for the next ticket
                 room = self._publisher.room(min(room, len(waiting)))
             try:

@@ -85,7 +85,8 @@ class Driver:
         self.trace = trace = Trace(geometry)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        self._looking = threading.RLock()  # at the only row, which takes time: others may go on
+        # Held without the other while one row is watched: the window stays until that is over.
+        self._looking = threading.RLock()
         self._window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
@@ -113,8 +114,8 @@ class Driver:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
         if self._lock._is_owned() or self._looking._is_owned():  # type: ignore[attr-defined]
             return True
-        # Threads of ours hold other locks as well.  To look through the main thread's frames would
-        # cost each task a microsecond: of those that a submit wants it holds one more, of MPI.
+        # Threads of ours hold other locks as well.  Of those that a submit takes, the main thread
+        # can hold only MPI's; to look through its frames would cost each task a microsecond.
         if threading.get_ident() == _MAIN:
             return self._window.busy()
         return held(sys._getframe(1))
@@ -376,7 +377,7 @@ class Driver:
             self._store.region.release(extent)
 
     @whole
-    def withdraw(self, segment: Segment) -> None:
+    def exhaust(self, segment: Segment) -> None:
         """Take what is left of a range: no worker shall have it.  RMA cost: 2 fetch_add."""
         with self._lock:
             if not self._closed:

@@ -254,7 +254,7 @@ class Mapping:
         self._stopped = True
         for stretch in list(self._stretches):  # who iterates may be at their end
             for segment in stretch.segments if stretch.seats else ():
-                self._pool.driver.withdraw(segment)
+                self._pool.driver.exhaust(segment)
             for task in list(stretch.tasks):
                 if self._pool.driver.cancel(task):
                     self.leave(task.future)
