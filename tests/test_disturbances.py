@@ -435,6 +435,12 @@ def test_finalizers_may_ask_cancel_and_shut_down(ranks: int) -> None:
             with driver._lock:
                 submits()
                 waits()
+                try:
+                    pool.accumulator()
+                except RuntimeError as error:
+                    assert str(error) in met
+                else:
+                    raise AssertionError("made in the middle of a step")
             assert {text.partition(" can")[0] for text in met} == {
                 "a finalizer", "neither a finalizer nor a task"
             }, met

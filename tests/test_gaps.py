@@ -274,6 +274,45 @@ def test_who_submits_while_this_thread_is_in_mpi_is_refused() -> None:
 
 
 @mpi
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_who_wants_numbers_while_this_thread_is_at_them_or_in_mpi_is_refused(ranks: int) -> None:
+    script = """
+        import signal, time
+        from workpool import WorkPool
+
+        added, refused = 0, set()
+
+        def looks(*_):
+            global added
+            try:
+                if i % 2:
+                    numbers.value()
+                else:
+                    numbers.add([1, 1, 1, 1])
+                    added += 1
+            except RuntimeError as error:
+                assert "in the middle" in str(error)
+                refused.add(i % 2)
+
+        with WorkPool() as pool:
+            pool.submit(abs, -1).result()
+            numbers = pool.accumulator((4,), "int64")
+            signal.signal(signal.SIGALRM, looks)
+            give_up, i = time.monotonic() + 30, 0
+            while i < 1000 or (len(refused) < 2 and time.monotonic() < give_up):
+                i += 1
+                signal.setitimer(signal.ITIMER_REAL, 2e-5 + (i % 30) * 1e-6)
+                pool.submit(abs, -1).result()
+                numbers.value()
+                numbers.add([0, 0, 0, 0])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert refused == {0, 1}
+            assert numbers.value().tolist() == [added] * 4
+    """
+    run_ranks(ranks, script)
+
+
+@mpi
 def test_who_waits_for_what_this_thread_has_in_hand_is_refused() -> None:
     script = """
         import signal, threading, time

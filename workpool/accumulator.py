@@ -80,7 +80,7 @@ class Accumulator:
 
     def __init__(self, spec: Spec, window: verbs.Window | None = None) -> None:
         self._spec = spec
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant only so that `_check_free` finds out
         # On the driver the numbers stand in the window, or here: those of a job that outlives its
         # workers, and the last ones of a pool that was shut down.  In a task they stand in neither.
         self._window = window
@@ -130,6 +130,8 @@ class Accumulator:
         UsageError
             If shape, dtype or integers do not fit, the caller is neither a task nor the driver, or
             the pool was shut down; the latter is told to the future of a task.
+        RuntimeError
+            As for `value`.
 
         Notes
         -----
@@ -154,8 +156,10 @@ class Accumulator:
         if contributions is not None:
             contributions.add(self._spec, array)
         else:
+            self._check_free()
             self._add(array)
 
+    @whole  # MPI writes to the copy until the flush
     def value(self) -> Any:
         """Return the numbers as they stand: an array, or a scalar for shape ``()``.
 
@@ -171,6 +175,8 @@ class Accumulator:
         ------
         UsageError
             In a task.
+        RuntimeError
+            In a finalizer or a signal's handler that has come in the middle of a step of the pool.
 
         Notes
         -----
@@ -178,11 +184,21 @@ class Accumulator:
 
         RMA cost: 1 get_accumulate for every 64 KiB, 1 flush.
         """
+        self._check_free()
         with self._lock:
             numbers = self._read()
         if numbers is None:
             raise UsageError(f"value of {self!r}: only the driver can read it")
         return numbers.copy() if numbers.shape else numbers[()]
+
+    def _check_free(self) -> None:
+        """Raise if this very thread has what is wanted: it would wait for itself."""
+        window = self._window
+        if self._lock._is_owned() or (window is not None and window.busy()):  # type: ignore[attr-defined]
+            raise RuntimeError(
+                f"neither a finalizer nor a signal's handler can use {self!r} in the middle of a "
+                "step of the pool: have it set a flag"
+            )
 
     def _start(self) -> None:
         """Set the numbers to the operation's identity; the driver does, before any task can add."""

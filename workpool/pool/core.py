@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import accumulator
 from ..accumulator import Accumulator
+from ..contributions import Spec
 from ..driver.driver import Driver
 from ..driver.forked import Forked
 from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
@@ -322,7 +323,6 @@ class Core:
 
     # --- numbers ------------------------------------------------------------------------------
 
-    @whole
     def accumulator(
         self, shape: int | tuple[int, ...], dtype: DTypeLike, op: str | MPI.Op
     ) -> Accumulator:
@@ -330,6 +330,11 @@ class Core:
         from .. import rma
 
         spec = accumulator.spec_of(shape, dtype, rma.op_name(op))
+        self.check_submits()
+        return self._place(spec)
+
+    @whole
+    def _place(self, spec: Spec) -> Accumulator:
         with self.lock:  # a shutdown by another thread comes before, or finds them
             self.check_open()
             return self._accumulators.open(spec)
