@@ -102,10 +102,12 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
         with WorkPool() as pool:
             path = os.path.join(tempfile.mkdtemp(), "forked")
             waiting = pool.submit(power, path)
+            total = pool.accumulator()
             child = os.fork()
             if not child:
                 refused = 0
-                uses = waiting.cancel, waiting.running, lambda: pool.submit(abs, 1), WorkPool
+                uses = [waiting.cancel, waiting.running, lambda: pool.submit(abs, 1), WorkPool]
+                uses += [total.value, lambda: total.add(1)]
                 for use in uses:
                     try:
                         use()
@@ -114,9 +116,9 @@ def test_a_pool_is_not_for_processes_that_its_driver_forks(ranks: int) -> None:
                 os._exit(refused)
             refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             open(path, "w").close()
-            print(refused, waiting.result(), pool.submit(pow, 3, 2).result())
+            print(refused, waiting.result(), pool.submit(pow, 3, 2).result(), total.value())
     """
-    assert run_ranks(ranks, script).stdout == "4 32 9\n"
+    assert run_ranks(ranks, script).stdout == "6 32 9 0.0\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

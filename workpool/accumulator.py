@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 from . import verbs
 from .contributions import Parts, Spec, combine, current
 from .errors import UsageError
+from .forked import Forked
 from .lazy import np
 from .reduction import OPERATIONS
 from .whole import whole
@@ -174,7 +175,7 @@ class Accumulator:
         Raises
         ------
         UsageError
-            In a task.
+            In a task, or a process that was forked from the driver's.
         RuntimeError
             In a finalizer or a signal's handler that has come in the middle of a step of the pool.
 
@@ -266,6 +267,11 @@ class Accumulators:
         """Let go of one: when this returns, nobody will touch its room any more."""
         with self._lock:
             self._open.pop(spec)._close()
+
+    def disown(self) -> None:
+        """Have all refused from now on: this process was forked from the driver's."""
+        for numbers in tuple(self._open.values()):
+            numbers._lock = Forked()  # type: ignore[assignment]
 
     def add(self, parts: Parts) -> UsageError | None:
         """Add what tasks have added; what counts is taken from `parts`, and never counts again.

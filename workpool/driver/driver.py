@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from .. import verbs
 from ..clock import monotonic
+from ..forked import Forked
 from ..layout import Extent, Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
@@ -31,7 +32,6 @@ from ..whole import held, whole
 from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import TOGETHER, Dispatcher
-from .forked import Forked
 from .recovery import Recovery
 from .segments import Segments
 from .store import Store
@@ -85,8 +85,7 @@ class Driver:
         self.trace = trace = Trace(geometry)
         self.beats = 0
         self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        # Held without the other while one row is watched: the window stays until that is over.
-        self._looking = threading.RLock()
+        self._looking = threading.RLock()  # held while a row is watched, for which `_lock` is free
         self._window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import contributions
-from ..driver.forked import FORKED
 from ..errors import UsageError, WorkerUnreachable
+from ..forked import FORKED
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
@@ -142,12 +142,13 @@ def _finalized(where: str = "the middle of a job") -> None:
 
 
 def _disown() -> None:
-    """Have pools refuse everything in a process that was forked: their tables are its parent's."""
+    """Have what is its parent's refuse everything in a process that was forked."""
     if _current is not None:
         for driver in _current.tables.drivers:
             driver.disown()
         for pool in _current.pools:
             pool.disown()
+        _current.accumulators.disown()
 
 
 os.register_at_fork(after_in_child=_disown)

@@ -14,8 +14,8 @@ from .. import accumulator
 from ..accumulator import Accumulator
 from ..contributions import Spec
 from ..driver.driver import Driver
-from ..driver.forked import Forked
 from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
+from ..forked import Forked
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from ..errors import UsageError
+from .errors import UsageError
 
 FORKED: Final = (
     "a pool in a process that was forked from the driver's: it is the driver's alone; submit "
@@ -15,7 +15,8 @@ FORKED: Final = (
 class Forked:
     """Refuses to be held, and to be asked whether it is: the table is the parent's alone.
 
-    A child that went on with it would publish into the same rows, and collect the same outcomes.
+    A child that went on with it would publish into the same rows, collect the same outcomes, and
+    call the MPI of its parent.
     """
 
     def __enter__(self) -> NoReturn:
