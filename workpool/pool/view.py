@@ -337,6 +337,10 @@ class View(Executor):
         ------
         UsageError
             If MPI does not define `op` for `dtype`, or the arena has no room.
+        BrokenPool
+            If the pool's initializer has failed.
+        RuntimeError
+            After shutdown.
 
         Notes
         -----
