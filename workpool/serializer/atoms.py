@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ..lazy import np
 
-__all__ = ["ATOMS", "FROZEN_DICT", "SENTINEL", "UNCHANGING", "is_number", "is_unchanging"]
+__all__ = ["ATOMS", "FROZEN_DICT", "SENTINEL", "UNCHANGING", "are_unchanging", "is_unchanging"]
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
@@ -57,14 +57,17 @@ def is_unchanging(value: object) -> bool:
         return True
     if kind in _OF_C:  # of a module or a class, not of an object
         return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
-    if kind.__module__ == "numpy":
-        return bool(is_number(kind))
     if kind.__module__ == "numpy.dtypes":
         return getattr(value, "names", ()) is None  # names of fields can be changed
-    return (kind.__module__, kind.__qualname__) in _BY_NAME
+    return are_unchanging(kind)
 
 
 @functools.lru_cache(maxsize=64)
-def is_number(kind: Any) -> bool:
-    """Return whether a type of NumPy's is one of numbers."""
-    return issubclass(kind, np.generic) and not issubclass(kind, np.void)  # a record can be changed
+def are_unchanging(kind: Any) -> bool:
+    """Return whether nothing can change a value of a type, whichever it is."""
+    if kind in UNCHANGING:
+        return True
+    if kind.__module__ == "numpy":
+        # Numbers: but a record can be changed.
+        return issubclass(kind, np.generic) and not issubclass(kind, np.void)
+    return (kind.__module__, kind.__qualname__) in _BY_NAME
