@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
 from workpool.errors import UsageError
 from workpool.layout import Terms
+from workpool.pool.mapping import cutter
+from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import TIDY, Stretch
 from workpool.schedule import Schedule, chunk, tickets
+from workpool.serializer import Blocks, CodeCache
 from workpool.tasks import Segment
 from workpool.worker.ranges import GROWTH, Pace
 
@@ -99,7 +103,7 @@ def test_functions_of_long_ago_are_forgotten() -> None:
 def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
     items = 3 * TIDY
     terms = Terms(Schedule.SELF, 2, True, 0, items)
-    stretch = Stretch(Segment(1, b"", items, terms), items, None, None)
+    stretch = Stretch(Segment(1, b"", items, terms), items, None, None, items)
     stretch.cover([(0, 2 * TIDY)])
     for item in range(TIDY):
         stretch.cover([(item, item + 1)])
@@ -112,3 +116,33 @@ def test_names() -> None:
     for wrong in ("dynamic", "", None):
         with pytest.raises(UsageError, match="adaptive"):
             Schedule.named(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ADAPTIVE, Schedule.GUIDED])
+@pytest.mark.parametrize("nbytes", [10, 1000, 10_000, 20_000])
+def test_larger_items_are_fewer_in_a_block_and_in_a_segment(
+    monkeypatch: pytest.MonkeyPatch, schedule: Schedule, nbytes: int
+) -> None:
+    monkeypatch.setattr(cutter, "SEGMENT_ITEMS", 4096)
+    items = [bytes([n % 256]) * nbytes + bytes([n // 256]) for n in range(600)]
+    number, codes = count().__next__, CodeCache()
+    cut = Cutter(number, 2, len, None, codes, schedule, False, None, None).cut
+    found = cut(items, last=True, large=False)
+    if nbytes > 16_000 or (nbytes > 1000 and schedule is not Schedule.ADAPTIVE):
+        assert found is None, "better sent one by one"
+        found = cut(items, last=True, large=True)
+    assert found is not None
+    restored: list[Any] = []
+    for stretch in found:
+        (segment,) = stretch.segments
+        content, fetched = segment.content, []
+
+        def fetch(start: int, stop: int, content: Any = content, fetched: Any = fetched) -> bytes:
+            fetched.append(stop - start)
+            return bytes(content[start:stop])
+
+        blocks = Blocks(content[: Blocks.LEAST], fetch)
+        for at in range(stretch.items):
+            restored += [item for _, some in blocks.pieces(range(at, at + 1)) for item in some]
+        assert max(fetched, default=0) <= max(1 << 16, nbytes + 100)
+    assert restored == items

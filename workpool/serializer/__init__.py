@@ -57,7 +57,7 @@ References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's 
 from __future__ import annotations
 
 from .atoms import ATOMS
-from .blocks import Blocks, encode_blocks
+from .blocks import BLOCK, Blocks, encode_blocks
 from .callables import CallableCache, load_callable
 from .calls import heaviest, pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
@@ -76,6 +76,7 @@ __all__ = [
     "ALIGNMENT",
     "APART",
     "ATOMS",
+    "BLOCK",
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",
     "Blocks",

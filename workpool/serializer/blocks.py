@@ -23,10 +23,10 @@ from .values import Buffer, Packed, as_bytes, encode, unpack
 __all__ = ["Blocks", "encode_blocks"]
 
 BLOCK: Final = 256
-"""Items in a block."""
+"""Items in a block, if they are small."""
 
 BLOCK_NBYTES: Final = 1 << 16
-"""Items of which a block takes more are better sent one by one."""
+"""No block of several items takes more: whoever wants one of them fetches and restores them all."""
 
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1
@@ -41,6 +41,7 @@ def encode_blocks(
     beside: Reach | None = None,
     refer: Refer | None = None,
     each: Callable[..., Any] | None = None,
+    size: int = BLOCK,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
 
@@ -51,19 +52,20 @@ def encode_blocks(
         Whether each item is a tuple of arguments, not the only argument.
     function : object, optional
     large : bool
-        Encode them however large they are.
+        Whether single items may be large, and hold large buffers.
     beside : Reach, optional
         Of a function that travels as code.
     refer : callable, optional
         As for `encode`.
     each : callable, optional
         What is called with them, to be in one pickle with each block; without `refer` and `beside`.
+    size : int
+        Items in a block.
 
     Returns
     -------
     bytes or None
-        None for items that are better sent one by one: large ones, and those that hold large
-        buffers.
+        None for blocks that are too large, and for items that hold large buffers, unless they may.
 
     Raises
     ------
@@ -78,7 +80,8 @@ def encode_blocks(
     -----
     Cost: 0.02 us for a number.
     """
-    size = max(1, len(items)) if isinstance(items, range) else BLOCK
+    if isinstance(items, range):
+        size = max(1, len(items))
     if beside is None:
         beside = Reach()
     parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
@@ -86,7 +89,9 @@ def encode_blocks(
         block: object = items[at : at + size]
         content = block if each is None else (each, block)
         encoded = encode(content, refer=refer, beside=beside)
-        if not large and (isinstance(encoded, Packed) or len(encoded) > BLOCK_NBYTES):
+        if len(encoded) > BLOCK_NBYTES and not (large and size == 1):
+            return None
+        if isinstance(encoded, Packed) and not large:
             return None
         parts.append(as_bytes(encoded))
     offset = _HEAD.size + 8 * (len(parts) + 1)

@@ -108,7 +108,7 @@ class Mapping:
         self._operation = cutter.operation
         self._stretches: list[Stretch] = []
         self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
-        self._untaken = 0  # items in those that are
+        self._untaken = 0  # the weight of those that are
         self._failure: BaseException | None = None
         self._refusal: BaseException | None = None  # of the items after all stretches
         self._stopped = False
@@ -277,7 +277,7 @@ class Mapping:
         found = []
         with self._pool.lock:
             while self._waiting and not self.over:
-                untaken = self._untaken + self._waiting[0].items
+                untaken = self._untaken + self._waiting[0].weight
                 if self._untaken and untaken > SEGMENT_ITEMS:
                     break
                 self._untaken = untaken
@@ -289,7 +289,7 @@ class Mapping:
     def _all_taken(self, stretch: Stretch) -> None:
         """Share out what comes after a stretch."""
         with self._pool.lock:
-            self._untaken -= 0 if stretch.taken else stretch.items
+            self._untaken -= 0 if stretch.taken else stretch.weight
             stretch.taken = True
         self._share_next()
 

@@ -11,6 +11,7 @@ from ...layout import Terms
 from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
 from ...serializer import (
+    BLOCK,
     Code,
     CodeCache,
     Encoded,
@@ -25,6 +26,11 @@ from .stretch import Stretch
 
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
+
+#: How many times fewer items are in a block, and in a segment, if a block is too large; and the
+#: fewest in a block: larger items are better sent one by one.
+SHRINK = 4
+LEAST_BLOCK = 4
 
 #: The same of a range: the counters that items are taken from only grow, as long as their table is
 #: open.
@@ -111,31 +117,45 @@ class Cutter:
         if isinstance(items, range) and self._ledger is None:
             size = min(len(items), RANGE_ITEMS)
         found: list[Stretch] = []
-        for at in range(0, len(items), max(1, size)):
+        at, block, heavier = 0, BLOCK, 1
+        while at < len(items):
             part = items[at : at + size]
             plan = None
             if self._ledger is not None:
                 plan = self._ledger.plan(self.fn, self.code, part, self._several)
                 part = plan.missing(part)
-            content = self._encoded(part, function, without, large)
+            content = self._encoded(part, function, without, large, block)
+            while content is None and large:
+                block //= SHRINK
+                content = self._encoded(part, function, without, large, block)
             if content is None:
-                return None
-            ends = last and at + size >= len(items)
+                block, heavier = block // SHRINK, heavier * SHRINK
+                if block < LEAST_BLOCK or self._ledger is not None:
+                    return None
+                if self._schedule is Schedule.ADAPTIVE:
+                    size //= SHRINK
+                elif heavier * len(items) > SEGMENT_ITEMS:
+                    return None
+                continue
+            at += size
+            ends = last and at >= len(items)
             segment = self.segment(content, range(len(part)), ends)
-            found.append(Stretch(segment, len(part), plan, self.code))
+            found.append(Stretch(segment, len(part), plan, self.code, heavier * len(part)))
         return found
 
     def _encoded(
-        self, items: Sequence[Any], function: object, without: object, large: bool
+        self, items: Sequence[Any], function: object, without: object, large: bool, block: int
     ) -> Encoded | None:
         """Encode items, and have the function's code bring the definitions in them."""
         refer: Refer | None = None if self.code is None else self.code.refer
         while True:
             reach = None if self.code is None else self.code.reach
             try:
-                return encode_blocks(items, self._several, function, large, reach, refer)
+                return encode_blocks(
+                    items, self._several, function, large, reach, refer, size=block
+                )
             except Torn:
-                return encode_blocks(items, self._several, without, large, each=self.fn)
+                return encode_blocks(items, self._several, without, large, each=self.fn, size=block)
             except UnknownDefinition as unknown:
                 assert self.code is not None
                 self.code, refer = self._codes.extended(self.fn, self.code, unknown.definition)

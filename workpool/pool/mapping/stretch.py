@@ -27,13 +27,18 @@ class Stretch:
         What a journal has of the items that they were among.
     code : Code or None
         Of the function: what the items refer to comes with it.
+    weight : int
+        How many small items would take as much room.
     """
 
-    def __init__(self, segment: Segment, items: int, plan: Plan | None, code: Code | None) -> None:
+    def __init__(
+        self, segment: Segment, items: int, plan: Plan | None, code: Code | None, weight: int
+    ) -> None:
         self.segments = [segment]  # what is shared out of it now
         self.items = items
         self.plan = plan
         self.code = code
+        self.weight = weight
         self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
         self.seats = 0  # turns under way
