@@ -157,7 +157,7 @@ class Attendant:
         run_or_exit(self._attend, "the driver's attendant")
 
     def _attend(self) -> None:
-        wait = Backoff(CLOSE_S, spins=0)
+        wait = Backoff(CLOSE_S)
         rest_s = LAZY_S
         seen: dict[Driver, int] = {}
         while True:
