@@ -270,6 +270,14 @@ MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
 """What a definition of the script has of its own in each process."""
 
 
+_REBUILDING: Final = frozenset(
+    it
+    for it in (*vars(cloudpickle.cloudpickle).values(), fill_function, _make_code)
+    if type(it) is FunctionType
+)
+"""What the pickle of a function calls, which is known to go by its name."""
+
+
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without these gaps."""
 
@@ -305,7 +313,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is CodeType:
             return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         if kind is FunctionType:
-            return self._reduce_function(obj)
+            return NotImplemented if obj in _REBUILDING else self._reduce_function(obj)
         if issubclass(kind, type):
             if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
                 return NotImplemented  # its metaclass has said how a class like this is made
