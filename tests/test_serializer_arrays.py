@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from workpool.serializer import arrays, frozen, pack_value, unpack
+from workpool.serializer import Blocks, arrays, encode_blocks, frozen, pack_value, unpack
 from workpool.serializer.values import encode
 
 CODES = "?bBhHiIlLqQefdgFDG"
@@ -250,3 +250,16 @@ def test_numpy_is_imported_by_whoever_restores_an_array_first():
             print(repr(unpack({pack_value(value)!r})))
         """
         assert in_a_new_process(program).strip() == repr(value)
+
+
+def test_arrays_of_some_kilobytes_share_a_block():
+    arrays = [np.full(1000, n, float) for n in range(20)] + [np.zeros((30, 30), order="F")]
+    arrays[0].flags.writeable = False
+    assert encode_blocks([*arrays, np.zeros(1 << 11)], False, size=4) is None, "sent one by one"
+    encoded = encode_blocks(arrays, False, size=4)
+    blocks = Blocks(encoded, lambda start, stop: encoded[start:stop])
+    ((_, restored),) = blocks.pieces(range(len(arrays)))
+    assert [array.flags.writeable for array in restored] == [False] + 20 * [True]
+    assert all(map(np.array_equal, restored, arrays))
+    assert restored[-1].flags.f_contiguous
+    assert all(array.flags.aligned for array in restored)

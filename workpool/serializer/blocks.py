@@ -28,6 +28,9 @@ BLOCK: Final = 256
 BLOCK_NBYTES: Final = 1 << 16
 """No block of several items takes more: whoever wants one of them fetches and restores them all."""
 
+WITHIN_NBYTES: Final = 1 << 14
+"""Smaller buffers are in the pickle of a block, with those of other items."""
+
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1
 _EACH: Final = 2
@@ -88,7 +91,7 @@ def encode_blocks(
     for at in range(0, len(items), size):
         block: object = items[at : at + size]
         content = block if each is None else (each, block)
-        encoded = encode(content, refer=refer, beside=beside)
+        encoded = encode(content, refer=refer, beside=beside, within_nbytes=WITHIN_NBYTES)
         if len(encoded) > BLOCK_NBYTES and not (large and size == 1):
             return None
         if isinstance(encoded, Packed) and not large:

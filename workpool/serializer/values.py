@@ -192,6 +192,7 @@ def encode(
     refer: Refer | None = None,
     reach: Reach | None = None,
     beside: Reach | None = None,
+    within_nbytes: int = OUT_OF_BAND_NBYTES,
 ) -> Encoded:
     """Encode any object.
 
@@ -206,11 +207,13 @@ def encode(
         Gets what is reached if it is pickled by value.
     beside : Reach, optional
         Of what the same task gets by another pickle.
+    within_nbytes : int
+        Smaller buffers are copied into the pickle; up to 64 KiB.
 
     Returns
     -------
     bytes or Packed
-        bytes unless it holds a contiguous buffer of at least 4 KiB.
+        bytes unless it holds a contiguous buffer of at least so much.
 
     Raises
     ------
@@ -234,7 +237,7 @@ def encode(
     def keep(buffer: PickleBuffer) -> bool:
         """Tell pickle to copy the buffer, or take it as a frame."""
         view = buffer.raw()
-        if view.nbytes < OUT_OF_BAND_NBYTES:
+        if view.nbytes < within_nbytes:
             return True
         frames.append(view)
         return False
