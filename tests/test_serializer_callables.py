@@ -145,6 +145,7 @@ import types, typing
 import numpy as np
 LIST, TABLE, SET, BYTES = [1], {}, {1}, bytearray(3)
 ARRAY, EVERY_OTHER = np.zeros(6), np.arange(9)[::2]
+RECORD = np.zeros(2, [("a", int), ("y", float)])
 LARGE, OBJECTS, MASKED = np.zeros(1 << 18), np.array([None, "x"]), np.ma.array([1, 2])
 RANDOM, QUEUE, LOCK = random.Random(1), collections.deque([1]), threading.Lock()
 LARGE_TEXT = ["x" * (1 << 21)] * 300
@@ -189,6 +190,7 @@ def reads_partial(): return PARTIAL
 def reads_slice(): return SLICE
 def reads_bytes(): return BYTES
 def reads_array(): return ARRAY
+def reads_record(): return RECORD
 def reads_view(): return EVERY_OTHER
 def reads_large_array(): return LARGE
 def reads_objects(): return OBJECTS
@@ -253,6 +255,9 @@ def decorated(): return LIST
         ("reads_array", "ARRAY[3] = np.nan"),
         ("reads_array", "ARRAY.shape = 2, 3"),
         ("reads_array", "ARRAY.dtype = int"),
+        ("reads_array", "ARRAY.flags.writeable = False"),
+        ("reads_record", "RECORD.dtype.names = 'x', 'y'"),
+        ("reads_record", "RECORD['y'] = 1"),
         ("reads_view", "EVERY_OTHER.base[2] = 7"),
         ("reads_objects", "OBJECTS[0] = 0"),
         ("reads_subclass_of_array", "MASKED[1] = 5"),

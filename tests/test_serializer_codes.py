@@ -19,6 +19,7 @@ from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
 from workpool.serializer.callables import _Restored
+from workpool.serializer.values import as_bytes
 
 # Memory and identity
 
@@ -212,13 +213,17 @@ class Job:
     def run(self, fn, *args, **kwargs):
         """Return what a call returns, the code that it went with, and its payload."""
         payload, code = self.codes.pack(fn, args, kwargs, self.codes.lookup(fn))
+        return self.call(payload, code), code, payload
+
+    def call(self, payload, code):
+        """Return what a call returns."""
         found = None
         if code is not None:
             if code.code_id not in self.callables:
                 self.callables.add(code.code_id, code.data)
             found = self.callables.get(code.code_id)
-        sent, args, kwargs = unpack_call(payload)
-        return (sent or found)(*args, **kwargs), code, payload
+        sent, args, kwargs = unpack_call(as_bytes(payload))
+        return (sent or found)(*args, **kwargs)
 
     def settle(self, fn, *args, **kwargs):
         """Have all come along that does."""
@@ -333,6 +338,19 @@ def test_what_a_task_leaves_in_a_function_that_came_along_is_gone_for_the_next(j
         results = [job.run(made.apply, fn) for _ in range(3)]
         assert {result for result, _, _ in results} == {1}
         assert all(len(payload) < 100 for _, _, payload in results)
+
+
+def test_an_exception_of_any_kind_while_a_state_is_looked_at_is_left_to_pack_call(codes):
+    class Stop(BaseException):
+        pass
+
+    class Stops:
+        def __reduce__(self):
+            raise Stop
+
+    made = define("def fn(): return STOPS", STOPS=Stops())
+    Stops.__module__ = "nowhere"
+    assert [codes.lookup(made.fn) for _ in range(3)] == [None] * 3
 
 
 def test_a_callable_object_crosses_once(job):

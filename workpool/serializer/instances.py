@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = ["is_its_attributes", "is_left_to_pickle", "members", "slots"]
 
-_layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__")
+_layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
 
 _PLAIN: Final = _layout(type("Plain", (), {}))
 """How instances of a class are laid out that have a dictionary and nothing else."""
