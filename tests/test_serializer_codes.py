@@ -340,6 +340,33 @@ def test_what_a_task_leaves_in_a_function_that_came_along_is_gone_for_the_next(j
         assert all(len(payload) < 100 for _, _, payload in results)
 
 
+def test_what_an_object_keeps_outside_its_pickle_is_not_there_for_the_next(job):
+    made = define(
+        """if True:
+        def remembers(): FORGETFUL.seen.append(1); return len(FORGETFUL.seen)
+        def raises():
+            try: raise ERROR
+            except ValueError as error: trace = error.__traceback__
+            return 1 if trace.tb_next is None else 2
+    """,
+        FORGETFUL=Forgetful(),
+        ERROR=ValueError("x"),
+    )
+    for fn in (made.remembers, made.raises):
+        code = job.settle(fn)
+        assert [job.run(fn)[:2] for _ in range(3)] == [(1, code)] * 3
+
+
+class Forgetful:
+    """Has a cache, which its pickle has not."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __reduce__(self):
+        return Forgetful, ()
+
+
 def test_an_exception_of_any_kind_while_a_state_is_looked_at_is_left_to_pack_call(codes):
     class Stop(BaseException):
         pass

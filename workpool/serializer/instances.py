@@ -10,7 +10,7 @@ from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any, Final
 
-__all__ = ["is_its_attributes", "is_left_to_pickle", "members", "slots"]
+__all__ = ["is_its_attributes", "is_left_to_pickle", "is_pickled_whole", "members", "slots"]
 
 _layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
 
@@ -24,6 +24,15 @@ def is_left_to_pickle(kind: Any) -> bool:
     return kind.__reduce__ is plain.__reduce__ and kind.__reduce_ex__ is plain.__reduce_ex__
 
 
+def is_pickled_whole(kind: Any) -> bool:
+    """Tell whether pickle takes all that there is to instances of a class, as it does by itself."""
+    return (
+        is_left_to_pickle(kind)
+        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
+        and kind not in copyreg.dispatch_table
+    )
+
+
 def is_its_attributes(kind: Any) -> bool:
     """Tell whether there is nothing to instances of a class but what is in their dictionary.
 
@@ -32,9 +41,7 @@ def is_its_attributes(kind: Any) -> bool:
     return (
         _layout(kind) == _PLAIN
         and kind.__getattribute__ is object.__getattribute__
-        and is_left_to_pickle(kind)
-        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
-        and kind not in copyreg.dispatch_table
+        and is_pickled_whole(kind)
     )
 
 
