@@ -323,9 +323,9 @@ def test_items_of_a_map_go_with_the_code_that_they_refer_to(job):
     others = [stretch(made.scaled(n)).code for n in range(20)]
     for _ in range(300):  # those that came along first make room
         after = stretch(made.double)
-    assert before.code.refer(first) is not None
-    assert after.code.refer(made.double) is not None
-    assert after.code.refer(first) is None
+    assert before.code.refer.to(first) is not None
+    assert after.code.refer.to(made.double) is not None
+    assert after.code.refer.to(first) is None
     assert len({before.code, *others, after.code}) > 16
 
 
@@ -338,6 +338,64 @@ def test_what_a_task_leaves_in_a_function_that_came_along_is_gone_for_the_next(j
         results = [job.run(made.apply, fn) for _ in range(3)]
         assert {result for result, _, _ in results} == {1}
         assert all(len(payload) < 100 for _, _, payload in results)
+
+
+SHARED = """
+import collections
+import numpy as np
+def put(x): LIST.append(x)
+def work(put, found): put(1); return list(found)
+def nested(put, them): put(1); return list(them["found"])
+class Counted:
+    def __init__(self): self.n, self.read = 0, lambda: self.n
+    def count(self, other=None):
+        self.n = 5
+        return [self.read()]
+    def __call__(self, other): self.n += 1; return [other.n]
+def counts(counted): return counted.count()
+def writes(array): array[0] += 1; return list(ARRAY)
+def writes_first(arrays): return writes(arrays[0])
+def writes_and_calls(array, fn): fn(); return writes(array)
+def is_missing(x): return [x is MISSING]
+def asks(fn, x): return fn(x)
+def nothing(): pass
+def lists(them): them.append(1); return LIST if len(ARRAY) else None
+def queues(queue): queue.append(1); return list(QUEUE)
+LIST, ARRAY, QUEUE, MISSING = [], np.zeros(2), collections.deque(), object()
+COUNTED = Counted()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        ("work, put, LIST", [1]),
+        ("nested, put, {'found': LIST}", [1]),
+        ("counts, COUNTED", [5]),
+        ("COUNTED.count,", [5]),
+        ("COUNTED, COUNTED", [1]),
+        ("writes, ARRAY", [1, 0]),
+        ("writes_first, [ARRAY]", [1, 0]),
+        ("lists, LIST", [1]),
+        ("writes_and_calls, ARRAY, nothing", [1, 0]),
+        ("writes_and_calls, ARRAY, lambda: None", [1, 0]),
+        ("queues, QUEUE", [1]),
+        ("asks, is_missing, MISSING", [True]),
+    ],
+)
+def test_what_is_passed_stays_one_with_what_has_come_along(call, result):
+    job = Job(define(SHARED))
+    for _ in range(5):
+        assert job.run(*eval(f"({call})", job.made.script))[0] == result
+
+
+def test_arguments_that_have_nothing_of_a_function_that_reads_an_array_leave_it_its_code(job):
+    made = define(SHARED)
+    code = job.settle(made.writes, [0])
+    more = ([0], made.ARRAY.copy(), {0: 1})
+    for arg in more:
+        _, now, payload = job.run(made.writes, arg)
+        assert (now, len(payload) < 200) == (code, True)
 
 
 def test_what_an_object_keeps_outside_its_pickle_is_not_there_for_the_next(job):

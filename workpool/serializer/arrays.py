@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import cache, partial
 from io import BytesIO
 from pickle import PickleBuffer, Pickler
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..lazy import np
+from .atoms import ATOMS
 from .byname import PROTOCOL
+from .reach import check_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["dumps_arrays", "has_arrays"]
+__all__ = ["dumps_apart", "dumps_arrays", "has_arrays", "is_flat"]
 
 _ARRAY: Final = ""
 _CODES: Final = "?bBhHiIlLqQefdgFDG"
@@ -105,6 +107,28 @@ def has_arrays(obj: object) -> bool:
     return kind in _reducers
 
 
+def is_flat(obj: object, apart: Set[int]) -> bool:
+    """Tell whether an object is a few atoms, and arrays of numbers that are not `apart`: by sight.
+
+    Notes
+    -----
+    Cost: 0.2 us.
+    """
+    return type(obj) is tuple and len(obj) <= _FIRST and all(_is_leaf(it, apart) for it in obj)
+
+
+def _is_leaf(value: Any, apart: Set[int]) -> bool:
+    kind = type(value)
+    if kind in ATOMS or kind in _numbers:
+        return True
+    return (
+        kind in _reducers
+        and kind is np.ndarray
+        and id(value) not in apart
+        and not value.dtype.hasobject
+    )
+
+
 def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
 
@@ -125,7 +149,7 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     value: Any = obj[0] if wrapped else obj  # type: ignore[index]
     of_type = type(value)
     if of_type in copyreg.dispatch_table:
-        return _dumps(obj, keep)
+        return dumps_apart(obj, keep)
     elements: Any
     kind: tuple[Any, ...]
     if of_type is np.ndarray and _is_plain(value):
@@ -140,10 +164,10 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
         elements, readonly, within = value.tobytes(), True, True
         kind = wrapped, of_type
     else:
-        return _dumps(obj, keep)
+        return dumps_apart(obj, keep)
     known = _kinds.get(kind)
     if known is None:
-        pickled = _dumps(obj, lambda _: within)
+        pickled = dumps_apart(obj, lambda _: within)
         end = len(pickled) - (_after(wrapped, of_type is np.ndarray, readonly) if within else 0)
         start = end - memoryview(elements).nbytes
         if of_type is np.ndarray and (value.shape, value.dtype.char) != kind[-2:]:
@@ -167,16 +191,20 @@ def _after(wrapped: bool, array: bool, readonly: bool) -> int:
         value.flags.writeable = not readonly
         if not array:
             value = value[0]
-        pickles.append(_dumps((value,) if wrapped else value, lambda _: True))
+        pickles.append(dumps_apart((value,) if wrapped else value, lambda _: True))
     (at,) = (i for i, pair in enumerate(zip(*pickles, strict=True)) if pair[0] != pair[1])
     return len(pickles[0]) - at - 1
 
 
-def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
+def dumps_apart(
+    obj: object, keep: Callable[[PickleBuffer], object], apart: Set[int] = frozenset()
+) -> bytes:
+    """Pickle as `dumps_arrays` does; raise `Torn` if something with one of these ids is in it."""
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
         pickler.dispatch_table = {**_reducers, **copyreg.dispatch_table}
         pickler.dump(obj)
+        check_apart(pickler, apart)
         return file.getvalue()
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pickle import dumps
 from types import MethodType
 from typing import Any, Final
@@ -86,6 +86,24 @@ class _Known:
         roots = self.companions if self.is_named else (self.fn, *self.companions)
         self.snapshot = Snapshot.take(*roots) if roots else None
         return self.snapshot is not None or not roots
+
+
+def _of_snapshot(
+    known: _Known, snapshot: Snapshot
+) -> tuple[Iterable[type], Iterable[object], Iterable[object]]:
+    """Return what a `Code` is told of what comes with it: classes, apart, passed.
+
+    Functions that only bindings make up, as long as no function is passed to them, have lists and
+    objects of their own, and the arguments copies of the same: nothing is apart.
+    """
+    passed = [it for it in known.companions if is_definition(it) and not isinstance(it, type)]
+    theirs = Snapshot.take(*passed) if passed else None
+    apart = snapshot.has_states or not (known.is_named or is_definition(known.fn))
+    return (
+        snapshot.classes.values(),
+        snapshot.copied if apart else (),
+        () if theirs is None else theirs.copied,
+    )
 
 
 class _Seen:
@@ -285,10 +303,10 @@ class CodeCache:
             return None
         if len(data) > self._max_nbytes or (snapshot is not None and not snapshot.holds()):
             return None
+        more = () if snapshot is None else _of_snapshot(known, snapshot)
         with self._lock:
             if known.code is None:  # else another thread was here first
-                classes = () if snapshot is None else snapshot.classes.values()
-                known.code = Code(next(self._ids), data, reach, classes, known.companions)
+                known.code = Code(next(self._ids), data, reach, known.companions, *more)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)
             return known.code

@@ -37,7 +37,7 @@ from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
 from .classes import away, refer_home, update_class
 from .instances import slots
-from .references import UnknownDefinition
+from .references import Refer, UnknownDefinition
 from .values import Buffer, Encoded, decode, encode
 from .wording import said, task_name, type_name, unrestored
 
@@ -135,7 +135,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
 def _encode(value: object) -> Encoded:
     if away():
         with suppress(UnknownDefinition):
-            return encode(value, refer=refer_home)
+            return encode(value, refer=Refer(refer_home))
     return encode(value)
 
 

@@ -10,8 +10,9 @@ Else they must be one pickle.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from enum import Enum
+from pickle import Pickler
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -19,13 +20,28 @@ from .atoms import is_unchanging
 from .byname import named
 from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
 
-__all__ = ["Reach"]
+__all__ = ["Reach", "Torn", "check_apart"]
 
 _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
 
 _ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
 """What is one object in each process, or does not show its state."""
+
+
+class Torn(Exception):
+    """Two things must come by one pickle, and were to come by two."""
+
+
+def check_apart(pickler: Pickler, apart: Set[int]) -> None:
+    """Raise Torn if something with one of these ids is in what was pickled.
+
+    Notes
+    -----
+    Cost: 1 us, and 0.1 us for each object.
+    """
+    if apart and not pickler.memo.copy().keys().isdisjoint(apart):
+        raise Torn
 
 
 class _Facts(NamedTuple):
@@ -35,11 +51,18 @@ class _Facts(NamedTuple):
 
 
 class Reach:
-    """The functions and classes that are in a pickle by value."""
+    """The functions and classes that are in a pickle by value.
 
-    __slots__ = ("_classes", "_functions", "_known")
+    Parameters
+    ----------
+    apart : set of int
+        Ids of objects in it that must not be in another one.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_classes", "_functions", "_known", "apart")
+
+    def __init__(self, apart: Set[int] = frozenset()) -> None:
+        self.apart = apart
         self._functions: list[FunctionType] = []
         self._classes: list[type] = []
         self._known: _Facts | None = None

@@ -4,24 +4,35 @@ Sending a class whole takes a hundred times as long as sending an object of it, 
 is passed on takes ten times as long as the rest of a call.  A worker has the classes and functions
 that come with its task's `Code`; the process of the script has its own classes, so what comes home
 brings none.
+
+What else comes with a code must not be among the arguments again: there would be two of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType, MethodType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from .byname import PROTOCOL, named
 from .names import CACHED
+from .reach import check_apart
 from .script import SCRIPT_MODULES
 
 __all__ = ["Refer", "UnknownDefinition", "come_along", "companion", "dumps_by_reference"]
 
-Refer: TypeAlias = Callable[[Any], "tuple[Any, ...] | None"]
-"""Returns, as ``__reduce__`` does, how the other side finds a definition; None if it lacks it."""
+
+class Refer(NamedTuple):
+    """What the other side has."""
+
+    to: Callable[[Any], tuple[Any, ...] | None]
+    """Returns, as ``__reduce__`` does, how it finds a definition; None if it lacks it."""
+    apart: Set[int] = frozenset()
+    """Ids of what it has that must be one with what is sent."""
+    passed: Set[int] = frozenset()
+    """The same, and of what functions have that came along: for whoever refers to one."""
 
 
 class UnknownDefinition(Exception):
@@ -53,7 +64,9 @@ class _Pickler(Pickler):
 
     def __init__(self, file: BytesIO, keep: Callable[[PickleBuffer], object], refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
-        self._refer = refer
+        self._refer = refer.to
+        self.apart = refer.apart
+        self._passed = refer.passed
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition, and NotImplemented for the rest."""
@@ -64,6 +77,8 @@ class _Pickler(Pickler):
             return NotImplemented
         reference = self._refer(obj)
         if reference is not None:
+            if kind in _FUNCTIONS:
+                self.apart = self._passed
             return reference
         if named(obj) if kind in _FUNCTIONS else obj.__module__ not in SCRIPT_MODULES:
             return NotImplemented
@@ -94,6 +109,8 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     ------
     UnknownDefinition
         There is one in it that the other side has not.
+    Torn
+        It has something that must be one.
     Exception
         Whatever pickle raises.
 
@@ -102,5 +119,7 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     Cost: 5 us, and 0.2 us for each object.
     """
     with BytesIO() as file:
-        _Pickler(file, keep, refer).dump(obj)
+        pickler = _Pickler(file, keep, refer)
+        pickler.dump(obj)
+        check_apart(pickler, pickler.apart)
         return file.getvalue()

@@ -111,6 +111,10 @@ _GETTERS: Final = (operator.itemgetter, operator.attrgetter)
 """Kinds that are made of what to get, and nothing can change that."""
 
 
+_ONE_EACH: Final = (FunctionType, type, CACHED, ModuleType, Enum, tuple, frozenset)
+"""Kinds that are one in each process, or of which it is no matter whether there are two."""
+
+
 def is_definition(fn: object) -> bool:
     """Tell whether something is a function or a class."""
     return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
@@ -125,11 +129,14 @@ class Snapshot:
     ----------
     classes : dict of int to type
         Those by value, by their ids.
+    copied : list of object
+        What two copies have twice: containers, objects, arrays.
     """
 
     def __init__(self, own_globals: bool) -> None:
         self._own_globals = own_globals
         self.classes: dict[int, type] = {}
+        self.copied: list[object] = []
         self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
@@ -164,16 +171,25 @@ class Snapshot:
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
         while reached:
             value = reached.pop()
-            if type(value) in UNCHANGING or id(value) in seen:
+            if id(value) in seen or (type(value) in UNCHANGING and type(value) is not object):
                 continue
             seen[id(value)] = value
             if id(value) not in by_value and (is_unchanging(value) or named(value)):
+                if type(value) is object:  # there for nothing but its identity
+                    snapshot.copied.append(value)
                 continue
+            if not isinstance(value, _ONE_EACH):
+                snapshot.copied.append(value)
             parts = snapshot._parts(value)
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
         return snapshot
+
+    @property
+    def has_states(self) -> bool:
+        """Whether something is known by its bytes: to look takes longer."""
+        return bool(self._states)
 
     def holds(self) -> bool:
         """Tell whether nothing has been bound anew since the snapshot was taken.

@@ -19,7 +19,7 @@ References: PEP 574.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from pickle import PickleBuffer, PicklingError, dumps, loads
 from types import FunctionType
@@ -27,10 +27,10 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..whole import interrupts
-from .arrays import dumps_arrays, has_arrays
+from .arrays import dumps_apart, dumps_arrays, has_arrays, is_flat
 from .byname import PROTOCOL, names_by_value
 from .byvalue import dumps_by_value
-from .reach import Reach
+from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
 from .wording import unrestored
@@ -181,10 +181,6 @@ def split(buffer: Buffer) -> Any:
         raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
 
 
-class Torn(Exception):
-    """Two things must come by one pickle, and were to come by two."""
-
-
 def encode(
     obj: object,
     *,
@@ -243,17 +239,25 @@ def encode(
         return False
 
     pickled = None
-    if refer is None or not _is_of_script(obj):
-        pickled = _attempt(dumps_arrays if has_arrays(obj) else _dumps, obj, keep)
-    if pickled is None and not by_value:
-        raise SerializationError("no worker knows this by its name")
-    if pickled is None and refer is not None:
-        frames.clear()
-        pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
+    try:
+        if refer is None or not _is_of_script(obj):
+            dump = dumps_arrays if has_arrays(obj) else _dumps
+            if refer is not None and refer.apart and not is_flat(obj, refer.apart):
+                dump = partial(dumps_apart, apart=refer.apart)
+            pickled = _attempt(dump, obj, keep)
+        if pickled is None and not by_value:
+            raise SerializationError("no worker knows this by its name")
+        if pickled is None and refer is not None:
+            frames.clear()
+            pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
+    except Torn:
+        if beside is not None:
+            raise
     if pickled is None:
         frames.clear()
         reach = Reach() if reach is None else reach
-        pickled = dumps_by_value(obj, keep, reach=reach)
+        apart: Set[int] = frozenset() if beside is None else beside.apart
+        pickled = dumps_by_value(obj, keep, reach=reach, apart=apart)
         if beside is not None and reach.touches(beside):
             raise Torn
     return Packed(pickled, frames) if frames else pickled
