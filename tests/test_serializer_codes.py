@@ -19,6 +19,7 @@ from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
 from workpool.serializer.callables import _Restored
+from workpool.serializer.snapshot import Snapshot
 from workpool.serializer.values import as_bytes
 
 # Memory and identity
@@ -436,6 +437,33 @@ def test_an_exception_of_any_kind_while_a_state_is_looked_at_is_left_to_pack_cal
     made = define("def fn(): return STOPS", STOPS=Stops())
     Stops.__module__ = "nowhere"
     assert [codes.lookup(made.fn) for _ in range(3)] == [None] * 3
+
+
+def test_what_is_large_and_changes_for_every_task_is_looked_at_ever_less_often(codes, monkeypatch):
+    made = define("def fn(): return LONG", LONG=list(range(1000)))
+    looks = []
+    take = Snapshot.take
+    monkeypatch.setattr(Snapshot, "take", lambda *roots: looks.append(1) or take(*roots))
+    for i in range(300):
+        made.LONG[0] = i
+        codes.lookup(made.fn)
+    assert len(looks) < 12
+    for _ in range(100):
+        code = codes.lookup(made.fn)
+    assert code is not None
+
+
+def test_a_class_of_arguments_comes_along_though_the_function_changes_now_and_then(job):
+    made = define("def fn(p): return p.x + STEP", STEP=0)
+    point = job.made.Point(1)
+    whole = 0
+    for i in range(400):
+        if i % 20 == 0:
+            made.script["STEP"] = i
+        result, _, payload = job.run(made.fn, point)
+        assert result == 1 + made.script["STEP"]
+        whole += len(payload) > 150
+    assert whole < 50
 
 
 def test_a_callable_object_crosses_once(job):

@@ -57,6 +57,9 @@ MOST_COMPANIONS: Final = 16
 MOST_REFUSED: Final = 256
 """Times that one more finds no room among them, until all make room."""
 
+WORTH_USES: Final = 16
+"""Calls with a code that make up for making it."""
+
 MOST_PAUSE: Final = 63
 """Calls of a function that goes whole, at the most, until it is looked at again."""
 
@@ -64,7 +67,7 @@ MOST_PAUSE: Final = 63
 class _Known:
     """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
 
-    __slots__ = ("code", "companions", "fn", "is_named", "nbytes", "refused", "snapshot")
+    __slots__ = ("code", "companions", "fn", "is_named", "nbytes", "refused", "snapshot", "uses")
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class _Known:
         self.is_named = is_named
         self.companions = companions
         self.nbytes = nbytes  # of its latest code: what the snapshot holds is about as large
+        self.uses = 0
         self.refused = 0  # how often there was no room for another companion
         self.snapshot: Snapshot | None = None
         self.code: Code | None = None
@@ -177,11 +181,16 @@ class CodeCache:
         if known.snapshot is not None and not known.snapshot.holds():
             self._renew(known)
             return None
+        known.uses += 1
         return known.code or self._encode(known)
 
     def at_once(self, fn: Callable[..., Any]) -> Code | None:
-        """Return what `lookup` does, but a function of the script has its code at first sight."""
-        return self.lookup(fn) or self.lookup(fn)
+        """Return what `lookup` does, for many calls: the code of a function at its first sight."""
+        code = self.lookup(fn) or self.lookup(fn)
+        known = self._known.get(id(fn))
+        if known is not None:
+            known.uses += WORTH_USES
+        return code
 
     def pack(
         self,
@@ -215,7 +224,7 @@ class CodeCache:
         if code is None and not is_definition(fn):  # a method, or an object: it has its class
             owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
             if owner.__module__ in SCRIPT_MODULES:
-                code = self.at_once(owner)
+                code = self.lookup(owner) or self.lookup(owner)
         refer: Refer | None = None if code is None else code.refer
         while True:
             try:
@@ -314,12 +323,24 @@ class CodeCache:
     def _renew(self, known: _Known) -> None:
         """Take a new snapshot of a function that changed; its next lookup may give a code.
 
-        Its companions come again when they are met: one of them may change for each task.
+        What changes for every task is looked at less and less often: functions that were passed to
+        it, which come again when they are met, and whatever is known by its bytes.
         """
-        renewed = _Known(known.fn, known.is_named, nbytes=known.nbytes)
-        holds = renewed.look()
-        for companion in known.companions:
-            self._sight_of(companion).failed()
+        assert known.snapshot is not None
+        companions = known.companions
+        hasty = known.uses < WORTH_USES
+        costly = hasty and known.snapshot.has_states
+        classes = tuple(it for it in companions if isinstance(it, type))
+        if hasty:
+            for it in companions:
+                if costly or not isinstance(it, type):
+                    self._sight_of(it).failed()
+        renewed = _Known(known.fn, known.is_named, () if costly else classes, known.nbytes)
+        if costly and not companions:
+            self._sight_of(known.fn).failed()
+            holds = False
+        else:
+            holds = renewed.look()
         with self._lock:
             self._known.drop(id(known.fn))
             if holds:
