@@ -18,6 +18,7 @@ from workpool.errors import SerializationError
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
+from workpool.serializer.blocks import Blocks
 from workpool.serializer.callables import _Restored
 from workpool.serializer.snapshot import Snapshot
 from workpool.serializer.values import as_bytes
@@ -464,6 +465,23 @@ def test_a_class_of_arguments_comes_along_though_the_function_changes_now_and_th
         assert result == 1 + made.script["STEP"]
         whole += len(payload) > 150
     assert whole < 50
+
+
+def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job):
+    made, numbers = job.made, itertools.count()
+    job.settle(made.apply, made.double, 1)
+    code = job.codes.at_once(made.apply)
+    options = (code, job.codes, Schedule.ADAPTIVE, True, None, None)
+    cutter = Cutter(numbers.__next__, 2, made.apply, *options)
+    for factor in range(4):
+        made.script["FACTOR"] = factor
+        (stretch,) = cutter.cut([(made.double, 1)], True, False)
+        job.callables.add(stretch.code.code_id, stretch.code.data)
+        fn = job.callables.get(stretch.code.code_id)
+        content = memoryview(stretch.segments[0].content)
+        blocks = Blocks(content, lambda start, stop: content[start:stop])  # noqa: B023
+        ((sent, items),) = blocks.pieces(range(1))
+        assert [(sent or fn)(*item) for item in items] == [factor]
 
 
 def test_a_callable_object_crosses_once(job):

@@ -233,6 +233,16 @@ class CodeCache:
                 assert code is not None
                 code, refer = self.extended(owner, code, unknown.definition)
 
+    def refer(self, fn: Callable[..., Any], code: Code) -> Refer | None:
+        """Return `refer` of `encode` with a code that was looked up some time ago.
+
+        None, to encode by value, if what came along with it is not what it was.
+        """
+        known = self._known.use(id(fn))
+        if known is None or known.code is not code:
+            return None
+        return None if known.snapshot is not None and not known.snapshot.holds() else code.refer
+
     def extended(
         self, fn: Callable[..., Any], code: Code, definition: Any
     ) -> tuple[Code, Refer | None]:

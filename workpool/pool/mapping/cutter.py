@@ -147,7 +147,7 @@ class Cutter:
         self, items: Sequence[Any], function: object, without: object, large: bool, block: int
     ) -> Encoded | None:
         """Encode items, and have the function's code bring the definitions in them."""
-        refer: Refer | None = None if self.code is None else self.code.refer
+        refer: Refer | None = None if self.code is None else self._codes.refer(self.fn, self.code)
         while True:
             reach = None if self.code is None else self.code.reach
             try:
