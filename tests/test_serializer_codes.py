@@ -584,7 +584,10 @@ def test_what_is_checked_after_a_task_need_not_be_before_the_next(codes, monkeyp
 NAMED = list(enumerate(("helper", "counts")))
 
 
-@pytest.mark.parametrize("name", ["factorial", "even", "reads_atoms", "closure", "local_recursive"])
+@pytest.mark.parametrize(
+    "name",
+    ["factorial", "even", "reads_atoms", "reads_generator", "closure", "local_recursive"],
+)
 def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):
     callables = CallableCache()
     original = getattr(define(ALWAYS_THE_SAME), name)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from ..lazy import np
 from ..whole import interrupts
 from .atoms import is_unchanging
-from .byname import PROTOCOL
+from .byname import PROTOCOL, named
 from .instances import is_pickled_whole
 
 __all__ = ["MOST_NBYTES", "State", "is_its_state", "state_of"]
@@ -84,6 +84,8 @@ class _Searcher(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)
         if is_pickled_whole(kind) or is_unchanging(obj) or isinstance(obj, type):
+            return NotImplemented
+        if named(obj):  # a function, in C perhaps, that restores something
             return NotImplemented
         if kind.__module__.partition(".")[0] in _WHOLE and not isinstance(obj, BaseException):
             return NotImplemented
