@@ -23,6 +23,7 @@ From what the rest of workpool calls down to what all the others stand on::
     values        any object as frames
     references    objects without the definitions in them, which the other side has
     byvalue       definitions that a worker cannot import
+    rebuilt       what pickle knows only by its name, and can be made again
     arrays        arrays of numbers, faster
     classes       classes of the script, and how they are known when they come home
     reach         what two pickles of one task must not have twice

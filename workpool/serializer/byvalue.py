@@ -2,76 +2,59 @@
 
 cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classes in `classes`:
 
-* **A function under `functools.lru_cache`** in the script would be sent as a name in ``__main__``,
-  which no worker can look up.
-* **A NewType, ParamSpec, TypeVarTuple or type alias** of the script likewise, and annotations refer
-  to them.
+* **What `rebuilt` lists**, such as a function under `functools.lru_cache`.
 * **A variable that two closures share** would be one for each of them.
 * **What the body of a class reads** that a function defines, and **a submodule** that only a lambda
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
 * **Annotations** from Python 3.14 on, see `annotations`.
-* **A functools.partialmethod** could not be restored from Python 3.14 on.
-* **Weak references**: to what comes along, if anything else there refers to it.
-* **A cached_property** holds a lock before Python 3.12, and **a generic function** of
-  `functools.singledispatch`, or a method of that kind, weak references.
-* **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
-  default be known as such.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
   the script's globals, or an object that has it, or a class has it, there is one made anew on the
   other side: a process that imported the script would have made its own as well. As an argument it
   would stand for one that all share.
-* **A struct.Struct, and a library that ctypes has loaded** with its functions: made again of their
-  format, and their names.
+* **A library that ctypes has loaded**, with its functions: made again of their names.
 """
 
 from __future__ import annotations
 
 import copyreg
-import dataclasses
-import functools
-import inspect
-import struct
 import threading
-import typing
-import weakref
 from collections.abc import Callable, Set
 from contextlib import suppress
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import cloudpickle
 
 from ..whole import FAILURES
-from .annotations import annotations_of, reduce_forward_ref
-from .atoms import SENTINEL
+from .annotations import annotations_of
 from .byname import PROTOCOL, named
 from .classes import reduce_class
 from .instances import is_left_to_pickle
-from .names import CACHED, UNBOUND, cells_of, global_names, reads, submodules
+from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach, check_apart
-from .script import SCRIPT_MODULES, is_in_script, reduce_once, reduce_sentinel, the_one
+from .rebuilt import (
+    MADE_ANEW,
+    REDUCED_TO_NAMES,
+    dispatched,
+    is_generic,
+    make_dispatch,
+    reduce_generic,
+)
+from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 
 __all__ = [
-    "MADE_ANEW",
     "ByValuePickler",
-    "dispatched",
     "dumps_by_value",
-    "generic_parts",
-    "is_generic",
     "locks_in",
     "on_restored",
 ]
-
-_TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
-_TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
-
 
 _MOST_ATTEMPTS: Final = 9
 
@@ -95,98 +78,8 @@ def fill_function(
         told(function.__globals__)
 
 
-_GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
-
-
-def is_generic(function: FunctionType) -> bool:
-    """Tell whether a function is what `functools.singledispatch` returns."""
-    return function.__code__ is _GENERIC
-
-
-def _make_generic(name: str = "") -> Any:
-    """Return a generic function without implementations; they may refer to it."""
-
-    def nothing(*args: Any, **kwargs: Any) -> None: ...
-
-    nothing.__name__ = name
-    return functools.singledispatch(nothing)
-
-
-def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], Any]) -> None:
-    implementations, attributes, wrapped = state
-    for cls, implementation in implementations.items():
-        generic.register(cls, implementation)
-    functools.update_wrapper(generic, wrapped)
-    vars(generic).update(attributes)
-
-
-def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
-    """Return the implementations of a generic function, and its attributes."""
-    own = vars(_make_generic()).keys()
-    attributes = {name: value for name, value in vars(function).items() if name not in own}
-    return dict(function.registry), attributes
-
-
-def _reduce_generic(function: Any) -> tuple[Any, ...]:
-    state = (*generic_parts(function), function.__wrapped__)
-    return _make_generic, (function.__name__,), state, None, None, _fill_generic
-
-
-_DISPATCH: Final = functools.singledispatch(repr).dispatch.__code__
-
-
-def dispatched(function: FunctionType) -> dict[type, Any] | None:
-    """Return the implementations among which a ``dispatch`` of a generic function chooses.
-
-    A bound method has it from Python 3.13 on.  None for any other function.
-    """
-    if function.__code__ is not _DISPATCH:
-        return None
-    return next(value for name, _, value in cells_of(function) if name == "registry")  # type: ignore[return-value]
-
-
-def _make_dispatch(implementations: dict[type, Any]) -> Callable[[type], Any]:
-    generic = _make_generic()
-    for cls, implementation in implementations.items():
-        generic.register(cls, implementation)
-    dispatch: Callable[[type], Any] = generic.dispatch
-    return dispatch
-
-
-def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
-    # Its cache, in some versions, holds weak references; it may do without.
-    state = {name: None if name == "_method_cache" else it for name, it in vars(obj).items()}
-    return object.__new__, (functools.singledispatchmethod,), state
-
-
-def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
-    """Return an empty `functools.lru_cache` around the ``__wrapped__`` it is given later.
-
-    Later, because a recursive function refers to its own wrapper.
-    """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return wrapper.__wrapped__(*args, **kwargs)
-
-    wrapper: functools._lru_cache_wrapper[Any] = functools.lru_cache(**parameters)(call)
-    return wrapper
-
-
-def _reduce_lru_cache(obj: Any) -> tuple[Any, ...]:
-    attributes = {k: v for k, v in vars(obj).items() if k != "cache_parameters"}
-    return _make_lru_cache, (obj.cache_parameters(),), attributes
-
-
 def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ...]) -> CodeType:
     return make(*made).replace(co_filename=filename)
-
-
-def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
-    return _TypeAliasType(name, value, type_params=parameters)
-
-
-def _make_ref(referent: object) -> Any:
-    return weakref.ref(type("Gone", (), {})() if referent is None else referent)
 
 
 def _stand_in(function: FunctionType) -> FunctionType:
@@ -216,58 +109,6 @@ def _complete(function: FunctionType, state: dict[str, Any]) -> None:
             state["__globals__"][name] = value
     values = (value for _, value in reads(function))
     state["_cloudpickle_submodules"] += submodules(function.__code__, values)
-
-
-_REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
-    # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
-    type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
-    type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
-    CACHED: _reduce_lru_cache,
-    # Restored as an attribute of its class, it is not told its name.
-    functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
-    functools.singledispatchmethod: _reduce_generic_method,
-    # Which from Python 3.14 on is not made without arguments.
-    functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),
-    typing.ForwardRef: reduce_forward_ref,
-    typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
-    typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
-    _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
-    _TypeVarTuple: lambda it: (_TypeVarTuple, (it.__name__,)),
-    weakref.ref: lambda ref: (_make_ref, (ref(),)),
-    weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
-    weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
-    struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
-    SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
-}
-"""How to rebuild what pickle and cloudpickle know only by its name."""
-
-
-def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:
-    with suppress(LookupError):  # it has no default
-        return _make_variable, (variable.name, Context().run(variable.get))
-    return ContextVar, (variable.name,)
-
-
-def _make_variable(name: str, default: Any) -> ContextVar[Any]:
-    return ContextVar(name, default=default)
-
-
-def _reduce_local(local: threading.local) -> tuple[Any, ...]:
-    kind = type(local)
-    try:
-        inspect.signature(kind.__init__).bind(local)
-    except TypeError:  # it cannot be made without arguments, which nobody knows any more
-        return copyreg.__newobj__, (kind,), vars(local)  # type: ignore[attr-defined]
-    return kind, ()
-
-
-MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
-    type(threading.Lock()): lambda _: (threading.Lock, ()),
-    type(threading.RLock()): lambda _: (threading.RLock, ()),
-    threading.local: _reduce_local,
-    ContextVar: _reduce_variable,
-}
-"""What a definition of the script has of its own in each process."""
 
 
 _REBUILDING: Final = frozenset(
@@ -327,7 +168,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             from .foreign import reduce_library  # it has imported ctypes already
 
             return reduce_library(obj)
-        reduce = _REDUCED_TO_NAMES.get(kind)
+        reduce = REDUCED_TO_NAMES.get(kind)
         if reduce is not None:
             return reduce(obj) if not named(obj) else NotImplemented
         # What an Enum says, or copyreg, is the same in each process.
@@ -346,9 +187,9 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
 
     def _reduce_function(self, function: FunctionType) -> Any:
         if is_generic(function) and not named(function):
-            return _reduce_generic(function)
+            return reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
-            return _make_dispatch, (dict(implementations),)
+            return make_dispatch, (dict(implementations),)
         if named(function):
             return NotImplemented
         make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))

@@ -1,0 +1,193 @@
+"""How objects are rebuilt that pickle, and cloudpickle, know only by a name or not at all.
+
+Of what is in the standard library:
+
+* **What functools.lru_cache makes of a function** goes by its name for pickle, and so do **a
+  NewType, ParamSpec, TypeVarTuple or type alias**, to which annotations refer: in the script, no
+  worker can look them up.
+* **A functools.partialmethod** could not be restored from Python 3.14 on.
+* **Weak references**: to what comes along, if anything else there refers to it.
+* **A cached_property** holds a lock before Python 3.12, and **a generic function** of
+  `functools.singledispatch`, or a method of that kind, weak references.
+* **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
+  default be known as such.
+* **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
+  definition of the script has.
+* **A struct.Struct** is made again of its format.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dataclasses
+import functools
+import inspect
+import struct
+import threading
+import typing
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, ContextVar
+from types import FunctionType
+from typing import Any, Final, cast
+
+from .annotations import reduce_forward_ref
+from .atoms import SENTINEL
+from .names import CACHED, cells_of
+from .script import reduce_sentinel
+
+__all__ = [
+    "MADE_ANEW",
+    "REDUCED_TO_NAMES",
+    "dispatched",
+    "generic_parts",
+    "is_generic",
+    "make_dispatch",
+    "reduce_generic",
+]
+
+_TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
+_TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
+
+
+_GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
+
+
+def is_generic(function: FunctionType) -> bool:
+    """Tell whether a function is what `functools.singledispatch` returns."""
+    return function.__code__ is _GENERIC
+
+
+def _make_generic(name: str = "") -> Any:
+    """Return a generic function without implementations; they may refer to it."""
+
+    def nothing(*args: Any, **kwargs: Any) -> None: ...
+
+    nothing.__name__ = name
+    return functools.singledispatch(nothing)
+
+
+def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], Any]) -> None:
+    implementations, attributes, wrapped = state
+    for cls, implementation in implementations.items():
+        generic.register(cls, implementation)
+    functools.update_wrapper(generic, wrapped)
+    vars(generic).update(attributes)
+
+
+def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
+    """Return the implementations of a generic function, and its attributes."""
+    own = vars(_make_generic()).keys()
+    attributes = {name: value for name, value in vars(function).items() if name not in own}
+    return dict(function.registry), attributes
+
+
+def reduce_generic(function: Any) -> tuple[Any, ...]:
+    state = (*generic_parts(function), function.__wrapped__)
+    return _make_generic, (function.__name__,), state, None, None, _fill_generic
+
+
+_DISPATCH: Final = functools.singledispatch(repr).dispatch.__code__
+
+
+def dispatched(function: FunctionType) -> dict[type, Any] | None:
+    """Return the implementations among which a ``dispatch`` of a generic function chooses.
+
+    A bound method has it from Python 3.13 on.  None for any other function.
+    """
+    if function.__code__ is not _DISPATCH:
+        return None
+    return next(value for name, _, value in cells_of(function) if name == "registry")  # type: ignore[return-value]
+
+
+def make_dispatch(implementations: dict[type, Any]) -> Callable[[type], Any]:
+    generic = _make_generic()
+    for cls, implementation in implementations.items():
+        generic.register(cls, implementation)
+    dispatch: Callable[[type], Any] = generic.dispatch
+    return dispatch
+
+
+def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
+    # Its cache, in some versions, holds weak references; it may do without.
+    state = {name: None if name == "_method_cache" else it for name, it in vars(obj).items()}
+    return object.__new__, (functools.singledispatchmethod,), state
+
+
+def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
+    """Return an empty `functools.lru_cache` around the ``__wrapped__`` it is given later.
+
+    Later, because a recursive function refers to its own wrapper.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return wrapper.__wrapped__(*args, **kwargs)
+
+    wrapper: functools._lru_cache_wrapper[Any] = functools.lru_cache(**parameters)(call)
+    return wrapper
+
+
+def _reduce_lru_cache(obj: Any) -> tuple[Any, ...]:
+    attributes = {k: v for k, v in vars(obj).items() if k != "cache_parameters"}
+    return _make_lru_cache, (obj.cache_parameters(),), attributes
+
+
+def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
+    return _TypeAliasType(name, value, type_params=parameters)
+
+
+def _make_ref(referent: object) -> Any:
+    return weakref.ref(type("Gone", (), {})() if referent is None else referent)
+
+
+REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
+    # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
+    type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
+    type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
+    CACHED: _reduce_lru_cache,
+    # Restored as an attribute of its class, it is not told its name.
+    functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
+    functools.singledispatchmethod: _reduce_generic_method,
+    # Which from Python 3.14 on is not made without arguments.
+    functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),
+    typing.ForwardRef: reduce_forward_ref,
+    typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
+    typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
+    _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
+    _TypeVarTuple: lambda it: (_TypeVarTuple, (it.__name__,)),
+    weakref.ref: lambda ref: (_make_ref, (ref(),)),
+    weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
+    weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
+    struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
+    SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
+}
+"""How to rebuild what pickle and cloudpickle know only by its name."""
+
+
+def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:
+    with suppress(LookupError):  # it has no default
+        return _make_variable, (variable.name, Context().run(variable.get))
+    return ContextVar, (variable.name,)
+
+
+def _make_variable(name: str, default: Any) -> ContextVar[Any]:
+    return ContextVar(name, default=default)
+
+
+def _reduce_local(local: threading.local) -> tuple[Any, ...]:
+    kind = type(local)
+    try:
+        inspect.signature(kind.__init__).bind(local)
+    except TypeError:  # it cannot be made without arguments, which nobody knows any more
+        return copyreg.__newobj__, (kind,), vars(local)  # type: ignore[attr-defined]
+    return kind, ()
+
+
+MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    type(threading.Lock()): lambda _: (threading.Lock, ()),
+    type(threading.RLock()): lambda _: (threading.RLock, ()),
+    threading.local: _reduce_local,
+    ContextVar: _reduce_variable,
+}
+"""What a definition of the script has of its own in each process."""
