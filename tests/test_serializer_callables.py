@@ -310,6 +310,7 @@ def decorated(): return LIST
         ("Defined", "Defined.x = 1"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")  # of an array, from NumPy 2.5
 def test_a_change_in_place_ends_the_code(codes, name, change):
     made = define(MUTABLE)
     fn = getattr(made, name)
