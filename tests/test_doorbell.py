@@ -184,6 +184,36 @@ def test_nobody_sleeps_while_there_is_work(ranks: int) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_driver_that_loses_its_core_while_it_submits_rings_all_the_same(ranks: int) -> None:
+    script = """
+        import time
+        import workpool
+        from workpool.driver.dispatcher import Dispatcher
+        from workpool.worker import worker
+
+        worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
+        publish = Dispatcher._publish_alone
+
+        def late(*args):
+            time.sleep(0.1)  # the worker is asleep by then
+            return publish(*args)
+
+        def main(pool):
+            with pool:
+                pool.submit(abs, -1).result()
+                Dispatcher._publish_alone = late
+                begun = time.monotonic()
+                for _ in range(3):
+                    assert pool.submit(abs, -1).result() == 1
+                print("took", time.monotonic() - begun < 20, flush=True)
+
+        workpool.run(main)
+    """
+    assert "took True" in run_ranks(ranks, script, spmd=ranks > 1, timeout=200).stdout
+
+
+@pytest.mark.mpi
 def test_a_driver_that_stalls_does_not_take_sleepers_for_awake() -> None:
     script = """
         import time

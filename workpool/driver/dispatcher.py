@@ -137,7 +137,7 @@ class Dispatcher:
         if waiting or task.segment is not None or not self._publish_alone(task):
             waiting.append(task)
             self.publish()
-        self._wake(now)
+        self._wake(monotonic())  # it has fallen asleep, perhaps, while we published
         if self._collector.row_s < SHORT_S:
             end = monotonic()
             self._again_s = end + (end - now)
