@@ -39,6 +39,7 @@ from .snapshot import WHEN_ASKED
 __all__ = [
     "away",
     "from_earlier_run",
+    "known_class",
     "reduce_class",
     "refer_home",
     "refer_to",

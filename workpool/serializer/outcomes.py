@@ -132,10 +132,13 @@ def pack_value(value: object, task: object = None) -> Encoded:
         ) from error
 
 
+_HOME: Final = Refer(refer_home)
+
+
 def _encode(value: object) -> Encoded:
     if away():
         with suppress(UnknownDefinition):
-            return encode(value, refer=Refer(refer_home))
+            return encode(value, refer=_HOME)
     return encode(value)
 
 

@@ -17,6 +17,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
 from .byname import PROTOCOL, named
+from .classes import known_class
 from .names import CACHED
 from .reach import check_apart
 from .script import SCRIPT_MODULES
@@ -44,6 +45,7 @@ class UnknownDefinition(Exception):
 
 
 _FUNCTIONS: Final = frozenset({FunctionType, CACHED})
+_LOOKED_AT: Final = _FUNCTIONS | {MethodType}
 
 _companions: Sequence[Any] = ()
 
@@ -71,9 +73,13 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition, and NotImplemented for the rest."""
         kind = type(obj)
-        if not isinstance(obj, type) and kind not in _FUNCTIONS:
-            if kind is MethodType and not _is_found(obj):
+        if kind not in _LOOKED_AT and not isinstance(obj, type):
+            return NotImplemented
+        if kind is MethodType:
+            if not _is_found(obj):
                 raise PicklingError("a method that its object does not have under that name")
+            return NotImplemented
+        if obj is known_class or obj is companion:  # in each reference itself
             return NotImplemented
         reference = self._refer(obj)
         if reference is not None:
@@ -121,5 +127,6 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     with BytesIO() as file:
         pickler = _Pickler(file, keep, refer)
         pickler.dump(obj)
-        check_apart(pickler, pickler.apart)
+        if pickler.apart:
+            check_apart(pickler, pickler.apart)
         return file.getvalue()
