@@ -180,16 +180,19 @@ def orphaned() -> Callable[[], None]:
     return check
 
 
+_sleep = time.sleep  # as it is now: a task may replace it
+
+
 def abort(group: rma.Group, status: int) -> NoReturn:
     """End the job at once; with --survive this process alone, whose death the others notice."""
     try:
         flush()
         if survives() and group.size > 1:
             vanish(status)  # a worker that has died; when the driver is gone, the others leave
-        time.sleep(0.1)  # mpiexec may lose what was written just before the end
+        _sleep(0.1)  # mpiexec may lose what was written just before the end
         remove(litter_of(os.getpid()))
         group.abort(status)
-        time.sleep(1)  # MPICH's may return before the process is killed
+        _sleep(1)  # MPICH's may return before the process is killed
     finally:  # a task may have replaced what is called here: to leave by way of MPI never ends
         os._exit(status)
 
