@@ -183,61 +183,54 @@ def test_nobody_sleeps_while_there_is_work(ranks: int) -> None:
     assert time.monotonic() - begun < 40, "and all go home at once"
 
 
+LATE = """
+def delay():
+    publish = Dispatcher._publish_alone
+
+    def late(*args):
+        time.sleep(0.1)  # the worker is asleep by then
+        return publish(*args)
+
+    Dispatcher._publish_alone = late
+"""
+
+STALLING = """
+def delay():
+    advance = Dispatcher.advance
+
+    def stalling(self, asked):
+        if self._published.rows:  # just looked at: what they hold ends meanwhile
+            time.sleep(0.1)
+        advance(self, asked)
+
+    Dispatcher.advance = stalling
+"""
+
+DELAYED = """
+import time
+import workpool
+from workpool.driver.dispatcher import Dispatcher
+from workpool.worker import worker
+
+worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
+
+def main(pool):
+    with pool:
+        assert pool.submit(abs, -1).result() == 1
+        delay()
+        begun = time.monotonic()
+        for _ in range(5):
+            assert pool.submit(abs, -1).result() == 1
+        print("took", time.monotonic() - begun < 20, flush=True)
+"""
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_driver_that_loses_its_core_while_it_submits_rings_all_the_same(ranks: int) -> None:
-    script = """
-        import time
-        import workpool
-        from workpool.driver.dispatcher import Dispatcher
-        from workpool.worker import worker
-
-        worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
-        publish = Dispatcher._publish_alone
-
-        def late(*args):
-            time.sleep(0.1)  # the worker is asleep by then
-            return publish(*args)
-
-        def main(pool):
-            with pool:
-                pool.submit(abs, -1).result()
-                Dispatcher._publish_alone = late
-                begun = time.monotonic()
-                for _ in range(3):
-                    assert pool.submit(abs, -1).result() == 1
-                print("took", time.monotonic() - begun < 20, flush=True)
-
-        workpool.run(main)
-    """
-    assert "took True" in run_ranks(ranks, script, spmd=ranks > 1, timeout=200).stdout
-
-
-@pytest.mark.mpi
-def test_a_driver_that_stalls_does_not_take_sleepers_for_awake() -> None:
-    script = """
-        import time
-        import workpool
-        from workpool.worker import worker
-        from workpool.driver.dispatcher import Dispatcher
-
-        worker.IDLE_S, worker.IDLE_GROWTH = 100.0, 1000.0  # 50 us, 50 ms, 50 s
-        advance = Dispatcher.advance
-
-        def stalling(self, asked):
-            if self._published.rows:  # just looked at: what they hold ends meanwhile
-                time.sleep(0.1)
-            advance(self, asked)
-
-        def main(pool):
-            with pool:
-                assert pool.submit(abs, -1).result() == 1
-                Dispatcher.advance = stalling
-                begun = time.monotonic()
-                for _ in range(5):
-                    assert pool.submit(abs, -1).result() == 1
-                print("took", time.monotonic() - begun < 20, flush=True)
-
-        workpool.run(main)
-    """
-    assert "took True" in run_ranks(1, script, timeout=100).stdout
+@pytest.mark.parametrize(
+    ("ranks", "delay"),
+    [(1, LATE), (2, LATE), (1, STALLING)],
+    ids=["late to publish", "late to publish to a rank", "late after a look"],
+)
+def test_a_driver_without_a_core_does_not_take_sleepers_for_awake(ranks: int, delay: str) -> None:
+    script = f"{DELAYED}{delay}\nworkpool.run(main)\n"
+    assert "took True" in run_ranks(ranks, script, spmd=ranks > 1, timeout=100).stdout

@@ -13,8 +13,8 @@ import ctypes
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable
+from time import sleep  # as it is now: a task may replace that of the module
 from typing import TYPE_CHECKING, NoReturn
 
 from ..members.liveness import Liveness
@@ -140,7 +140,7 @@ def _end_of(pid: int, wait: bool) -> int | None:
     while (ended := supervisor.ends(place).get(pid)) is None and place and os.path.isdir(place):
         if not wait or next(_waited) >= 100 * NOTE_S:
             break
-        time.sleep(0.01)
+        sleep(0.01)
     return ended
 
 
@@ -180,19 +180,16 @@ def orphaned() -> Callable[[], None]:
     return check
 
 
-_sleep = time.sleep  # as it is now: a task may replace it
-
-
 def abort(group: rma.Group, status: int) -> NoReturn:
     """End the job at once; with --survive this process alone, whose death the others notice."""
     try:
         flush()
         if survives() and group.size > 1:
             vanish(status)  # a worker that has died; when the driver is gone, the others leave
-        _sleep(0.1)  # mpiexec may lose what was written just before the end
+        sleep(0.1)  # mpiexec may lose what was written just before the end
         remove(litter_of(os.getpid()))
         group.abort(status)
-        _sleep(1)  # MPICH's may return before the process is killed
+        sleep(1)  # MPICH's may return before the process is killed
     finally:  # a task may have replaced what is called here: to leave by way of MPI never ends
         os._exit(status)
 

@@ -112,9 +112,8 @@ class Journal:
                 functions = self._ask("SELECT name, number FROM functions")
                 self._functions: dict[str, int] = dict(functions)
                 self._read_keys()
-                self._absolute = os.path.abspath(
-                    self.path
-                )  # the program may go to another directory
+                # The program may go to another directory.
+                self._absolute = os.path.abspath(self.path)
                 self._stat = os.stat(self._absolute)
             except BaseException:
                 self._connection.close()

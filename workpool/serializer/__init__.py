@@ -68,9 +68,10 @@ from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
+from .reach import Torn
 from .references import Refer, UnknownDefinition
 from .script import clear_script, leave_script, stay_in_script
-from .values import ALIGNMENT, Encoded, Packed, Torn, as_bytes, join, split, unpack
+from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, split, unpack
 from .wording import task_name
 
 __all__ = [

@@ -20,8 +20,9 @@ from .byname import PROTOCOL
 from .byvalue import locks_in
 from .code import Code
 from .names import reads
+from .reach import Torn
 from .references import Refer, UnknownDefinition
-from .values import Buffer, Encoded, Torn, decode, encode
+from .values import Buffer, Encoded, decode, encode
 from .wording import said, task_name, type_name, unrestored
 
 __all__ = ["heaviest", "pack_call", "unpack_call", "without_partial"]

@@ -186,11 +186,14 @@ class CodeCache:
 
     def at_once(self, fn: Callable[..., Any]) -> Code | None:
         """Return what `lookup` does, for many calls: the code of a function at its first sight."""
-        code = self.lookup(fn) or self.lookup(fn)
+        code = self._soon(fn)
         known = self._known.get(id(fn))
         if known is not None:
             known.uses += WORTH_USES
         return code
+
+    def _soon(self, fn: Callable[..., Any]) -> Code | None:
+        return self.lookup(fn) or self.lookup(fn)
 
     def pack(
         self,
@@ -224,7 +227,7 @@ class CodeCache:
         if code is None and not is_definition(fn):  # a method, or an object: it has its class
             owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
             if owner.__module__ in SCRIPT_MODULES:
-                code = self.lookup(owner) or self.lookup(owner)
+                code = self._soon(owner)
         refer: Refer | None = None if code is None else code.refer
         while True:
             try:

@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Set
-from enum import Enum
 from pickle import Pickler
-from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple, TypeAlias
 
 from .atoms import is_unchanging
 from .byname import named
-from .names import CACHED, bound_cells, bound_names, cells_of, global_names, reads
+from .names import bound_cells, bound_names, cells_of, global_names, reads
+from .snapshot import ONE_EACH
 
 __all__ = ["Reach", "Torn", "check_apart"]
 
 _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
-
-_ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
-"""What is one object in each process, or does not show its state."""
 
 
 class Torn(Exception):
@@ -53,7 +50,7 @@ class _Facts(NamedTuple):
 class Reach:
     """The functions and classes that are in a pickle by value.
 
-    Parameters
+    Attributes
     ----------
     apart : set of int
         Ids of objects in it that must not be in another one.
@@ -61,8 +58,8 @@ class Reach:
 
     __slots__ = ("_classes", "_functions", "_known", "apart")
 
-    def __init__(self, apart: Set[int] = frozenset()) -> None:
-        self.apart = apart
+    def __init__(self) -> None:
+        self.apart: Set[int] = frozenset()
         self._functions: list[FunctionType] = []
         self._classes: list[type] = []
         self._known: _Facts | None = None
@@ -156,7 +153,7 @@ def _stays(value: Any) -> bool:
     if kind in (tuple, frozenset):
         values: Iterable[Any] = value
         return all(map(_stays, values))
-    if isinstance(value, _ONE_EACH) or named(value):
+    if isinstance(value, ONE_EACH) or named(value):
         return True
     # A plain object is there for nothing but its identity.
     return kind is not object and is_unchanging(value)

@@ -127,6 +127,5 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     with BytesIO() as file:
         pickler = _Pickler(file, keep, refer)
         pickler.dump(obj)
-        if pickler.apart:
-            check_apart(pickler, pickler.apart)
+        check_apart(pickler, pickler.apart)
         return file.getvalue()

@@ -66,7 +66,7 @@ from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, is_its_state, state_of
 
-__all__ = ["MOST", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
+__all__ = ["MOST", "ONE_EACH", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -111,8 +111,11 @@ _GETTERS: Final = (operator.itemgetter, operator.attrgetter)
 """Kinds that are made of what to get, and nothing can change that."""
 
 
-_ONE_EACH: Final = (FunctionType, type, CACHED, ModuleType, Enum, tuple, frozenset)
-"""Kinds that are one in each process, or of which it is no matter whether there are two."""
+ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
+"""What is one object in each process, or does not show its state."""
+
+_NOT_COPIED: Final = (*ONE_EACH, tuple, frozenset)
+"""Kinds of which it is no matter whether there are two."""
 
 
 def is_definition(fn: object) -> bool:
@@ -178,7 +181,7 @@ class Snapshot:
                 if type(value) is object:  # there for nothing but its identity
                     snapshot.copied.append(value)
                 continue
-            if not isinstance(value, _ONE_EACH):
+            if not isinstance(value, _NOT_COPIED):
                 snapshot.copied.append(value)
             parts = snapshot._parts(value)
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:

@@ -40,7 +40,6 @@ __all__ = [
     "Buffer",
     "Encoded",
     "Packed",
-    "Torn",
     "as_bytes",
     "decode",
     "encode",
