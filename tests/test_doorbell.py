@@ -10,8 +10,10 @@ import time
 import pytest
 from harness import run_ranks
 
+from workpool.backoff import Backoff
 from workpool.members.doorbell import AWAKE_S, Doorbell, Doorbells, name
 from workpool.members.liveness import this_process
+from workpool.worker.worker import IDLE_CONTROL_S, Worker
 
 NAME = name(this_process())
 LONG_S = 30.0  # of a sleep that is to be ended
@@ -234,3 +236,25 @@ def main(pool):
 def test_a_driver_without_a_core_does_not_take_sleepers_for_awake(ranks: int, delay: str) -> None:
     script = f"{DELAYED}{delay}\nworkpool.run(main)\n"
     assert "took True" in run_ranks(ranks, script, spmd=ranks > 1, timeout=100).stdout
+
+
+def test_a_worker_looks_at_a_new_table_before_it_sleeps() -> None:
+    worker, seen = Worker(1, 0, "host"), list[str]()
+
+    class Table:
+        def work(self, seconds: float) -> bool:
+            seen.append("look")
+            return False
+
+    def control() -> bool:
+        if not worker._services:
+            worker._services = {1: Table()}  # type: ignore[dict-item]
+            seen.append("attached")
+        return "sleep" not in seen
+
+    def sleep(seconds: float) -> None:
+        seen.append("sleep")
+        time.sleep(2 * IDLE_CONTROL_S)
+
+    worker._serve(control, Backoff(1e-3, spins=0, sleep=sleep))
+    assert seen == ["attached", "look", "sleep", "look"]

@@ -143,15 +143,17 @@ class Worker:
         asked = 0.0
         while True:
             busy = False
-            services = tuple(self._services.values())
+            services = self._services
             seconds = SPIN_S if idle.spins and len(services) == 1 else 0
-            for service in services:
+            for service in services.values():
                 busy |= service.work(seconds)
             now = monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
                 if not control():
                     return
+                if self._services is not services:
+                    continue  # a look at a new table comes before a sleep: nobody may ring again
             if busy:
                 idle.reset()
             elif idle.pause():  # who has woken us takes us for awake
