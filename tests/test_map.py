@@ -319,6 +319,122 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
     run_ranks(3, script)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_items_of_a_long_list_are_pickled_as_workers_come_near_them(ranks: int) -> None:
+    """So that they are not there twice, and the first are computed while others are pickled."""
+    script = """
+        import threading, time
+        from workpool import WorkPool
+        from workpool.pool.mapping import cutter, supply
+
+        class Item:
+            pickled = 0
+
+            def __init__(self, n):
+                self.n = n
+
+            def __reduce__(self):
+                Item.pickled += 1
+                return int, (self.n,)
+
+        def slowly(n):
+            time.sleep(2e-5)
+            return n
+
+        cutter.SEGMENT_ITEMS = supply.SEGMENT_ITEMS = 512
+        items = [Item(n) for n in range(6_000)]
+        with WorkPool() as pool:
+            ahead, most = [], 0
+            mapped = pool.map(slowly, items)
+            assert Item.pickled <= 1024, Item.pickled
+            for at, n in enumerate(mapped):
+                assert n == at
+                ahead.append(Item.pickled - at)
+            assert max(ahead) < 4_000, max(ahead)
+            assert Item.pickled == len(items)
+            # Nobody iterates.
+            unread = pool.map(slowly, items)
+            deadline = time.monotonic() + 60
+            while Item.pickled < 2 * len(items):
+                assert time.monotonic() < deadline, Item.pickled
+                time.sleep(0.01)
+            assert list(unread) == list(range(6_000))
+            many = [pool.map(slowly, items) for _ in range(2)]
+            total = pool.reduce(slowly, items)
+            assert total == sum(range(6_000)), total
+            left = pool.map(slowly, items)
+            del left
+            late = pool.map(slowly, items)
+        for mapped in (*many, late):
+            assert list(mapped) == list(range(6_000))
+    """
+    run_ranks(ranks, script)
+
+
+def test_what_cannot_be_pickled_late_in_a_list_fails_in_its_place() -> None:
+    script = """
+        import itertools, threading
+        from workpool import WorkPool
+        from workpool.errors import SerializationError
+        from workpool.pool.mapping import cutter, supply
+
+        def first(item, *others):
+            return item
+
+        cutter.SEGMENT_ITEMS = supply.SEGMENT_ITEMS = 512
+        with WorkPool() as pool:
+            for bad in (511, 512, 700, 1500, 9_999):
+                items = [threading.Lock() if n == bad else n for n in range(10_000)]
+                for mapped in (pool.map(first, items), pool.map(first, range(10_000), items)):
+                    found = []
+                    try:
+                        for value in mapped:
+                            found.append(value)
+                        raise AssertionError(bad)
+                    except SerializationError as error:
+                        assert found == list(range(bad)), (bad, len(found))
+                        assert "of type _thread.lock" in str(error), error
+                try:
+                    pool.reduce(first, items)
+                    raise AssertionError(bad)
+                except SerializationError as error:
+                    assert "cannot pickle" in str(error), error
+            assert list(pool.map(first, range(1000))) == list(range(1000))
+    """
+    run_ranks(3, script)
+
+
+def test_what_a_map_calls_is_as_it_was_when_the_map_began() -> None:
+    script = """
+        import time
+        from workpool import WorkPool
+        from workpool.pool.mapping import cutter, supply
+
+        class Adder:
+            def add(self, n):
+                time.sleep(2e-5)
+                return n + self.more
+
+        def plus(n):
+            time.sleep(2e-5)
+            return n + step + table[0]
+
+        cutter.SEGMENT_ITEMS = supply.SEGMENT_ITEMS = 512
+        adder, items = Adder(), [float(n) for n in range(5_000)]
+        with WorkPool() as pool:
+            for _ in range(3):
+                adder.more, step, table = 1, 1, [0]
+                for fn in (adder.add, plus, lambda n: n + step):
+                    adder.more, step, table[0] = 1, 1, 0
+                    found = []
+                    for value in pool.map(fn, items):
+                        found.append(value)
+                        adder.more, step, table[0] = 7, 7, 7
+                    assert found == [n + 1 for n in items], fn
+    """
+    run_ranks(3, script)
+
+
 def test_a_range_whose_function_could_not_be_sent_at_first_is_mapped_once() -> None:
     script = """
         from workpool import WorkPool

@@ -126,11 +126,11 @@ def test_larger_items_are_fewer_in_a_block_and_in_a_segment(
     monkeypatch.setattr(cutter, "SEGMENT_ITEMS", 4096)
     items = [bytes([n % 256]) * nbytes + bytes([n // 256]) for n in range(600)]
     number, codes = count().__next__, CodeCache()
-    cut = Cutter(number, 2, len, None, codes, schedule, False, None, None).cut
-    found = cut(items, last=True, large=False)
+    cutting = Cutter(number, 2, len, None, codes, schedule, False, None, None)
+    found = cutting.cut(cutting.begin(items), large=False)
     if nbytes > 16_000 or (nbytes > 1000 and schedule is not Schedule.ADAPTIVE):
         assert found is None, "better sent one by one"
-        found = cut(items, last=True, large=True)
+        found = cutting.cut(cutting.begin(items), large=True)
     assert found is not None
     restored: list[Any] = []
     for stretch in found:

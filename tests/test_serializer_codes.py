@@ -318,7 +318,7 @@ def test_items_of_a_map_go_with_the_code_that_they_refer_to(job):
     def stretch(fn):
         found = None
         for _ in range(3):
-            (found,) = cutter.cut([(fn, x) for x in range(20)], True, False)
+            (found,) = cutter.cut(cutter.begin([(fn, x) for x in range(20)]), False)
         return found
 
     before = stretch(first)
@@ -475,7 +475,7 @@ def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job)
     cutter = Cutter(numbers.__next__, 2, made.apply, *options)
     for factor in range(4):
         made.script["FACTOR"] = factor
-        (stretch,) = cutter.cut([(made.double, 1)], True, False)
+        (stretch,) = cutter.cut(cutter.begin([(made.double, 1)]), False)
         job.callables.add(stretch.code.code_id, stretch.code.data)
         fn = job.callables.get(stretch.code.code_id)
         content = memoryview(stretch.segments[0].content)

@@ -132,7 +132,7 @@ class Maps:
         if isinstance(items, range) and items[MOST_REDUCED:]:
             raise UsageError(f"reduce of more than {MOST_REDUCED:,} items")
         try:
-            mapping.add(items, last=True, large=True)
+            mapping.begin(items, large=True)
         except failures() as error:
             if mapping.over:  # some turns were submitted
                 raise

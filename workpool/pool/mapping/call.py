@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -18,10 +17,11 @@ from ...reduction import Reduction
 from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import Part, Turn
-from ...whole import failures, whole
+from ...whole import whole
 from ..callbacks import Callbacks
-from .cutter import SEGMENT_ITEMS, Cutter
+from .cutter import Cutter, Uncut
 from .stretch import Stretch
+from .supply import Supply
 
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2
@@ -106,17 +106,14 @@ class Mapping:
         self._cutter = cutter
         self._fn = cutter.fn
         self._operation = cutter.operation
-        self._stretches: list[Stretch] = []
-        self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
-        self._untaken = 0  # the weight of those that are
+        self._supply = Supply(self, cutter, self._share, pool.lock)
+        self._stretches = self._supply.stretches
         self._failure: BaseException | None = None
-        self._refusal: BaseException | None = None  # of the items after all stretches
         self._stopped = False
         self._begun = False  # a turn was submitted
 
-    @whole
-    def add(self, items: Sequence[Any], last: bool, large: bool = False) -> bool:
-        """Take on more items.
+    def begin(self, items: Sequence[Any], large: bool = False) -> bool:
+        """Take on the first items.
 
         Large ones are better sent one by one: then this returns False, or with `large` takes them
         all the same.
@@ -126,39 +123,30 @@ class Mapping:
         Exception
             Whatever pickle raises.
         """
-        found = self._cutter.cut(items, last, large)
+        uncut = self._cutter.begin(items)
+        found = self._cutter.cut(uncut, large)
         if found is None:
             return False
-        self._stretches += found
-        self._waiting += found
-        try:
-            self._share_next()
-        except BaseException as error:  # no memory; or what a signal's handler has raised
-            self.fail(error)
-            self.stop()  # what is shared out by now would be run for nobody
-            raise
+        self._take_on(uncut, found)
         return True
 
-    def add_next(self, items: Sequence[Any]) -> bool:
-        """Take on more items; False if they are refused, with what is raised in their place.
-
-        Whoever iterates gets the results before them first.
-        """
+    def add(self, items: Sequence[Any]) -> None:
+        """Take on more items; if the pool refuses them, who iterates gets the others first."""
+        if self._supply.refusal is not None:
+            return
         try:
             self._pool.check_open()
         except Exception as error:
-            self._refusal = error
-            return False
+            self._supply.refusal = error
+        else:
+            self._take_on(self._cutter.begin(items), [])
+
+    def _take_on(self, uncut: Uncut, found: list[Stretch]) -> None:
         try:
-            self.add(items, last=True, large=True)
-        except failures() as error:
-            if self.over:  # what has failed is not the encoding
-                return False
-            good, self._refusal = self._cutter.blame(items, error)
-            if good:
-                self.add(items[:good], last=True, large=True)
-            return False
-        return True
+            self._supply.add(uncut, found)
+        except BaseException:  # no memory; or what a signal's handler has raised
+            self.stop()  # what is shared out by now would be run for nobody
+            raise
 
     def results(self, more: Callable[[], object], deadline: float | None) -> Iterator[Any]:
         """Yield the results in order.
@@ -171,15 +159,15 @@ class Mapping:
             By the monotonic clock.
         """
         try:
-            while self._stretches:
+            while self._left(deadline):
                 stretch = self._stretches[0]
                 found = self._computed(stretch, deadline)
                 for values in found if stretch.plan is None else stretch.plan.merged(found):
                     yield from forgetting(values)
                 self._stretches.pop(0)
                 more()
-            if self._refusal is not None:
-                raise self._refusal
+            if self._supply.refusal is not None:
+                raise self._supply.refusal
         finally:
             self._pool.callbacks.outside(self.stop)
 
@@ -200,7 +188,8 @@ class Mapping:
         assert self._operation is not None
         values: list[Any] = []
         try:
-            for stretch in self._stretches:
+            while self._left(deadline):
+                stretch = self._stretches[0]
                 left = stretch.items
                 while left:
                     self._wait_for(partial(bool, stretch.parts), deadline)
@@ -210,9 +199,15 @@ class Mapping:
                         raise self._error(Kind.EXCEPTION, failed)
                     found = self._values(part)
                     values = Reduction(None, self._operation).fold([*values, *found])
+                self._stretches.pop(0)
         finally:
             self._pool.callbacks.outside(self.stop)
         return values
+
+    def _left(self, deadline: float | None) -> bool:
+        """Return whether there is a stretch to be used up, waiting until one is cut."""
+        self._wait_for(lambda: bool(self._stretches or self._supply.ended), deadline)
+        return bool(self._stretches)
 
     def _wait_for(self, came: Callable[[], bool], deadline: float | None) -> None:
         if not came():
@@ -237,6 +232,11 @@ class Mapping:
         _, error = unpack_outcome(kind, content, self._fn)
         assert error is not None
         return error
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing comes after the items that are here."""
+        return self._supply.refusal is not None
 
     @property
     def started(self) -> bool:
@@ -268,37 +268,11 @@ class Mapping:
     # --- turns ----------------------------------------------------------------------------------
 
     @whole
-    def _share_next(self) -> None:
-        """Share out what is next, unless workers have enough to take.
-
-        Each segment that is shared out wants room in the arena, and the first ones are waited for
-        first.
-        """
-        found = []
-        with self._pool.lock:
-            while self._waiting and not self.over:
-                untaken = self._untaken + self._waiting[0].weight
-                if self._untaken and untaken > SEGMENT_ITEMS:
-                    break
-                self._untaken = untaken
-                found.append(self._waiting.popleft())
-        for stretch in found:
-            self._share(stretch, stretch.segments)
-
-    @whole
-    def _all_taken(self, stretch: Stretch) -> None:
-        """Share out what comes after a stretch."""
-        with self._pool.lock:
-            self._untaken -= 0 if stretch.taken else stretch.weight
-            stretch.taken = True
-        self._share_next()
-
-    @whole
-    def _share(self, stretch: Stretch, segments: Sequence[Segment]) -> None:
+    def _share(self, stretch: Stretch) -> None:
         """Publish the first turns."""
         seats = [
             Seat(self, stretch, segment)
-            for segment in segments
+            for segment in stretch.segments
             for _ in range(turns(segment.terms.total, self._cutter.workers))
         ]
         with self._pool.lock:
@@ -320,27 +294,32 @@ class Mapping:
     @whole
     def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
         """Take in the report of a turn, and publish the next one."""
+        try:
+            if kind == Kind.TURN:
+                self._take_in(seat, outcome)
+            elif kind == Kind.LOST:
+                self._lose(seat.stretch, Loss.decode(outcome))
+            else:
+                self.fail(self._error(kind, outcome))
+        finally:
+            self.leave(seat)
+
+    def _take_in(self, seat: Seat, turn: Turn) -> None:
         stretch = seat.stretch
-        if kind == Kind.TURN:
-            for part in outcome.parts:
-                last = part is outcome.parts[-1]
-                stretch.parts[part.start] = part, outcome.failed if last else None
-            covered = outcome.covered or [(part.start, part.total) for part in outcome.parts]
-            with self._pool.lock:  # against another turn of the stretch
-                stretch.cover([(start, start + total) for start, total in covered])
-            if outcome.failed is not None:
-                self._item_failed(stretch, outcome)
-            if outcome.exhausted:
-                self._all_taken(stretch)
-            elif not self.over:
-                with self._pool.lock:
-                    stretch.seats += 1
-                self._take_turn(Seat(self, stretch, seat.segment))
-        elif kind == Kind.LOST:
-            self._lose(stretch, Loss.decode(outcome))
-        else:
-            self.fail(self._error(kind, outcome))
-        self.leave(seat)
+        for part in turn.parts:
+            last = part is turn.parts[-1]
+            stretch.parts[part.start] = part, turn.failed if last else None
+        covered = turn.covered or [(part.start, part.total) for part in turn.parts]
+        with self._pool.lock:  # against another turn of the stretch
+            stretch.cover([(start, start + total) for start, total in covered])
+        if turn.failed is not None:
+            self._item_failed(stretch, turn)
+        if turn.exhausted:
+            self._supply.all_taken(stretch)
+        elif not self.over:
+            with self._pool.lock:
+                stretch.seats += 1
+            self._take_turn(Seat(self, stretch, seat.segment))
 
     def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
         """Take in that an item has raised: what comes after it in a stretch is not missed."""
@@ -389,6 +368,6 @@ class Mapping:
         for segment in ended:
             self._pool.driver.end(segment)
         if stretch.segments:
-            self._share(stretch, stretch.segments)
+            self._share(stretch)
         else:
-            self._all_taken(stretch)
+            self._supply.all_taken(stretch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ...errors import SerializationError
@@ -37,6 +38,62 @@ LEAST_BLOCK = 4
 RANGE_ITEMS = 1 << 40
 
 
+class Uncut:
+    """Items of a map that are not cut yet.
+
+    They are cut as workers come near them: all at once they would be there twice, and nobody would
+    work until the last one is encoded.
+
+    Parameters
+    ----------
+    items : sequence
+    size : int
+        Of the part that is cut off next.
+
+    Attributes
+    ----------
+    at : int
+        Where that begins.
+    block : int
+        Items in one of its blocks.
+    heavier : int
+        How many small items take as much room as one of these.
+    large : bool
+        Whether an item may be larger than a block.
+    """
+
+    def __init__(self, items: Sequence[Any], size: int) -> None:
+        self.items = items
+        self.size = size
+        self.at = 0
+        self.block = BLOCK
+        self.heavier = 1
+        self.large = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return self.at >= len(self.items)
+
+    @property
+    def part(self) -> Sequence[Any]:
+        """What is cut off next."""
+        return self.items[self.at : self.at + self.size]
+
+    def shrink(self, cut: bool) -> bool:
+        """Have fewer items in a block, for they are large; False if they are too large for that.
+
+        And fewer in a part if they may be cut, else all must have room at the same time.
+        """
+        block, heavier = self.block // SHRINK, self.heavier * SHRINK
+        if block < LEAST_BLOCK or not (cut or heavier * len(self.items) <= SEGMENT_ITEMS):
+            return False
+        self.block, self.heavier = block, heavier
+        if cut:
+            self.size //= SHRINK
+        return True
+
+
 class Cutter:
     """Makes segments of the items of one map.
 
@@ -57,6 +114,12 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
+
+    Attributes
+    ----------
+    at_once : bool
+        Whether items have to be cut as soon as they come: a function without a code goes with them
+        as it is now, and a journal has to know which of two equal calls is the first.
     """
 
     def __init__(
@@ -80,82 +143,83 @@ class Cutter:
         self._several = several
         self.operation = operation
         self._ledger = ledger
+        self.at_once = code is None or ledger is not None
 
-    def cut(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
-        """Cut items into segments; None if they are better sent one by one.
+    def begin(self, items: Sequence[Any]) -> Uncut:
+        """Return items that are to be cut."""
+        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
+        if isinstance(items, range) and self._ledger is None:
+            size = min(len(items), RANGE_ITEMS)
+        return Uncut(items, size)
+
+    def cut(self, uncut: Uncut, large: bool) -> list[Stretch] | None:
+        """Return what is cut off next; None if the items are better sent one by one.
+
+        One stretch, or all that are left if they have to be cut at once.
 
         Parameters
         ----------
-        items : sequence
-        last : bool
-            Whether none come after them.
+        uncut : Uncut
         large : bool
-            Whether they are taken even if they are large.
+            Whether items are taken even if they are large.
 
         Raises
         ------
         Exception
-            Whatever pickle raises.
+            Whatever pickle raises; then nothing is cut off.
         """
-        if self._ledger is None:
-            return self._segments(items, last, large)
-        found = None
-        with self._ledger.keys.planning() as forget:
+        found, at = None, uncut.at
+        with nullcontext(int) if self._ledger is None else self._ledger.keys.planning() as forget:
             try:
-                found = self._segments(items, last, large)
+                found = self._cut(uncut, large)
             finally:
                 if found is None:
+                    uncut.at = at
                     forget()
         return found
 
-    def _segments(self, items: Sequence[Any], last: bool, large: bool) -> list[Stretch] | None:
-        """Cut items into segments; None if they are better sent one by one."""
-        fn = None if self.code else self.fn
-        function: object = fn if self.operation is None else Reduction(fn, self.operation)
-        without = None if self.operation is None else Reduction(None, self.operation)
-        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
-        if isinstance(items, range) and self._ledger is None:
-            size = min(len(items), RANGE_ITEMS)
+    def _cut(self, uncut: Uncut, large: bool) -> list[Stretch] | None:
         found: list[Stretch] = []
-        at, block, heavier = 0, BLOCK, 1
-        while at < len(items):
-            part = items[at : at + size]
-            plan = None
-            if self._ledger is not None:
-                plan = self._ledger.plan(self.fn, self.code, part, self._several)
-                part = plan.missing(part)
-            content = self._encoded(part, function, without, large, block)
-            while content is None and large:
-                block //= SHRINK
-                content = self._encoded(part, function, without, large, block)
-            if content is None:
-                block, heavier = block // SHRINK, heavier * SHRINK
-                if block < LEAST_BLOCK or self._ledger is not None:
-                    return None
-                if self._schedule is Schedule.ADAPTIVE:
-                    size //= SHRINK
-                elif heavier * len(items) > SEGMENT_ITEMS:
-                    return None
-                continue
-            at += size
-            ends = last and at >= len(items)
-            segment = self.segment(content, range(len(part)), ends)
-            found.append(Stretch(segment, len(part), plan, self.code, heavier * len(part)))
+        while not uncut.ended and (self.at_once or not found):
+            stretch = self._next(uncut, large)
+            if stretch is None:
+                return None
+            found.append(stretch)
         return found
 
-    def _encoded(
-        self, items: Sequence[Any], function: object, without: object, large: bool, block: int
-    ) -> Encoded | None:
+    def _next(self, uncut: Uncut, large: bool) -> Stretch | None:
+        part, plan = uncut.part, None
+        if self._ledger is not None:
+            plan = self._ledger.plan(self.fn, self.code, part, self._several)
+            part = plan.missing(part)
+        content = self._encoded(part, uncut)
+        while content is None:
+            if uncut.large:
+                uncut.block //= SHRINK
+            elif self._ledger is None and uncut.shrink(self._schedule is Schedule.ADAPTIVE):
+                part = uncut.part
+            elif large:
+                uncut.large = True
+            else:
+                return None
+            content = self._encoded(part, uncut)
+        uncut.at += uncut.size
+        segment = self.segment(content, range(len(part)), uncut.ended)
+        return Stretch(segment, len(part), plan, self.code, uncut.heavier * len(part))
+
+    def _encoded(self, items: Sequence[Any], uncut: Uncut) -> Encoded | None:
         """Encode items, and have the function's code bring the definitions in them."""
+        fn = None if self.code else self.fn
+        function: object = fn if self.operation is None else Reduction(fn, self.operation)
+        several, large, size = self._several, uncut.large, uncut.block
         refer: Refer | None = None if self.code is None else self._codes.refer(self.fn, self.code)
         while True:
             reach = None if self.code is None else self.code.reach
             try:
-                return encode_blocks(
-                    items, self._several, function, large, reach, refer, size=block
-                )
+                return encode_blocks(items, several, function, large, reach, refer, size=size)
             except Torn:
-                return encode_blocks(items, self._several, without, large, each=self.fn, size=block)
+                without = None if self.operation is None else Reduction(None, self.operation)
+                return encode_blocks(items, several, without, large, each=self.fn, size=size)
             except UnknownDefinition as unknown:
                 assert self.code is not None
                 self.code, refer = self._codes.extended(self.fn, self.code, unknown.definition)
@@ -166,11 +230,11 @@ class Cutter:
         most = tickets(self._schedule, len(items), self.workers)
         return Segment(self._number(), content, most, terms)
 
-    def blame(self, items: Sequence[Any], error: BaseException) -> tuple[int, BaseException]:
-        """Return how many items can be sent before one that cannot, and the error that names it."""
-        for at, item in enumerate(items):
+    def blame(self, uncut: Uncut, error: BaseException) -> tuple[Uncut, BaseException]:
+        """Return the items that can be sent before one that cannot, and the error that names it."""
+        for at, item in enumerate(uncut.part):
             try:
                 pack_call(self.fn, item if self._several else (item,), {}, self.code)
             except SerializationError as named:
-                return at, named
-        return 0, error
+                return self.begin(uncut.part[:at]), named
+        return self.begin(()), error

@@ -61,7 +61,6 @@ class Source:
             self._items = iter(iterables[0])
         # One window is one stretch of a map: the next is taken when it is used up.
         self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
-        self._refused = False  # something in the last window: nothing comes after it
 
     def all(self) -> Sequence[Any]:
         """Return all items."""
@@ -71,7 +70,7 @@ class Source:
         """Give a map its first windows; return all items if it wants none."""
         window = self._next()
         try:
-            taken = mapping.add(window, last=True)
+            taken = mapping.begin(window)
         except failures():
             if mapping.started:
                 raise
@@ -85,9 +84,9 @@ class Source:
 
     def feed(self, mapping: Mapping) -> None:
         """Give a map the next window."""
-        window = () if self._refused else self._next()
+        window = () if mapping.refused else self._next()
         if window:
-            self._refused = not mapping.add_next(window)
+            mapping.add(window)
 
     def _next(self) -> Sequence[Any]:
         """Take the next window."""

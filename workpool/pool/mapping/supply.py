@@ -1,0 +1,140 @@
+"""The stretches of a map: cut off its items, and shared out, as workers come near them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ...errors import SerializationError
+from ...whole import failures, whole
+from .cutter import SEGMENT_ITEMS, Cutter, Uncut
+from .stretch import Stretch
+
+__all__ = ["Supply"]
+
+
+class Map(Protocol):
+    """What a supply needs of its map."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no more of it is shared out."""
+
+    def fail(self, error: BaseException) -> None:
+        """Have whoever iterates get an exception when the results so far are used up."""
+
+
+class Supply:
+    """What there is of a map's items.
+
+    Parameters
+    ----------
+    mapping : Map
+    cutter : Cutter
+    share : callable
+        ``share(stretch)``: publishes the first turns in one.
+    lock : threading.RLock
+        The pool's.
+
+    Attributes
+    ----------
+    stretches : list of Stretch
+        In order, until who iterates has used them up.
+    refusal : BaseException or None
+        Why nothing comes after the items that are here.
+    """
+
+    def __init__(
+        self,
+        mapping: Map,
+        cutter: Cutter,
+        share: Callable[[Stretch], None],
+        lock: threading.RLock,
+    ) -> None:
+        self.stretches: list[Stretch] = []
+        self.refusal: BaseException | None = None
+        self._mapping = mapping
+        self._cutter = cutter
+        self._share = share
+        self._lock = lock
+        self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
+        self._untaken = 0  # the weight of those that are, and that workers have not taken
+        self._uncut: deque[Uncut] = deque()  # what comes after them
+        self._cutting = False  # a thread cuts it
+
+    @property
+    def ended(self) -> bool:
+        """Whether no stretch will come after those that are here."""
+        return not self._uncut
+
+    @whole
+    def add(self, uncut: Uncut, found: list[Stretch]) -> None:
+        """Take on items, of which some are cut."""
+        self._uncut.append(uncut)
+        self._have_cut(found)
+        self._share_next()
+
+    @whole
+    def all_taken(self, stretch: Stretch) -> None:
+        """Share out what comes after a stretch."""
+        with self._lock:
+            self._untaken -= 0 if stretch.taken else stretch.weight
+            stretch.taken = True
+        self._share_next()
+
+    @whole
+    def _share_next(self) -> None:
+        """Share out what is next, unless workers have enough to take; and cut what comes then.
+
+        Each segment that is shared out wants room in the arena, and the first ones are waited for
+        first.
+        """
+        cut = True
+        while cut:
+            found: list[Stretch] = []
+            with self._lock:
+                over = self._mapping.over
+                while self._waiting and not over:
+                    untaken = self._untaken + self._waiting[0].weight
+                    if self._untaken and untaken > SEGMENT_ITEMS:
+                        break
+                    self._untaken = untaken
+                    found.append(self._waiting.popleft())
+                enough = self._waiting and not self._cutter.at_once
+                cut = bool(self._uncut) and not (enough or self._cutting or over)
+                self._cutting |= cut
+            try:
+                for stretch in found:
+                    self._share(stretch)
+                if cut:
+                    self._cut_next()
+            except BaseException as error:
+                self._mapping.fail(error)  # else who iterates would wait for what is not shared out
+                raise
+            finally:
+                if cut:
+                    self._cutting = False
+
+    def _cut_next(self) -> None:
+        """Cut what is next; if it cannot be pickled, who iterates gets what is before it first."""
+        uncut = self._uncut[0]
+        try:
+            found = self._cutter.cut(uncut, large=True)
+        except failures() as error:
+            if self._cutter.operation is not None:
+                raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
+            uncut, refusal = self._cutter.blame(uncut, error)
+            found = self._cutter.cut(uncut, large=True)
+            self.refusal = refusal
+            self._uncut = deque([uncut])
+        assert found is not None
+        self._have_cut(found)
+
+    def _have_cut(self, found: list[Stretch]) -> None:
+        """Take in stretches of the first items that are not cut."""
+        self.stretches += found
+        self._waiting += found
+        if self._uncut[0].ended:
+            self._uncut.popleft()  # last: then who iterates may find that nothing is left
