@@ -105,8 +105,6 @@ class Scene:
         self.finish()
         self.driver._collector.retire()
         self.free_nbytes = self.regions()  # beside code and context
-        task_code = self.driver._store.code(self.codes.lookup(double))  # type: ignore[arg-type]
-        task_code.mean_s, task_code.slow = 1e-5, 0.0
         self.shared.clear()
 
     def regions(self) -> tuple[int, int]:
@@ -156,7 +154,9 @@ class Scene:
         self.driver.progress()
 
     def waiting(self, *arrays: Any) -> list[Task]:
-        """Submit tasks which wait for each other, and publish them together."""
+        """Submit tasks which wait for each other, and publish them together, as short ones."""
+        code = self.driver._store.code(self.codes.lookup(double))  # type: ignore[arg-type]
+        code.mean_s, code.slow = 1e-5, 0.0  # though one has taken long, on a busy machine
         dispatcher = self.driver._dispatcher
         dispatcher._again_s = time.monotonic() + 60
         self.driver.progress()
