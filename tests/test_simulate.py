@@ -7,6 +7,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from workpool.schedule import Schedule
@@ -19,6 +20,7 @@ Fabric, Way = model.Fabric, model.Way
 FABRIC = Fabric(latency_s=2e-6, service_s=0.5e-6)
 TASKS = 40
 RANGES = [Way(schedule=schedule) for schedule in Schedule]
+ADAPTIVE = Way(schedule=Schedule.ADAPTIVE)
 CLAIMS = [
     Way(),
     Way(batch=8),
@@ -29,7 +31,7 @@ CLAIMS = [
 ]
 
 
-@pytest.mark.parametrize("way", CLAIMS + RANGES, ids=str)
+@pytest.mark.parametrize("way", [way for way in CLAIMS + RANGES if way != ADAPTIVE], ids=str)
 @pytest.mark.parametrize("workers", [1, 2, 7, 64])
 @pytest.mark.parametrize("task_s", [1e-6, 30e-6, 2e-3])
 def test_waves_are_the_events(way: Way, workers: int, task_s: float) -> None:
@@ -38,6 +40,32 @@ def test_waves_are_the_events(way: Way, workers: int, task_s: float) -> None:
         stepped = model.simulate(way, workers, task_s, fabric, TASKS, waves=False)
         assert waved == pytest.approx(stepped, rel=1e-9)
         assert 0 < waved.efficiency <= 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 64])
+@pytest.mark.parametrize("task_s", [1e-6, 30e-6, 2e-3])
+def test_an_adaptive_range_keeps_to_the_bounds(workers: int, task_s: float) -> None:
+    for fabric in (FABRIC, Fabric(1e-6, 1e-6), Fabric(5e-3, 1e-9)):
+        outcome = model.simulate(ADAPTIVE, workers, task_s, fabric, TASKS)
+        assert 0 < outcome.efficiency <= 1
+
+
+def test_long_items_of_an_adaptive_range_are_claimed_one_by_one() -> None:
+    end_s = model.by_adaptive_events(1, np.full(10, 1.0), FABRIC)
+    assert end_s == pytest.approx(10 * (1.0 + FABRIC.latency_s))
+
+
+def test_short_items_of_an_adaptive_range_are_claimed_and_looked_for() -> None:
+    # Claims of 1, 1, 6, 3, 1, 1 and 1: half of what is left, and at most eight times the last.
+    # Before the two larger ones it looks.
+    end_s = model.by_adaptive_events(1, np.full(14, 0.1e-3), FABRIC)
+    assert end_s == pytest.approx(14 * 0.1e-3 + (7 + 2) * FABRIC.latency_s)
+
+
+def test_adaptive_chunks_last_longer_where_the_counter_is_far() -> None:
+    far = Fabric(latency_s=100e-6, service_s=0.5e-6)
+    outcome = model.simulate(ADAPTIVE, 1, 100e-6, far, 4_000)
+    assert outcome.efficiency > 0.99  # 2 ms for each claim would be 0.95
 
 
 @pytest.mark.parametrize("way", CLAIMS, ids=str)
@@ -100,7 +128,7 @@ def test_a_range_saturates_later_than_its_tasks() -> None:
     workers, task_s = 2_000, 100e-6
     plain = model.simulate(Way(), workers, task_s, FABRIC, TASKS).efficiency
     for way in RANGES:
-        if way.schedule not in (Schedule.SELF, Schedule.ADAPTIVE):
+        if way.schedule is not Schedule.SELF:
             assert model.simulate(way, workers, task_s, FABRIC, TASKS).efficiency > 2 * plain
 
 

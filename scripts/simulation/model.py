@@ -2,7 +2,8 @@
 
 ``by_events`` takes one event after another from a heap: it is short and surely right. ``by_waves``
 takes all claims at once that nothing still to come can overtake, as arrays: it is fast enough for
-100,000 workers. What is modelled, and with which figures, is said in ``simulate.py``.
+100,000 workers. An adaptive range is simulated by events only. What is modelled, and with which
+figures, is said in ``simulate.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workpool.schedule import Schedule, chunk, tickets
-from workpool.worker.ranges import GROWTH, Pace, chunk_s
+from workpool.worker.ranges import Pace
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -59,6 +60,11 @@ class Way(NamedTuple):
         words += [f"nodes of {self.cores}"] * (self.cores > 1)
         words += [f"{self.repositories} repositories"] * (self.repositories > 1)
         return ", ".join(words) or "one by one"
+
+    @property
+    def most_workers(self) -> float:
+        """With how many it can be simulated in a few seconds."""
+        return 20_000 if self.schedule is Schedule.ADAPTIVE else math.inf
 
     def fitted(self, workers: int) -> Way:
         """Return the same for so few workers."""
@@ -111,34 +117,6 @@ class Workers:
         """Work off the tickets from `first` to `stop`; return when each one asks again."""
         done_s = answer_s + self._until_s[stop] - self._until_s[first]
         self.end_s = max(self.end_s, float(done_s[stop > first].max(initial=0)))
-        return done_s
-
-
-class AdaptiveWorkers(Workers):
-    """Claimants that take as many items as ``workpool.worker.ranges.Pace`` says.
-
-    They do not look anew before they take a share of the last items, as the runtime's workers do.
-    """
-
-    def __init__(self, number: int, times_s: Floats, take_s: float) -> None:
-        super().__init__(number, times_s)
-        self._chunk_s = chunk_s(take_s)
-        self._mean_s = np.full(number, math.inf)  # nothing is known: one item
-        self._left = np.full(number, self.total)
-        self._before = np.zeros(number, np.int64)
-
-    def wants(self, who: Integers) -> Integers:
-        most = np.minimum(self._left[who] // (2 * self.number), GROWTH * self._before[who])
-        counts = np.clip(self._chunk_s / self._mean_s[who], 1, np.maximum(1, most)).astype(np.int64)
-        self._before[who] = counts
-        return counts
-
-    def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
-        done_s = super().work(who, first, stop, answer_s)
-        latest_s = (done_s - answer_s) / np.maximum(1, stop - first)
-        mean_s = np.where(np.isinf(self._mean_s[who]), latest_s, self._mean_s[who])
-        self._mean_s[who] = mean_s + 0.5 * (latest_s - mean_s)
-        self._left[who] = self.total - stop
         return done_s
 
 
@@ -204,35 +182,17 @@ def by_waves(claimants: Workers | Nodes, fabric: Fabric) -> float:
 
 # --- event by event -------------------------------------------------------------------------------
 
-#: How long a worker works at what the counter gives it next; None when nothing is left.
-Work = Callable[[int], float | None]
+#: How long what the counter gives next takes; None when nothing is left.
+Work = Callable[[], float | None]
 
 
 def batches(times_s: Sequence[float], batch: int) -> Work:
     """Return the work of claims of so many tickets."""
     left = deque(times_s)
 
-    def work(_: int) -> float | None:
+    def work() -> float | None:
         mine = [left.popleft() for _ in range(min(batch, len(left)))]
         return math.fsum(mine) if mine else None
-
-    return work
-
-
-def adaptive(times_s: Sequence[float], workers: int, take_s: float) -> Work:
-    """Return the work of claims in an adaptive range, with the runtime's own ``Pace``."""
-    left = deque(times_s)
-    paces = [Pace() for _ in range(workers)]
-    seen, before = [len(times_s)] * workers, [0] * workers
-
-    def work(worker: int) -> float | None:
-        count = paces[worker].count(0, seen[worker] // (2 * workers), before[worker])
-        mine = [left.popleft() for _ in range(min(count, len(left)))]
-        if not mine:
-            return None
-        before[worker], seen[worker] = count, len(left)
-        paces[worker].measured(0, len(mine), math.fsum(mine), take_s)
-        return math.fsum(mine)
 
     return work
 
@@ -245,12 +205,62 @@ def by_events(workers: int, work: Work, fabric: Fabric) -> float:
         at_s, worker = heapq.heappop(requests)
         start_s = max(at_s, free_s)
         free_s = start_s + fabric.service_s
-        work_s = work(worker)
+        work_s = work()
         if work_s is None:
             return end_s
         done_s = start_s + fabric.service_s + fabric.leg_s + work_s
         end_s = max(end_s, done_s)
         heapq.heappush(requests, (done_s + fabric.leg_s, worker))
+
+
+def by_adaptive_events(workers: int, times_s: Floats, fabric: Fabric) -> float:
+    """Return when the last task of an adaptive range ends: the runtime's own ``Pace`` decides.
+
+    A look at how many items are left is an atomic like a claim.
+    """
+    total = len(times_s)
+    until_s = [0.0, *np.cumsum(times_s).tolist()]
+    paces = [Pace() for _ in range(workers)]
+    seen, before = [total] * workers, [0] * workers  # `before` is 0 where a turn begins
+    asked_s, over_s = [0.0] * workers, [0.0] * workers
+    wanted = [1] * workers  # 0: it looks
+    requests = [(fabric.leg_s, worker) for worker in range(workers)]
+    free_s = end_s = 0.0
+    first = 0
+
+    def share(worker: int, left: int | None = None) -> int:
+        """Return how many items it takes next; 0 if it has to look how many are `left`."""
+
+        def look() -> int:
+            if left is None:
+                raise LookupError
+            return left
+
+        try:
+            return paces[worker].share(0, total, seen[worker], workers, before[worker], look)
+        except LookupError:
+            return 0
+
+    while first < total:
+        at_s, worker = requests[0]
+        free_s = max(at_s, free_s) + fabric.service_s
+        answer_s = free_s + fabric.leg_s
+        if not wanted[worker]:
+            wanted[worker] = share(worker, left=total - first)
+            heapq.heapreplace(requests, (answer_s + fabric.leg_s, worker))
+            continue
+        stop = min(first + wanted[worker], total)
+        work_s = until_s[stop] - until_s[first]
+        done_s = answer_s + work_s
+        end_s = max(end_s, done_s)
+        paces[worker].measured(0, stop - first, work_s, answer_s - asked_s[worker])
+        first = stop
+        seen[worker], before[worker], asked_s[worker] = total - stop, wanted[worker], done_s
+        if done_s >= over_s[worker]:
+            before[worker], over_s[worker] = 0, done_s + paces[worker].turn_s(0)
+        wanted[worker] = share(worker)
+        heapq.heapreplace(requests, (done_s + fabric.leg_s, worker))
+    return end_s
 
 
 def by_node_events(
@@ -322,8 +332,8 @@ def simulate(
 
 def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, by waves."""
-    if way.schedule is Schedule.ADAPTIVE:
-        return by_waves(AdaptiveWorkers(workers, times_s, fabric.latency_s), fabric)
+    if way.schedule is Schedule.ADAPTIVE:  # each worker sees other figures: no waves
+        return by_adaptive_events(workers, times_s, fabric)
     if way.schedule is not None:
         times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:
@@ -334,7 +344,7 @@ def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
 def stepped(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, event by event."""
     if way.schedule is Schedule.ADAPTIVE:
-        return by_events(workers, adaptive(times_s.tolist(), workers, fabric.latency_s), fabric)
+        return by_adaptive_events(workers, times_s, fabric)
     if way.schedule is not None:
         times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:

@@ -66,5 +66,6 @@ def line(
     style: str = "-",
 ) -> None:
     """Draw the efficiency of one way over the number of workers."""
-    found = [simulate(way, workers, task_s, fabric, tasks).efficiency for workers in WORKERS]
-    axes.plot(WORKERS, found, style, color=color, marker=".", label=label)
+    numbers = [workers for workers in WORKERS if workers <= way.most_workers]
+    found = [simulate(way, workers, task_s, fabric, tasks).efficiency for workers in numbers]
+    axes.plot(numbers, found, style, color=color, marker=".", label=label)
