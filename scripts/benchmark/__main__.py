@@ -118,8 +118,7 @@ def requests(row: Row, options: argparse.Namespace) -> Iterator[Request]:
             for peer in row.peers if turn % 2 == 0 else reversed(row.peers):
                 if peer == "serial" and workers != several[0]:
                     continue  # it has no workers
-                patience_s = 5 * seconds if peer == "workpool" else seconds  # it does them all
-                yield Request(row.name, peer, workers, turn, patience_s, share)
+                yield Request(row.name, peer, workers, turn, seconds, share)
 
 
 def surroundings() -> dict[str, str]:
