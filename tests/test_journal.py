@@ -152,8 +152,10 @@ def test_who_only_looks_keeps_no_job_from_starting(
     Journal(path).close()
     looking = os.open(f"{path}.lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
-    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(looking))
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(looking) or slept.append(seconds))
     Journal(path).close()
+    assert slept  # it was in the way
 
 
 def test_an_interrupt_while_a_journal_is_opened_leaves_it_free(tmp_path: Path) -> None:
@@ -266,6 +268,9 @@ def test_a_file_that_was_only_begun(tmp_path: Path) -> None:
     connection.close()
     journal = Journal(begun)
     journal.store([entry(1)])
+    journal.close()
+    journal = Journal(begun)
+    assert right(journal, 1)
     journal.close()
 
 

@@ -132,7 +132,8 @@ def test_a_range_saturates_later_than_its_tasks() -> None:
             assert model.simulate(way, workers, task_s, FABRIC, TASKS).efficiency > 2 * plain
 
 
-def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "WORKERS", (2, 128, 1_000, 21_000))
     assert simulate.main(["--tasks", "2", "--latency-us", "3", "--service-us", "1"]) == 0
     shown = capsys.readouterr().out
     assert "as given, latency 3 us, service 1 us; 2 tasks" in shown
