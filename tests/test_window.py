@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import weakref
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from workpool.errors import WindowError
 from workpool.layout import Geometry
 from workpool.pool.options import ROWS
 from workpool.testing import MemoryWindow
+from workpool.whole import held
 
 
 def test_memory_window_takes_the_freedoms_of_mpi() -> None:
@@ -313,3 +315,22 @@ def test_who_keeps_mpi_moving_looks_often_whatever_is_going_on(
     monkeypatch.setattr(ticker, "time", SimpleNamespace(sleep=sleep))
     thread._run()
     assert len(pauses) == 2000
+
+
+def test_who_keeps_mpi_moving_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer that comes there would wait for the lock of its own thread."""
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma import Window, ticker
+
+    lock = threading.Lock()
+    thread = ticker.Ticker(memoryview(b""), lock)
+    window = Window(SimpleNamespace(Compare_and_swap=bool), 0, 0, lock)  # type: ignore[arg-type]
+    met: list[bool] = []
+
+    def enter() -> None:
+        met.extend([window.busy(), held(sys._getframe())])
+        thread._stopped = True
+
+    monkeypatch.setattr(ticker, "enter", enter)
+    thread._run()
+    assert met == [True, True]

@@ -27,6 +27,7 @@ from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.serializer import APART, CONTRIBUTES, Kind, Packed
 from workpool.tasks import LARGE_NBYTES
 from workpool.testing import MemoryWindow
+from workpool.whole import held
 from workpool.worker.attempts import Attempts, Runners
 from workpool.worker.batch import BatchRun, Outcomes
 from workpool.worker.exchange import Exchange
@@ -530,7 +531,8 @@ def test_the_heart_watches_while_there_is_something() -> None:
         if len(looks) == 5:
             enough.set()
             return False
-        looks.append(heart.still.locked())
+        # And a finalizer that comes here must not wait for a task.
+        looks.append(heart.still.locked() and held(sys._getframe()))
         return True
 
     beats, looks = [], []

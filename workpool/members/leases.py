@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ..clock import monotonic
 from ..system.streams import run_or_exit
+from ..whole import whole
 from .liveness import Liveness
 
 #: How often members are looked at.
@@ -157,14 +158,20 @@ class Heart(threading.Thread):
             rest_s = beaten + self._every_s - monotonic()
             self._awake.wait(WATCH_S if self._hurries else max(0.0, rest_s))
             self._awake.clear()
-            with self.still:
-                if monotonic() >= beaten + self._every_s:
-                    beaten = monotonic()
-                    self._beat()
-                if self._hurries:
-                    self._hurries = False  # before we look: a `hurry` meanwhile wakes us again
-                    if self._watch():
-                        self._hurries = True
+            beaten = self._step(beaten)
+
+    @whole  # a task may be waiting for what we hold, and a finalizer for the task
+    def _step(self, beaten: float) -> float:
+        """Do what is due; return when it has beaten last."""
+        with self.still:
+            if monotonic() >= beaten + self._every_s:
+                beaten = monotonic()
+                self._beat()
+            if self._hurries:
+                self._hurries = False  # before we look: a `hurry` meanwhile wakes us again
+                if self._watch():
+                    self._hurries = True
+        return beaten
 
     def stop(self) -> None:
         """End the thread."""

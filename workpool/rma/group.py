@@ -13,6 +13,7 @@ from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
 from ..system.shared_memory import SHM, free, litter_of, remove, unmappable
+from ..whole import whole
 from .mpi import MPI
 from .own import OwnWindow
 from .patient import PatientWindow
@@ -114,6 +115,7 @@ class Group:
         with self._lock:
             return self._comm.allgather(mine)
 
+    @whole  # as long as it has the lock
     def answers(self, limit_s: float) -> bool:
         """Return whether no call into MPI is under way, waiting for its end if need be."""
         if not self._lock.acquire(timeout=limit_s):

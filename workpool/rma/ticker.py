@@ -7,6 +7,7 @@ import threading
 import time
 
 from ..system.streams import run_or_exit
+from ..whole import whole
 from .mpi import MPI
 
 
@@ -50,13 +51,17 @@ class Ticker(threading.Thread):
         seen = b""
         pause_s = self.SHORTEST_S
         while not self._stopped:
-            with self._lock:
-                enter()
+            self._enter()
             words = bytes(self._memory)
             pause_s = min(self.GROWTH * pause_s, self.LONGEST_S)
             if words != seen:
                 seen, pause_s = words, self.SHORTEST_S
             time.sleep(pause_s)
+
+    @whole  # a finalizer that comes here must not wait for the lock
+    def _enter(self) -> None:
+        with self._lock:
+            enter()
 
     def stop(self) -> None:
         """End the thread."""

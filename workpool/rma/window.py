@@ -17,7 +17,8 @@ PIECE_NBYTES = 1 << 26
 
 #: Modules whose functions call MPI, with the lock held, and nothing of the user's.
 _CALLING = tuple(
-    f"{__package__}.{name}" for name in ("elements", "group", "own", "patient", "window", "words")
+    f"{__package__}.{name}"
+    for name in ("elements", "group", "own", "patient", "ticker", "window", "words")
 )
 
 
