@@ -35,9 +35,11 @@ from .geometry import (
     LINE_NBYTES,
     MAX_ROWS,
     PAGE_NBYTES,
+    QUEUE_NBYTES,
     TAIL,
     TICKET,
     Geometry,
+    read_queue,
 )
 from .records import (
     DESCRIPTOR_NBYTES,
@@ -124,6 +126,7 @@ __all__ = [
     "OUTCOME_NBYTES",
     "PAGE_NBYTES",
     "PLACE_AT",
+    "QUEUE_NBYTES",
     "STREAMED",
     "STRIDE",
     "TAIL",
@@ -157,6 +160,7 @@ __all__ = [
     "read_outcome",
     "read_piece",
     "read_place",
+    "read_queue",
     "read_task_outcomes",
     "read_terms",
     "recall_tasks",

@@ -21,16 +21,9 @@ batch gets smaller as the queue runs dry.
 
 from __future__ import annotations
 
-import struct
 from enum import Enum
 
 from .. import layout, verbs
-
-#: HEAD, TAIL and CLOSED, and what lies between them.
-_WORDS = struct.Struct(
-    f"<q{layout.TAIL - layout.HEAD - layout.WORD_NBYTES}x"
-    f"q{layout.CLOSED - layout.TAIL - layout.WORD_NBYTES}xq"
-)
 
 
 class Miss(Enum):
@@ -88,8 +81,8 @@ class Taker:
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
-        head: int
-        head, self._tail, closed = _WORDS.unpack(self._window.read(layout.HEAD, _WORDS.size))
+        record = self._window.read(layout.HEAD, layout.QUEUE_NBYTES)
+        head, self._tail, closed = layout.read_queue(record)
         self._closed = bool(closed)
         return head
 

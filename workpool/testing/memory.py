@@ -8,6 +8,7 @@ put or a get of the same origin with no flush in between.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,19 +66,19 @@ class Memory:
 
     def word(self, disp: int) -> int:
         """Return the 64-bit integer at `disp`."""
-        return int.from_bytes(self.read(disp, 8), "little", signed=True)
+        return int.from_bytes(self.read(disp, 8), sys.byteorder, signed=True)
 
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int:
         """Store `desired` where `expected` stands; return what stood there."""
         found = self.word(disp)
         if found == expected:
-            self.write(disp, desired.to_bytes(8, "little", signed=True))
+            self.write(disp, desired.to_bytes(8, sys.byteorder, signed=True))
         return found
 
     def fetch_add(self, disp: int, amount: int) -> int:
         """Add to the word at `disp`; return what stood there."""
         found = self.word(disp)
-        self.write(disp, (found + amount).to_bytes(8, "little", signed=True))
+        self.write(disp, (found + amount).to_bytes(8, sys.byteorder, signed=True))
         return found
 
     def accumulate(self, disp: int, content: bytes, dtype: str, op: str) -> None:
