@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from . import verbs
 from .lazy import np
+from .reduction import ufunc
 from .serializer import join
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def combine(spec: Spec, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return some parts of one accumulator combined; they stay as they are."""
     if len(parts) == 1:
         return parts[0]
-    function = verbs.ufunc(spec.op)
+    function = ufunc(spec.op)
     with np.errstate(all="ignore"):  # as MPI does; the task may have asked for errors
         combined = function(*parts) if len(parts) == 2 else function.reduce(parts)
     # What NumPy makes of shape () is a scalar, of small integers large ones, of logicals a bool.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .lazy import np
 
-__all__ = ["OPERATIONS", "Binary", "Operation", "Reduction"]
+__all__ = ["OPERATIONS", "Binary", "Operation", "Reduction", "ufunc"]
 
 Binary = Callable[[Any, Any], Any]
 
@@ -97,6 +97,11 @@ OPERATIONS = {
     "lor": Operation(_either, "logical_or", _LOGICAL, _zero),
     "lxor": Operation(_only_one, "logical_xor", _LOGICAL, _zero),
 }
+
+
+def ufunc(op: str) -> Any:
+    """Return NumPy's function for an operation, by its name in the standard."""
+    return getattr(np, OPERATIONS[op].ufunc)
 
 
 class Reduction(NamedTuple):

@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .lazy import np
-from .reduction import OPERATIONS
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What ``load`` compares with: no control word is negative.
 NEVER = -1
-
-
-def ufunc(op: str) -> Any:
-    """Return NumPy's function for an operation, by its name in the standard."""
-    return getattr(np, OPERATIONS[op].ufunc)
 
 
 class Window(Protocol):

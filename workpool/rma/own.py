@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..lazy import np
-from ..verbs import ufunc
+from ..reduction import ufunc
 from ..whole import whole
 from .window import Window
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import WindowError
-from ..verbs import NEVER, ufunc
+from ..reduction import ufunc
+from ..verbs import NEVER
 
 LINE = 64
 _ZERO = bytes(LINE)
