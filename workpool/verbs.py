@@ -7,13 +7,16 @@ scheduling point.  ``rma`` says in full what they mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What ``load`` compares with: no control word is negative.
 NEVER = -1
+
+#: A compare-and-swap: displacement, what is expected there, what takes its place.
+Swap: TypeAlias = tuple[int, int, int]
 
 
 class Window(Protocol):
@@ -26,12 +29,10 @@ class Window(Protocol):
 
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...
-    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]: ...
-    def put_and_swap(
-        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
-    ) -> list[int]: ...
+    def compare_and_swap_all(self, steps: Sequence[Swap]) -> list[int]: ...
+    def put_and_swap(self, disp: int, buffer: bytes, steps: Sequence[Swap]) -> list[int]: ...
     def get_and_swap(
-        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, nbytes: int, steps: Sequence[Swap]
     ) -> tuple[memoryview, list[int]]: ...
     def fetch_add(self, disp: int, amount: int) -> int: ...
     def peek(self, *disps: int) -> list[int]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import layout, protocol, verbs
 from ..layout import DESCRIPTOR_NBYTES, Geometry
 from .claim import Claim
-from .table import Row, Swap, Table
+from .table import Row, Table
 from .tickets import Miss, Taker
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
@@ -98,7 +98,7 @@ class Awaiter(Table):
         self._awaited = ticket
         self._seen = []
         self._places: tuple[int, ...] = (layout.TAIL,)
-        self._claim: Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
+        self._claim: verbs.Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
         if ticket >= 0:
             # All that it takes to claim it, for when it is published somebody waits for it.
             self._number, word = self._expected(ticket)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from .. import protocol, verbs
 from ..layout import OUTCOME_NBYTES, WORD_NBYTES, Geometry
 from ..protocol import Step
-
-#: A compare-and-swap: where, of what, to what.
-Swap: TypeAlias = tuple[int, int, int]
 
 
 class Stream(IntEnum):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..lazy import np
 from ..reduction import ufunc
+from ..verbs import Swap
 from ..whole import whole
 from .window import Window
 
@@ -28,7 +29,7 @@ class OwnWindow(Window):
         with self._lock:
             return self._swap([(disp, expected, desired)])[0]
 
-    def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+    def _swap(self, steps: Sequence[Swap]) -> list[int]:
         assert self._words is not None
         answers = []
         for disp, expected, desired in steps:
@@ -41,9 +42,7 @@ class OwnWindow(Window):
         return answers
 
     @whole
-    def put_and_swap(
-        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
-    ) -> list[int]:
+    def put_and_swap(self, disp: int, buffer: bytes, steps: Sequence[Swap]) -> list[int]:
         """Write bytes, and then carry out a few compare_and_swap."""
         self.put(disp, buffer)
         return self.compare_and_swap_all(steps)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..verbs import Swap
 from ..whole import inside, whole
 from .mpi import MPI
 from .words import Words
@@ -49,9 +50,7 @@ class Window(Words):
         return self._lock.locked() and inside(sys._getframe(1), _CALLING)
 
     @whole
-    def put_and_swap(
-        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
-    ) -> list[int]:
+    def put_and_swap(self, disp: int, buffer: bytes, steps: Sequence[Swap]) -> list[int]:
         """Write bytes, complete that, and only then carry out a few compare_and_swap.
 
         Whoever sees one of the words that they store sees the bytes, and whatever was put before.
@@ -60,7 +59,7 @@ class Window(Words):
         ----------
         disp : int
         buffer : bytes
-        steps : sequence of (disp, expected, desired)
+        steps : sequence of Swap
             Up to ``BATCH``; see `compare_and_swap_all`.
 
         Notes
@@ -83,14 +82,14 @@ class Window(Words):
 
     @whole
     def get_and_swap(
-        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, nbytes: int, steps: Sequence[Swap]
     ) -> tuple[memoryview, list[int]]:
         """Return a copy of a few bytes, and carry out a few compare_and_swap, in no order.
 
         Parameters
         ----------
         disp, nbytes : int
-        steps : sequence of (disp, expected, desired)
+        steps : sequence of Swap
             Up to ``BATCH``; see `compare_and_swap_all`.
 
         Notes

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..clock import monotonic
-from ..verbs import NEVER
+from ..verbs import NEVER, Swap
 from ..whole import whole
 from .elements import Elements
 from .mpi import MPI
@@ -96,7 +96,7 @@ class Words(Elements):
             return self._result[0]
 
     @whole
-    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+    def compare_and_swap_all(self, steps: Sequence[Swap]) -> list[int]:
         """Carry out many compare_and_swap; return what stood at each.
 
         Each is atomic by itself; they are not atomic together, and not ordered.  Complete at the
@@ -104,7 +104,7 @@ class Words(Elements):
 
         Parameters
         ----------
-        steps : sequence of (disp, expected, desired)
+        steps : sequence of Swap
 
         Notes
         -----
@@ -199,7 +199,7 @@ class Words(Elements):
             self._sync()  # as in peek
         return found
 
-    def _swap(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+    def _swap(self, steps: Sequence[Swap]) -> list[int]:
         places, swaps, origins, compares = self._places, self._swaps, self._origin, self._compare
         i = disp = 0
         try:

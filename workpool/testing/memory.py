@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import WindowError
 from ..reduction import ufunc
-from ..verbs import NEVER
+from ..verbs import NEVER, Swap
 
 LINE = 64
 _ZERO = bytes(LINE)
@@ -138,7 +138,7 @@ class MemoryWindow:
         self._check(disp, 8, 8)
         return int(self._perform(("compare_and_swap", disp, expected, desired)))
 
-    def compare_and_swap_all(self, steps: Sequence[tuple[int, int, int]]) -> list[int]:
+    def compare_and_swap_all(self, steps: Sequence[Swap]) -> list[int]:
         """Carry out many compare_and_swap: each atomic by itself, in whatever order.
 
         What was begun before is complete, too, at the end and not before.
@@ -150,16 +150,14 @@ class MemoryWindow:
             self.flush()
         return found
 
-    def put_and_swap(
-        self, disp: int, buffer: bytes, steps: Sequence[tuple[int, int, int]]
-    ) -> list[int]:
+    def put_and_swap(self, disp: int, buffer: bytes, steps: Sequence[Swap]) -> list[int]:
         """Write bytes, complete that, and then carry out many compare_and_swap."""
         self.put(disp, buffer)
         self.flush()
         return self.compare_and_swap_all(steps)
 
     def get_and_swap(
-        self, disp: int, nbytes: int, steps: Sequence[tuple[int, int, int]]
+        self, disp: int, nbytes: int, steps: Sequence[Swap]
     ) -> tuple[memoryview, list[int]]:
         """Return a copy of bytes, read at any time until then, and carry out the steps."""
         copy = memoryview(bytearray(nbytes))
