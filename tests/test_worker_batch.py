@@ -311,7 +311,7 @@ def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
         if kind & APART:
             extent = layout.read_extent(content)
             whole, place = scene.batch.outcomes.extent, scene.batch.outcomes.place
-            assert sum(place) <= extent.offset <= sum(extent) <= sum(whole)
+            assert place.end <= extent.offset <= extent.end <= whole.end
             content = memoryview(bytearray(extent.nbytes))
             scene.window.get(extent.offset, content)
             scene.window.flush()
@@ -356,7 +356,7 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
     assert [extent is not None for extent in found] == [True] * 3 + [False]
     while (extent := outcomes.reserve(1)) is not None:
         found.append(extent)
-    assert all(sum(extent) <= sum(outcomes.extent) for extent in found if extent is not None)
+    assert all(extent.end <= outcomes.extent.end for extent in found if extent is not None)
     assert outcomes.place.nbytes + 3 * in_lines(LARGE_NBYTES + 1) == region.used_nbytes
     region.release(outcomes.extent)
     share = attempts._exchange.share

@@ -110,14 +110,14 @@ class Region:
         i = bisect_right(self._holes, Extent(start, 0))
         before = self._holes[i - 1] if i else None
         after = self._holes[i] if i < len(self._holes) else None
-        inside = self.stretch.offset <= start and end <= sum(self.stretch)
-        if not inside or (before and sum(before) > start) or (after and end > after.offset):
+        inside = self.stretch.offset <= start and end <= self.stretch.end
+        if not inside or (before and before.end > start) or (after and end > after.offset):
             raise ProtocolError(f"release of {extent}, which is not reserved in {self.stretch}")
         first = last = i  # of the holes that become one with it
         if after and end == after.offset:
-            end = sum(after)
+            end = after.end
             last += 1
-        if before and sum(before) == start:
+        if before and before.end == start:
             start = before.offset
             first -= 1
         # By one step, in whose midst no signal's handler comes that raises; and sooner too many

@@ -15,6 +15,11 @@ class Extent(NamedTuple):
     offset: int
     nbytes: int
 
+    @property
+    def end(self) -> int:
+        """Where the bytes after them begin."""
+        return self.offset + self.nbytes
+
 
 INLINE = -1  # an offset: the bytes stand in the record itself
 STREAMED = -2  # an offset: the bytes come in pieces, on request

@@ -62,7 +62,7 @@ class Outcomes:
         self.entries: list[bytes] = []
         self.nbytes = self.large_nbytes = 0
         self._among_nbytes = 0  # of the large ones, those that are among the entries
-        self._apart = Region(Extent(sum(self.place), large_nbytes))
+        self._apart = Region(Extent(self.place.end, large_nbytes))
 
     @property
     def small_nbytes(self) -> int:
