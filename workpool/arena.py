@@ -133,7 +133,16 @@ def write(
     position: int = 0,
     nbytes: int | None = None,
 ) -> None:
-    """Put a stretch of an encoding into a window; complete when this returns.
+    """Put an encoding into a window, or a stretch of it; complete when this returns.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    offset : int
+        Displacement of the first byte.
+    encoded : bytes or Packed
+    position, nbytes : int
+        Where in the encoding the stretch begins, and its size; by default all of the encoding.
 
     Notes
     -----
@@ -156,7 +165,10 @@ def write(
 
 
 def empty(nbytes: int) -> memoryview:
-    """Return memory to receive bytes in; if it is long, on a cache line, and with any content."""
+    """Return memory to receive bytes in: from ``LONG_NBYTES`` on with any content, else with zeros.
+
+    The long one begins on a cache line.
+    """
     if nbytes < LONG_NBYTES:
         return memoryview(bytearray(nbytes))
     memory = np.empty(nbytes + LINE_NBYTES, np.uint8)

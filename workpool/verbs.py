@@ -25,7 +25,7 @@ class Window(Protocol):
     nbytes: int
 
     def busy(self) -> bool:
-        """Return whether this thread is in the middle of a call, where a finalizer has come."""
+        """Return whether this thread is in the middle of a call, and who asks has come there."""
 
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...

@@ -35,6 +35,9 @@ class Crew:
         Whether the job outlives its workers.
     """
 
+    #: Whether it is the worker that asks: never, the workers are other processes.
+    is_current = False
+
     def __init__(
         self,
         control: Caller,
@@ -48,9 +51,6 @@ class Crew:
         self._bells = bells
         self._tables = tables
         self._survive = survive
-
-    #: The workers are other processes.
-    is_current = False
 
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .. import rma
 
 __all__ = [
+    "STUCK",
     "Sentry",
     "abort",
     "depart",

@@ -46,19 +46,15 @@ _PLACED = re.compile(
 #: Variables by which a batch system, or the user, has decided it.
 _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE")
 
-
 #: Variables by which batch systems say for how many ranks they have room.
 _ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
-
 
 #: Variables by which Slurm names the hosts of a job.
 _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
-
 #: Options and variables by which the user decides how MPICH's mpiexec starts ranks.
 _STARTED = re.compile(r"--?(launcher|bootstrap|rmk)")
 _STARTED_BY = re.compile(r"HYDRA_(LAUNCHER|BOOTSTRAP|RMK)(_EXEC)?$")
-
 
 #: Put before mpiexec: if the launcher itself is killed, mpiexec gets the first of the signals that
 #: are named; the others it never gets.

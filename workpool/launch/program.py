@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = ["USAGE", "Program", "parse", "split"]
+__all__ = ["USAGE", "Program", "parse", "split", "trimmed"]
 
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 
@@ -226,7 +226,7 @@ def split(words: Sequence[str], valued: Sequence[str]) -> tuple[list[str], list[
 
 
 def trimmed(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames, at its begin, of those who run the program."""
+    """Return a traceback without the frames, at its beginning, of those who run the program."""
     while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
         trace = trace.tb_next
     return trace

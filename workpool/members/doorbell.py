@@ -31,7 +31,10 @@ AWAKE_S = 20e-3
 
 
 def name(process: Process, job: int = 0) -> str:
-    """Return the name of a process's doorbell, or of one in each job that consists of it alone."""
+    """Return the name of a process's doorbell.
+
+    One that is alone may have several jobs: `job` tells their bells apart.
+    """
     return f"{process.space} {process.pid} {process.started} {job}"
 
 

@@ -1,9 +1,13 @@
 """Items that many workers share: one ``Fetch_and_op`` hands out the next ones.
 
 The workers of a ``map`` take their chunks from a counter that stands for its items, and the driver
-takes all that are left when nobody wants them any more: whoever adds first has them.  A taker may
-be taken for dead and still add once more, long after; so counters only grow, and one is lent to
-other items only when nothing is left of the last ones.
+takes all that are left when nobody wants them any more: whoever adds first has them.
+
+A taker may be taken for dead and still add once more, long after.  So counters only grow, and one
+is lent to other items only when nothing is left of the last ones: the late taker finds that nothing
+is left of its own.  By then the counter may have been lent again, and what it adds skips as many of
+those other items, which nobody has.  Nobody reports them either, so they are found missing when all
+else has been reported, and shared out anew: see ``pool.mapping.stretch``.
 """
 
 from __future__ import annotations

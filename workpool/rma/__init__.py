@@ -11,9 +11,13 @@ between the rules are:
   published before the flush that completes what it points to.
 * ``put_and_swap`` is a ``put``, that flush, and a ``compare_and_swap_all``: it publishes.
   ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
-* ``copy``, ``read`` and ``peek`` are a ``get`` and its flush: of a few bytes; of a few bytes before
-  which nothing that follows is read; of some control words.  ``await_change`` is a ``peek`` that
-  looks for a while.
+* ``copy``, ``read`` and ``peek`` are each a ``get`` with its flush.  ``copy`` is for bytes that are
+  known to be there.  ``read`` (of bytes) and ``peek`` (of control words) are for finding out: what
+  is read after them is never older than what they have shown.  ``await_change`` is a ``peek`` that
+  looks again and again for a while.
+* On one host all ranks have the memory of the window.  There a transfer is a load or a store, and
+  ``MPI_Win_sync`` stands for its flush; the atomics, and all that works on arrays of numbers, go
+  through MPI all the same.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
   MPI does not promise that the kinds mix.  A ``get`` or ``peek`` of control words gives a hint,
@@ -21,7 +25,8 @@ between the rules are:
   says what three facts may be taken from one.
 * ``accumulate`` is atomic for each element, together with ``get_numbers`` and with itself if dtype
   and operation are the same; with a ``get`` or a ``put`` at the same time it is not.
-* Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them.
+* Displacements are bytes.  Bounds and alignment are checked here, because no MPI checks them: every
+  verb raises ``WindowError`` for a place outside of the window, or where MPI reports an error.
 
 Every call into MPI holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is enough.  The
 window of a rank that is alone is an ``OwnWindow``: the same verbs, on its memory.  Where ranks of

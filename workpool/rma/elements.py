@@ -36,8 +36,9 @@ class Elements:
         ----------
         disp : int
             Displacement, aligned to the element.
-        values : contiguous array
-            Of booleans, or of integers, real or complex numbers of up to 8 bytes a part.
+        values : ndarray
+            C-contiguous: MPI reads its memory until the flush.  Of booleans, or of integers, real
+            or complex numbers of up to 8 bytes a part.
         op : str
             One of ``OPS``.
 
@@ -61,8 +62,9 @@ class Elements:
         ----------
         disp : int
             Displacement, aligned to the element.
-        values : contiguous array
-            Writable, of the dtype that is accumulated.
+        values : ndarray
+            C-contiguous and writable, of the dtype that is accumulated: MPI fills its memory until
+            the flush.
 
         Notes
         -----

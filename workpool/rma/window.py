@@ -43,9 +43,10 @@ class Window(Words):
     """
 
     def busy(self) -> bool:
-        """Return whether this thread is in the middle of a call, where a finalizer has come.
+        """Return whether this thread is in the middle of a call into MPI.
 
-        Or a signal's handler; what it wants of MPI would wait for its own thread.
+        Then who asks is a finalizer, or a signal's handler, that has come there: a call of its own
+        would wait for the lock that this very thread holds.
         """
         return self._lock.locked() and inside(sys._getframe(1), _CALLING)
 
@@ -150,7 +151,7 @@ class Window(Words):
 
     @whole
     def copy(self, disp: int, nbytes: int) -> memoryview:
-        """Return a copy of a few bytes, complete at once: they were there when this was called.
+        """Return a copy of a few bytes that are known to be there, complete at once.
 
         Notes
         -----
