@@ -218,7 +218,11 @@ class Words(Elements):
         return self._result[:i].tolist()
 
     def _sync(self) -> None:
-        """Do as a flush does, where we have the memory."""
+        """Do as a flush does, where we have the memory.
+
+        The standard has a sync put our loads and stores in order.  A flush does so as well, in
+        MPICH and in Open MPI, which take their memory barrier first.
+        """
         if self._under_way or monotonic() > self._enter_s:
             self._flush()
             self._enter_s = monotonic() + ENTER_S
