@@ -15,13 +15,14 @@ from typing import Any
 
 from workpool import accumulator
 from workpool.accumulator import Accumulator, Accumulators
+from workpool.context import CALL, Context, encode_setup
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
 from workpool.members.leases import Leases
 from workpool.pool.resolver import Resolver
 from workpool.repository import Claim, Claimant
 from workpool.serializer import Code, CodeCache, pack_call
-from workpool.tasks import CALL, Context, PoolContext, Retry, Task, encode_setup
+from workpool.tasks import PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from workpool.context import LARGE_NBYTES, Context, TaskKind
 from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
 from workpool.layout import Extent
 from workpool.serializer import split
-from workpool.tasks import (
-    LARGE_NBYTES,
-    Batch,
-    Context,
-    PoolContext,
-    SharedCode,
-    Task,
-    TaskKind,
-)
+from workpool.tasks import Batch, PoolContext, SharedCode, Task
 
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from workpool.context import Context, Limits, encode_setup
 from workpool.loss import Loss, Why
 from workpool.serializer import Code, Kind, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import process
 from workpool.system.channel import Channel
 from workpool.system.process import ChildProcess
-from workpool.tasks import Context, Limits, encode_setup
 from workpool.worker import isolation, runner
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from workpool import layout
 from workpool.backoff import FIRST_S, SPINS, Backoff
+from workpool.context import Context, TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver.collector import RETIRED, SHORT_S
@@ -25,7 +26,7 @@ from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.serializer import Code, Encoded, Kind, Packed, pack_value, unpack
-from workpool.tasks import Batch, Context, Finished, PoolContext, Segment, Tally, Task, TaskKind
+from workpool.tasks import Batch, Finished, PoolContext, Segment, Tally, Task
 from workpool.testing import MemoryWindow
 
 #: An outcome that stands in the record itself, so that its worker waits for no room.

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from workpool import accumulator, contributions
+from workpool.context import LARGE_NBYTES, Context, TaskKind, encode_setup
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
@@ -26,16 +27,7 @@ from workpool.members.leases import Gone
 from workpool.repository import Miss, Row
 from workpool.serializer import CodeCache, Encoded, Kind, pack_call
 from workpool.serializer.outcomes import unpack_outcome
-from workpool.tasks import (
-    LARGE_NBYTES,
-    Context,
-    Finished,
-    PoolContext,
-    Retry,
-    Task,
-    TaskKind,
-    encode_setup,
-)
+from workpool.tasks import Finished, PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 from workpool.worker import exchange as exchange_module
 from workpool.worker.worker import Worker, _Service

@@ -12,6 +12,7 @@ from stepped import Stepped, outcomes
 
 from workpool import accumulator, contributions, layout
 from workpool.accumulator import Accumulator
+from workpool.context import RANGE
 from workpool.driver import collector, dispatcher, store
 from workpool.errors import TaskLost, WorkerCrashed
 from workpool.loss import Loss, Why
@@ -19,7 +20,7 @@ from workpool.members.leases import Leases
 from workpool.pool import resolver
 from workpool.repository import Publisher
 from workpool.serializer import Kind
-from workpool.tasks import RANGE, Finished, Task
+from workpool.tasks import Finished, Task
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from workpool import layout
+from workpool.context import Context, TaskKind
 from workpool.driver.store import Store
 from workpool.layout import NOTHING, Extent, Piece
 from workpool.repository import Row
 from workpool.serializer import Code, pack_value
-from workpool.tasks import Batch, Context, PoolContext, Retry, Task, TaskKind
+from workpool.tasks import Batch, PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 
 STRETCH = Extent(4096, 1 << 16)

@@ -15,6 +15,7 @@ import pytest
 
 import workpool
 from workpool.accumulator import Accumulators
+from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
 from workpool.job.attendant import Attendant, Flag
 from workpool.job.drain import Drain
@@ -24,7 +25,7 @@ from workpool.pool.resolver import Resolver
 from workpool.recent import Recent
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
-from workpool.tasks import Context, Finished, PoolContext, Task, TaskKind
+from workpool.tasks import Finished, PoolContext, Task
 
 
 def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:

@@ -19,13 +19,13 @@ import pytest
 
 from workpool import accumulator, layout, protocol
 from workpool.arena import Region, in_lines
+from workpool.context import LARGE_NBYTES
 from workpool.contributions import Contributions, contribute
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
 from workpool.members.leases import LEAST_LEASE_S, Heart
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
 from workpool.serializer import APART, CONTRIBUTES, Kind, Packed
-from workpool.tasks import LARGE_NBYTES
 from workpool.testing import MemoryWindow
 from workpool.whole import held
 from workpool.worker.attempts import Attempts, Runners

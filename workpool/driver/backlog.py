@@ -13,8 +13,9 @@ from itertools import count
 
 from .. import layout
 from ..clock import monotonic
+from ..context import LARGE_NBYTES
 from ..serializer import join
-from ..tasks import LARGE_NBYTES, Batch, Segment, Task
+from ..tasks import Batch, Segment, Task
 
 #: Most of a batch: its work, by the measure of its function, its tasks, and the bytes of their
 #: payloads.

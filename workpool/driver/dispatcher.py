@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
+from ..context import LARGE_NBYTES
 from ..members.doorbell import Doorbells
 from ..repository import Publisher
-from ..tasks import LARGE_NBYTES, Batch, Task
+from ..tasks import Batch, Task
 from ..whole import need_stack
 from .backlog import BATCH_S, Backlog
 from .collector import SHORT_S, Collector

@@ -15,10 +15,11 @@ from collections.abc import Container
 
 from .. import layout, verbs
 from ..arena import Region, empty, write
+from ..context import ISOLATED
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..repository import Row
 from ..serializer import Code, Encoded, Packed
-from ..tasks import ISOLATED, Batch, Holds, Shared, SharedCode, Task
+from ..tasks import Batch, Holds, Shared, SharedCode, Task
 
 #: Functions whose code stays in the arena.
 CODES = 256

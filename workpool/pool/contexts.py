@@ -6,7 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ..tasks import Limits, PoolContext
+from ..context import Limits
+from ..tasks import PoolContext
 from ..whole import whole
 
 __all__ = ["Contexts"]

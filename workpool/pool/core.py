@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import accumulator
 from ..accumulator import Accumulator
+from ..context import CALL, RANGE, Context, Limits, TaskKind
 from ..contributions import Spec
 from ..driver.driver import Driver
 from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
@@ -20,7 +21,7 @@ from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
 from ..serializer import Code, Packed, task_name, without_partial
-from ..tasks import CALL, RANGE, Context, Limits, PoolContext, Retry, Task, TaskKind
+from ..tasks import PoolContext, Retry, Task
 from ..whole import held, whole
 from .accumulators import PoolAccumulators
 from .callbacks import Callbacks

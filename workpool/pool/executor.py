@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..context import encode_setup
 from ..errors import UsageError
 from ..job import entry
 from ..job.service import serve
 from ..journal.ledger import Ledgers
-from ..tasks import encode_setup
 from ..whole import inside
 from .core import Core
 from .hold import Hold

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from ..context import Limits
 from ..errors import UsageError
 from ..job import runtime
 from ..job.control import Choice
 from ..members.leases import LEAST_LEASE_S
 from ..repository import TAKERS
-from ..tasks import Limits, Retry
+from ..tasks import Retry
 
 N = TypeVar("N", int, float)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout, verbs
 from ..arena import in_lines
+from ..context import ISOLATED, RANGE
 from ..errors import ProtocolError, WindowError
 from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items
 from ..serializer import Blocks, CallableCache, Encoded, Kind, clear_script, split
-from ..tasks import ISOLATED, RANGE
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, TurnRun

@@ -18,11 +18,11 @@ from typing import Any, Generic
 from .. import layout, verbs
 from ..arena import Region, write
 from ..clock import monotonic_ns
+from ..context import LARGE_NBYTES
 from ..contributions import Contributions
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
-from ..tasks import LARGE_NBYTES
 from .runner import AnyRunner, E, Evicted
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.

@@ -26,13 +26,13 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from ..clock import monotonic
+from ..context import Context, Limits
 from ..errors import SerializationError
 from ..loss import Loss, Why, unstarted
 from ..recent import Recent
 from ..serializer import Encoded, Kind, join, split
 from ..system import channel
 from ..system.process import ChildProcess
-from ..tasks import Context, Limits
 from . import child, runner
 from .runner import Evicted
 

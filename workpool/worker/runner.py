@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from weakref import ref
 
 from .. import contributions
+from ..context import CHUNK, Context
 from ..contributions import Contributions
 from ..errors import ProtocolError, SerializationError, WindowError
 from ..recent import Recent
@@ -37,7 +38,6 @@ from ..serializer import (
 from ..system import authkey
 from ..system.status import exit_status
 from ..system.streams import flush
-from ..tasks import CHUNK, Context
 
 #: Pools that are remembered.  Where more are in use in turn, their initializers run again.
 POOLS = 256
