@@ -13,6 +13,7 @@ SPINS = 20
 #: How long each of them goes on, where it is a loop over memory.
 SPIN_S = 12e-6
 
+#: First and shortest sleep of a wait.  To fall asleep and to wake takes some 30 us more.
 FIRST_S = 50e-6
 
 #: Longest sleep of a wait for another process: the driver's for a result, a task's for the driver.

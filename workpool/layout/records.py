@@ -10,7 +10,7 @@ from .words import WORD_NBYTES
 
 
 class Extent(NamedTuple):
-    """Bytes that belong to a row: where they begin in the window, and how many they are."""
+    """Some bytes of the window: where they begin, and how many they are."""
 
     offset: int
     nbytes: int

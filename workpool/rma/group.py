@@ -55,6 +55,13 @@ class Group:
     mortal : bool
         Whether ranks may die, and the others go on.
 
+    Attributes
+    ----------
+    rank, size : int
+        Ours in the group, and how many there are.
+    one_host : bool
+        Whether every rank shares memory with every other.
+
     Raises
     ------
     UsageError
@@ -85,7 +92,6 @@ class Group:
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size()
         node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        #: Whether every rank shares memory with every other.
         self.one_host = self.agree(node.Get_size() == self.size)
         node.Free()
         patient = not self.one_host and (mortal or "Open MPI" in library_version())

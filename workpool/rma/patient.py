@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..backoff import WAIT_S, Backoff
-from ..verbs import NEVER
 from ..whole import whole
 from .window import Window
 
@@ -25,7 +24,7 @@ class PatientWindow(Window):
         RMA cost: 1 compare_and_swap to read, 1 more to add, and 1 for each rank that was quicker; 1
         flush for each.
         """
-        found = self.compare_and_swap(disp, NEVER, NEVER)
+        found = self.load(disp)
         wait = Backoff(WAIT_S)
         while amount:
             seen, found = found, self.compare_and_swap(disp, found, found + amount)
