@@ -313,6 +313,50 @@ def test_who_wants_numbers_while_this_thread_is_at_them_or_in_mpi_is_refused(ran
 
 
 @mpi
+def test_who_makes_a_pool_in_the_middle_of_a_step_is_refused(tmp_path: Path) -> None:
+    """Workers that are called together while they are called together would wait for ever."""
+    script = """
+        import signal, sys, time
+        from workpool import WorkPool
+        from workpool.job import entry
+
+        def makes(*_):
+            try:
+                WorkPool(rows=16)
+            except RuntimeError as error:
+                assert "in the middle" in str(error)
+                refused.append(where)
+            if where != "the first one":
+                try:
+                    next(pool.map(abs, [1], journal=sys.argv[1]))
+                except RuntimeError as error:
+                    assert "in the middle" in str(error)
+
+        refused = []
+        signal.signal(signal.SIGALRM, makes)
+        where = "the first one"
+        with entry._lock:
+            signal.raise_signal(signal.SIGALRM)
+        with WorkPool() as pool:
+            where = "a step"
+            (driver,) = entry.current().tables.drivers
+            with driver._lock:
+                signal.raise_signal(signal.SIGALRM)
+            where = "an opening that waits for busy workers"
+            busy = pool.submit(time.sleep, 0.6)
+            while not busy.running():
+                time.sleep(0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with WorkPool(rows=32) as other:
+                assert refused == ["the first one", "a step", where]
+                assert other.submit(abs, -1).result() == 1
+            with WorkPool(rows=64) as other:
+                assert other.submit(abs, -1).result() == 1
+    """
+    run_ranks(3, script, str(tmp_path / "journal"))
+
+
+@mpi
 def test_who_waits_for_what_this_thread_has_in_hand_is_refused() -> None:
     script = """
         import signal, threading, time

@@ -109,6 +109,12 @@ class Driver:
         )
 
     @property
+    def entered(self) -> bool:
+        """Whether this thread has a lock of ours, or that on MPI."""
+        locks = self._lock, self._looking
+        return any(lock._is_owned() for lock in locks) or self._window.busy()  # type: ignore[attr-defined]
+
+    @property
     def held(self) -> bool:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
         if self._lock._is_owned() or self._looking._is_owned():  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
 from .drain import Terminated, finish, interrupted
-from .runtime import Runtime
+from .runtime import IN_A_STEP, Runtime
 from .survival import survives, vanish
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # One process has one MPI, hence at most one runtime.
 _current: Runtime | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()  # reentrant only so that a signal's handler finds out
 _over = ""  # why no pool can be made any more
 _home = 0  # the process that they are of
 
@@ -44,11 +44,15 @@ def current() -> Runtime:
     ------
     UsageError
         If the process is one of several ranks, and not their driver; in a task.
+    RuntimeError
+        In a finalizer or a signal's handler that has come in the middle of a step of another pool.
     """
     if in_task():
         raise UsageError("a task cannot make a pool: submit from the script, or return the work")
     if _forked():
         raise UsageError(FORKED)
+    if _lock._is_owned() or (_current is not None and _current.entered):  # type: ignore[attr-defined]
+        raise RuntimeError(IN_A_STEP)
     with _lock:
         if _over:
             raise UsageError(f"{_over}: no pool can be made any more")

@@ -36,6 +36,12 @@ from .tables import Table, Tables
 if TYPE_CHECKING:
     from .. import rma
 
+#: What is said to those who would call the workers together while this very thread does.
+IN_A_STEP = (
+    "neither a finalizer nor a signal's handler can make a pool, or open a journal, in the middle "
+    "of a step of another: have it set a flag"
+)
+
 
 class Runtime:
     """The driver's hold on its job.
@@ -133,6 +139,12 @@ class Runtime:
         """Whether the thread that asks runs the tasks of a job of one rank."""
         return self._crew.is_current
 
+    @property
+    def entered(self) -> bool:
+        """Whether this thread is in the middle of opening a table, or of a step of one."""
+        owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]
+        return owned or any(driver.entered for driver in self.tables.drivers)
+
     # --- tables -------------------------------------------------------------------------------
 
     def table(self, choice: Choice) -> Table:
@@ -161,6 +173,8 @@ class Runtime:
 
     def journal_opened(self, drain_s: float) -> None:
         """Prepare for SIGTERM, on every rank.  Waits for busy workers, the first time."""
+        if self.entered:
+            raise RuntimeError(IN_A_STEP)
         with self.lock:
             self._drain.open(drain_s)
             try:
