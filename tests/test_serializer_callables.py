@@ -336,6 +336,14 @@ def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, na
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
 
 
+def test_what_stands_beside_a_lock_is_pickled_once():
+    made = define("def locked(): return LOCK, NEXT", LOCK=threading.Lock(), NEXT=Restless())
+    lock, once = load_callable(dumps_by_value(made.locked))()
+    _, twice = load_callable(dumps_by_value(made.locked))()
+    assert not lock.locked()
+    assert twice == once + 1
+
+
 class Restless:
     """Another one in each pickle."""
 

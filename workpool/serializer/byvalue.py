@@ -131,6 +131,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
 
     def _is_made_anew(self, lock: object) -> bool:
         """Tell whether a definition of the script has a lock, or has an object with it."""
+        if any(it is lock for it in self._had):  # the others would be pickled for it
+            return True
         while self._had and id(lock) not in self._anew:
             with suppress(*FAILURES):  # met again where it is pickled
                 self._anew |= locks_in(self._had.pop())

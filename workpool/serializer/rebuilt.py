@@ -177,6 +177,8 @@ def _make_variable(name: str, default: Any) -> ContextVar[Any]:
 
 def _reduce_local(local: threading.local) -> tuple[Any, ...]:
     kind = type(local)
+    if kind is threading.local:
+        return kind, ()
     try:
         inspect.signature(kind.__init__).bind(local)
     except TypeError:  # it cannot be made without arguments, which nobody knows any more
