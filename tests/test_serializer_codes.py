@@ -18,7 +18,7 @@ from workpool.errors import SerializationError
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
-from workpool.serializer.blocks import Blocks
+from workpool.serializer.blocks import Blocks, encode_blocks
 from workpool.serializer.callables import _Restored
 from workpool.serializer.snapshot import Snapshot
 from workpool.serializer.values import as_bytes
@@ -482,6 +482,14 @@ def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job)
         blocks = Blocks(content, lambda start, stop: content[start:stop])  # noqa: B023
         ((sent, items),) = blocks.pieces(range(1))
         assert [(sent or fn)(*item) for item in items] == [factor]
+
+
+def test_what_folds_the_results_of_a_map_is_no_part_of_the_function(codes):
+    made = define("def fn(x): return x\ndef operation(a, b): return a + b")
+    code = looked_up_again(codes, made.fn)
+    for _ in range(2):
+        assert encode_blocks([made.operation], False, beside=code.reach) is not None, "torn"
+        assert encode_blocks([1], False, made.operation, beside=code.reach) is not None
 
 
 def test_a_callable_object_crosses_once(job):

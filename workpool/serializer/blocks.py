@@ -87,6 +87,8 @@ def encode_blocks(
         size = max(1, len(items))
     if beside is None:
         beside = Reach()
+    elif function is not None:
+        beside = beside.copy()  # which gets what comes with these items alone
     parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
     for at in range(0, len(items), size):
         block: object = items[at : at + size]

@@ -64,6 +64,14 @@ class Reach:
         self._classes: list[type] = []
         self._known: _Facts | None = None
 
+    def copy(self) -> Reach:
+        """Return one that takes in more without this one."""
+        other = Reach()
+        other.apart = self.apart
+        other._functions += self._functions
+        other._classes += self._classes
+        return other
+
     def add(self, function: FunctionType) -> None:
         """Take in a function."""
         self._functions.append(function)
