@@ -122,6 +122,15 @@ def case_an_accumulator_cannot_be_sent_when_its_pool_is_shut_down(make):
         assert int(total.value()) == 3
 
 
+def case_room_that_accumulators_have_taken_comes_back_with_the_shutdown(make):
+    for _ in range(2):
+        with make(arena_nbytes=1 << 22) as pool:
+            assert not pool.accumulator(1 << 17, "int64").value().any()
+            with raises(UsageError) as caught:
+                _ = [pool.accumulator(1 << 17, "int64") for _ in range(4)]
+            assert "until this pool is shut down" in str(caught[0])
+
+
 def case_tasks_that_run_after_the_shutdown_fail_and_damage_nothing(make, gate, workers):
     with make() as pool:
         other = make()

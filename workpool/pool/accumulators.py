@@ -41,9 +41,12 @@ class PoolAccumulators:
         driver = self._table.driver
         extent = driver.reserve(spec.nbytes)
         if extent is None:
+            taken = sum(it.nbytes for it, _ in self._open)
             raise UsageError(
                 f"an accumulator of {spec.nbytes:,} bytes finds no room in the driver's half of "
-                f"the arena of {driver.geometry.arena_nbytes:,}: raise arena_nbytes="
+                f"the arena of {driver.geometry.arena_nbytes:,}, of which those made before keep "
+                f"{taken:,} until this pool is shut down: make a pool for each step of the "
+                "program that wants some, or raise arena_nbytes="
             )
         spec = spec._replace(pool=self._pool_id, offset=extent.offset)
         self._open.append((spec, extent))

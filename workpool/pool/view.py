@@ -338,7 +338,8 @@ class View(Executor):
         Raises
         ------
         UsageError
-            If MPI does not define `op` for `dtype`, or the arena has no room.
+            If MPI does not define `op` for `dtype`, or the arena has no room: each accumulator
+            keeps its own until the pool is shut down.
         BrokenPool
             If the pool's initializer has failed.
         RuntimeError
