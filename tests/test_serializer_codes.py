@@ -484,6 +484,39 @@ def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job)
         assert [(sent or fn)(*item) for item in items] == [factor]
 
 
+SCALE = """
+class Scale:
+    def __init__(self, factor): self.factor = factor
+    def times(self, x):
+        if type(x) is type(self): return self.factor * x.factor, True
+        return self.factor * x, False
+"""
+
+
+def test_a_method_goes_with_the_items_of_a_map_without_its_class(job):
+    made, numbers = define(SCALE), itertools.count()
+    fn = made.Scale(3).times
+
+    def mapped(items):
+        owner, code = job.codes.of_class(fn)
+        assert owner is made.Scale
+        options = code, job.codes, Schedule.ADAPTIVE, False, None, None, owner
+        cutter = Cutter(numbers.__next__, 2, fn, *options)
+        (stretch,) = cutter.cut(cutter.begin(items), False)
+        job.callables.add(stretch.code.code_id, stretch.code.data)
+        job.callables.get(stretch.code.code_id)
+        content = memoryview(stretch.segments[0].content)
+        blocks = Blocks(content, lambda start, stop: content[start:stop])
+        ((sent, found),) = blocks.pieces(range(len(items)))
+        assert sent is None
+        assert blocks.has_function
+        return [blocks.function()(item) for item in found], len(content)
+
+    assert mapped([1, 2])[0] == [(3, False), (6, False)]
+    assert mapped([1, 2])[1] < 300
+    assert mapped([made.Scale(2)] * 3)[0] == [(6, True)] * 3
+
+
 def test_what_folds_the_results_of_a_map_is_no_part_of_the_function(codes):
     made = define("def fn(x): return x\ndef operation(a, b): return a + b")
     code = looked_up_again(codes, made.fn)

@@ -164,11 +164,12 @@ class Maps:
         operation: Binary | None = None,
         ledger: Ledger | None = None,
     ) -> Mapping:
-        core, code = self._core, self._core.codes.at_once(fn)
-        several = source.several
-        cutter = Cutter(
-            core.number, core.workers, fn, code, core.codes, schedule, several, operation, ledger
-        )
+        core, codes = self._core, self._core.codes
+        owner, code = fn, codes.at_once(fn)
+        if code is None and operation is None:
+            owner, code = codes.of_class(fn)
+        terms = schedule, source.several, operation, ledger
+        cutter = Cutter(core.number, core.workers, fn, code, codes, *terms, owner)
         return Mapping(core, cutter)
 
 

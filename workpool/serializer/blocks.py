@@ -45,6 +45,7 @@ def encode_blocks(
     refer: Refer | None = None,
     each: Callable[..., Any] | None = None,
     size: int = BLOCK,
+    referring: bool = False,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
 
@@ -64,6 +65,8 @@ def encode_blocks(
         What is called with them, to be in one pickle with each block; without `refer` and `beside`.
     size : int
         Items in a block.
+    referring : bool
+        Whether `refer` and `beside` are meant for the function, too.
 
     Returns
     -------
@@ -85,11 +88,12 @@ def encode_blocks(
     """
     if isinstance(items, range):
         size = max(1, len(items))
-    if beside is None:
-        beside = Reach()
-    elif function is not None:
-        beside = beside.copy()  # which gets what comes with these items alone
-    parts = [b"" if function is None else as_bytes(encode(function, reach=beside))]
+    parts = [b""]
+    if function is not None:
+        own = Reach()
+        known = (refer, beside) if referring else (None, None)
+        parts = [as_bytes(encode(function, refer=known[0], reach=own, beside=known[1]))]
+        beside = own if beside is None else beside.joined(own)
     for at in range(0, len(items), size):
         block: object = items[at : at + size]
         content = block if each is None else (each, block)
@@ -140,9 +144,15 @@ class Blocks:
     def function(self) -> Any:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
         start, stop = self._offsets[:2]
-        if self._function is None and stop > start:
+        if self._function is None and self.has_function:
             self._function = unpack(self._part(start, stop), "the function of a map")
         return self._function
+
+    @property
+    def has_function(self) -> bool:
+        """Whether something that is called, or folds, comes with the items."""
+        start, stop = self._offsets[:2]
+        return bool(stop > start)
 
     def forget(self) -> None:
         """Restore the function anew when it is wanted again."""

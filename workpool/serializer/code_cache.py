@@ -15,7 +15,8 @@ every task (it reads the script's loop variable) does not leave a Code behind ea
 
 A Code has the classes of the script that its function reads, and companions: classes and functions
 of the script that were among the arguments, which then only refer to them, see `references`.  A
-bound method or a callable object goes in the payload and refers to the Code of its class.
+bound method or a callable object goes in the payload, or with the items of a map, and refers to the
+Code of its class.
 
 What a worker makes of them: see `callables`.
 """
@@ -195,6 +196,19 @@ class CodeCache:
     def _soon(self, fn: Callable[..., Any]) -> Code | None:
         return self.lookup(fn) or self.lookup(fn)
 
+    def of_class(self, fn: Callable[..., Any]) -> tuple[Any, Code | None]:
+        """Return the class of the script that a method or an object has, and its code.
+
+        What is in the payload, or goes with the items of a map, refers to it.  The callable itself
+        and None if there is none.
+        """
+        owner: Any = type(fn.__self__ if isinstance(fn, MethodType) else fn)
+        if not is_definition(fn) and owner.__module__ in SCRIPT_MODULES:
+            code = self._soon(owner)
+            if code is not None:
+                return owner, code
+        return fn, None
+
     def pack(
         self,
         fn: Callable[..., Any],
@@ -224,10 +238,8 @@ class CodeCache:
             As for `pack_call`.
         """
         owner: Any = fn
-        if code is None and not is_definition(fn):  # a method, or an object: it has its class
-            owner = type(fn.__self__ if isinstance(fn, MethodType) else fn)
-            if owner.__module__ in SCRIPT_MODULES:
-                code = self._soon(owner)
+        if code is None:
+            owner, code = self.of_class(fn)
         refer: Refer | None = None if code is None else code.refer
         while True:
             try:

@@ -64,12 +64,12 @@ class Reach:
         self._classes: list[type] = []
         self._known: _Facts | None = None
 
-    def copy(self) -> Reach:
-        """Return one that takes in more without this one."""
+    def joined(self, more: Reach) -> Reach:
+        """Return one of what is in two pickles."""
         other = Reach()
         other.apart = self.apart
-        other._functions += self._functions
-        other._classes += self._classes
+        other._functions += self._functions + more._functions
+        other._classes += self._classes + more._classes
         return other
 
     def add(self, function: FunctionType) -> None:

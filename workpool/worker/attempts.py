@@ -181,6 +181,7 @@ class Attempts:
     ) -> bytes:
         """Run chunks of a range for a while, fetching its items as they are needed."""
         offset, nbytes = descriptor.payload
+        code_id = descriptor.code.blob_id
         pool.callables.uncheck()
 
         def fetch(start: int, stop: int) -> memoryview:
@@ -196,6 +197,8 @@ class Attempts:
         if self._runners.latest is not blocks:
             blocks.forget()
             clear_script()
+            if code_id and blocks.has_function:
+                pool.callables.get(code_id)  # it may refer to what has come along
         take = partial(take_items, self._window, self._geometry, descriptor.items)
         terms = layout.read_terms(inline)
         turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)

@@ -157,8 +157,6 @@ class TurnRun:
         self._take_items = take
         self._items = descriptor.items
         self._code_id = descriptor.code.blob_id
-        # A function that comes with the items has no other name than theirs.
-        self._function: Hashable = self._code_id or descriptor.items
         self._terms = terms
         self._schedule = Schedule(terms.schedule)
         self._blocks = blocks
@@ -170,6 +168,9 @@ class TurnRun:
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
         self._sent = self._reduction.function if self._reduction is not None else sent
+        # A function that comes with the items has no other name than theirs.
+        alone = self._sent is None and self._code_id
+        self._function: Hashable = self._code_id if alone else descriptor.items
 
     def run(self) -> bytes:
         """Take chunks and run them until the turn is over; return the report.

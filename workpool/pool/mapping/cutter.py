@@ -114,11 +114,14 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
+    owner : type, optional
+        What the code is of, if not of `fn`: the class that it has.  Then it goes with the items,
+        and refers to what comes with the code.
 
     Attributes
     ----------
     at_once : bool
-        Whether items have to be cut as soon as they come: a function without a code goes with them
+        Whether items have to be cut as soon as they come: a function that goes with them does so
         as it is now, and a journal has to know which of two equal calls is the first.
     """
 
@@ -133,6 +136,7 @@ class Cutter:
         several: bool,
         operation: Binary | None,
         ledger: Ledger | None,
+        owner: Any = None,
     ) -> None:
         self._number = number
         self.workers = workers
@@ -143,7 +147,13 @@ class Cutter:
         self._several = several
         self.operation = operation
         self._ledger = ledger
-        self.at_once = code is None or ledger is not None
+        self._owner: Any = fn if owner is None else owner
+        self.at_once = self._own_code is None or ledger is not None
+
+    @property
+    def _own_code(self) -> Code | None:
+        """The code of the function itself."""
+        return self.code if self._owner is self.fn else None
 
     def begin(self, items: Sequence[Any]) -> Uncut:
         """Return items that are to be cut."""
@@ -190,7 +200,7 @@ class Cutter:
     def _next(self, uncut: Uncut, large: bool) -> Stretch | None:
         part, plan = uncut.part, None
         if self._ledger is not None:
-            plan = self._ledger.plan(self.fn, self.code, part, self._several)
+            plan = self._ledger.plan(self.fn, self._own_code, part, self._several)
             part = plan.missing(part)
         content = self._encoded(part, uncut)
         while content is None:
@@ -209,20 +219,27 @@ class Cutter:
 
     def _encoded(self, items: Sequence[Any], uncut: Uncut) -> Encoded | None:
         """Encode items, and have the function's code bring the definitions in them."""
-        fn = None if self.code else self.fn
+        fn = None if self._own_code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
         several, large, size = self._several, uncut.large, uncut.block
-        refer: Refer | None = None if self.code is None else self._codes.refer(self.fn, self.code)
+        code = self.code
+        refer: Refer | None = None if code is None else self._codes.refer(self._owner, code)
         while True:
             reach = None if self.code is None else self.code.reach
+            further = self._owner is not self.fn
             try:
-                return encode_blocks(items, several, function, large, reach, refer, size=size)
+                return encode_blocks(
+                    items, several, function, large, reach, refer, None, size, further
+                )
             except Torn:
+                if further:  # all of it by value
+                    self.code, self._owner, refer = None, self.fn, None
+                    continue
                 without = None if self.operation is None else Reduction(None, self.operation)
                 return encode_blocks(items, several, without, large, each=self.fn, size=size)
             except UnknownDefinition as unknown:
                 assert self.code is not None
-                self.code, refer = self._codes.extended(self.fn, self.code, unknown.definition)
+                self.code, refer = self._codes.extended(self._owner, self.code, unknown.definition)
 
     def segment(self, content: Encoded, items: range, ends: bool) -> Segment:
         """Return some of the encoded items, to be shared out."""
@@ -234,7 +251,7 @@ class Cutter:
         """Return the items that can be sent before one that cannot, and the error that names it."""
         for at, item in enumerate(uncut.part):
             try:
-                pack_call(self.fn, item if self._several else (item,), {}, self.code)
+                pack_call(self.fn, item if self._several else (item,), {}, self._own_code)
             except SerializationError as named:
                 return self.begin(uncut.part[:at]), named
         return self.begin(()), error
