@@ -76,6 +76,25 @@ def case_methods_and_callable_objects_of_the_script(pool):
     assert pool.submit(Record("r", [Point(1, 2), Point(3, 4)]).total).result() == 4
 
 
+def case_maps_of_methods_of_the_script(pool):
+    class Scale:
+        unit = 1
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def times(self, x):
+            return self.unit * self.factor * (x.factor if type(x) is type(self) else x)
+
+    for unit in (1, 2, 2, 3):
+        Scale.unit = unit
+        double, triple = Scale(2), Scale(3)
+        doubled, tripled = pool.map(double.times, range(300)), pool.map(triple.times, range(300))
+        both = list(zip(doubled, tripled, strict=True))
+        assert both == [(unit * 2 * x, unit * 3 * x) for x in range(300)]
+        assert list(pool.map(double.times, [triple, 4] * 20)) == [unit * 6, unit * 8] * 20
+
+
 def case_lambda(pool):
     assert pool.submit(lambda x: x + 1, 1).result() == 2
 
