@@ -290,10 +290,7 @@ class CodeCache:
                 return None
             companions = ()
         more = _Known(fn, known.is_named, (*companions, definition), known.nbytes)
-        found = self._encode(more) if more.look() else None
-        if found is None:
-            seen.failed()
-        return found
+        return self._first(more, seen)
 
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
         """Make the code of a callable that is not known, if it may have one."""
@@ -309,11 +306,14 @@ class CodeCache:
         seen = self._sight_of(fn)
         if not seen.due():
             return None
-        known = _Known(fn, False)
-        if not known.look():
+        return self._first(_Known(fn, False), seen)
+
+    def _first(self, known: _Known, seen: _Seen) -> Code | None:
+        """Return the first code of a callable, or of one with a companion more, if there is one."""
+        found = self._encode(known) if known.look() else None
+        if found is None:
             seen.failed()
-            return None
-        return self._encode(known)
+        return found
 
     def _sight_of(self, fn: Callable[..., Any]) -> _Seen:
         """Return what is remembered of a definition that has no code."""

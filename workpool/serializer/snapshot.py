@@ -64,7 +64,7 @@ from .byname import importable_module, named, names_by_value
 from .enumerations import own_attributes
 from .instances import is_its_attributes
 from .names import CACHED, UNBOUND, content, global_names, reads
-from .states import MOST_NBYTES, State, is_its_state, state_of
+from .states import MOST_NBYTES, State, state_of
 
 __all__ = ["MOST", "ONE_EACH", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
 
@@ -348,12 +348,9 @@ class Snapshot:
 
     def _bind_state(self, value: Any) -> tuple[()] | None:
         """Record what is known by its bytes alone."""
-        state = state_of(value, MOST_NBYTES - self._nbytes)
+        # Whole on a worker, where tasks use it.
+        state = state_of(value, MOST_NBYTES - self._nbytes, self._own_globals)
         if state is None or names_by_value(state[-1]):  # the pickle has their names alone
-            return None
-        if state_of(value) != state:  # it is another one each time
-            return None
-        if self._own_globals and not is_its_state(value):  # tasks use it
             return None
         self._nbytes += sum(len(part) for part in state if type(part) is bytes)
         self._states.append((value, state))

@@ -12,7 +12,7 @@ from .atoms import is_unchanging
 from .byname import PROTOCOL, named
 from .instances import is_pickled_whole
 
-__all__ = ["MOST_NBYTES", "State", "is_its_state", "state_of"]
+__all__ = ["MOST_NBYTES", "State", "state_of"]
 
 MOST_NBYTES: Final = 1 << 20
 """Bytes of states that are looked at: that takes less than half the time of sending them."""
@@ -52,32 +52,6 @@ class _Pickle(BytesIO):
         self.buffers.append(bytes(view))
 
 
-def state_of(value: Any, most_nbytes: int = MOST_NBYTES) -> State | None:
-    """Return the state of an object; None if pickle refuses it, or makes more bytes of it.
-
-    Notes
-    -----
-    Cost: 0.4 us for a small array, 3 us and more for anything else, and 0.1 us for each KiB.
-    """
-    kind: Any = type(value)
-    if kind.__module__ == "numpy" and kind is np.ndarray and _is_plain(value.dtype):
-        known = value.nbytes <= most_nbytes
-        return (value.flags.num, value.shape, value.dtype, value.tobytes()) if known else None
-    file = _Pickle(most_nbytes)
-    try:
-        Pickler(file, PROTOCOL, buffer_callback=file.keep).dump(value)
-    except interrupts():
-        raise
-    except BaseException:  # __reduce__ may raise anything, SystemExit included
-        return None
-    return *file.buffers, file.getvalue()
-
-
-def _is_plain(dtype: Any) -> bool:
-    """Tell whether a dtype says all of elements; the names of fields can be changed in place."""
-    return dtype.names is None and not dtype.hasobject
-
-
 class _Searcher(Pickler):
     """Fails at an object that may have more than its pickle has."""
 
@@ -92,20 +66,38 @@ class _Searcher(Pickler):
         raise PicklingError(f"{kind} may keep more")
 
 
-def is_its_state(value: Any) -> bool:
-    """Tell whether there is nothing to an object but its state, so that no other trace is left.
+def state_of(value: Any, most_nbytes: int = MOST_NBYTES, whole: bool = False) -> State | None:
+    """Return the state of an object; None if pickle refuses it, or makes more bytes of it.
 
-    What is left out of a pickle, as a cache is or the traceback of an exception, whoever gets the
-    pickle does not see; but whoever has used the object before does.
+    Parameters
+    ----------
+    value : object
+    most_nbytes : int
+    whole : bool
+        Return None as well if there may be more to it than its state: what is left out of a pickle,
+        as a cache is or the traceback of an exception.  Whoever gets the pickle does not see that,
+        but whoever uses the object again does.
 
     Notes
     -----
-    Cost: that of `state_of`, and 1 us for each object that is none of Python's own.
+    Cost: 0.4 us for a small array, 3 us and more for anything else, and 0.1 us for each KiB; if it
+    is to be whole, 1 us more for each object that is none of Python's own.
     """
+    kind: Any = type(value)
+    if kind.__module__ == "numpy" and kind is np.ndarray and _is_plain(value.dtype):
+        known = value.nbytes <= most_nbytes
+        return (value.flags.num, value.shape, value.dtype, value.tobytes()) if known else None
+    file = _Pickle(most_nbytes)
     try:
-        _Searcher(BytesIO(), PROTOCOL, buffer_callback=lambda _: None).dump(value)
+        pickler = _Searcher if whole else Pickler  # which write the same
+        pickler(file, PROTOCOL, buffer_callback=file.keep).dump(value)
     except interrupts():
         raise
-    except BaseException:  # as above
-        return False
-    return True
+    except BaseException:  # __reduce__ may raise anything, SystemExit included
+        return None
+    return *file.buffers, file.getvalue()
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Tell whether a dtype says all of elements; the names of fields can be changed in place."""
+    return dtype.names is None and not dtype.hasobject
