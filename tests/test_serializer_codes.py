@@ -363,6 +363,9 @@ def asks(fn, x): return fn(x)
 def nothing(): pass
 def lists(them): them.append(1); return LIST if len(ARRAY) else None
 def queues(queue): queue.append(1); return list(QUEUE)
+def lists_and_calls(them, fn): fn(); them.append(1); return LIST
+def appends(them): them.append(1); return LIST
+def appends_within(them, fn): them[0].append(fn()); return LIST
 LIST, ARRAY, QUEUE, MISSING = [], np.zeros(2), collections.deque(), object()
 COUNTED = Counted()
 """
@@ -382,6 +385,9 @@ COUNTED = Counted()
         ("writes_and_calls, ARRAY, nothing", [1, 0]),
         ("writes_and_calls, ARRAY, lambda: None", [1, 0]),
         ("queues, QUEUE", [1]),
+        ("lists_and_calls, LIST, nothing", [1]),
+        ("appends, LIST", [1]),
+        ("appends_within, [LIST], lambda: 1", [1]),
         ("asks, is_missing, MISSING", [True]),
     ],
 )
@@ -389,6 +395,12 @@ def test_what_is_passed_stays_one_with_what_has_come_along(call, result):
     job = Job(define(SHARED))
     for _ in range(5):
         assert job.run(*eval(f"({call})", job.made.script))[0] == result
+
+
+def test_what_is_passed_by_a_keyword_stays_one_with_what_the_function_reads():
+    job = Job(define(SHARED))
+    for _ in range(5):
+        assert job.run(job.made.appends, them=job.made.LIST)[0] == [1]
 
 
 def test_arguments_that_have_nothing_of_a_function_that_reads_an_array_leave_it_its_code(job):

@@ -107,26 +107,21 @@ def has_arrays(obj: object) -> bool:
     return kind in _reducers
 
 
-def is_flat(obj: object, apart: Set[int]) -> bool:
-    """Tell whether an object is a few atoms, and arrays of numbers that are not `apart`: by sight.
+def is_flat(obj: object) -> bool:
+    """Tell whether an object is a tuple of a few atoms and arrays of numbers, by sight.
 
     Notes
     -----
     Cost: 0.2 us.
     """
-    return type(obj) is tuple and len(obj) <= _FIRST and all(_is_leaf(it, apart) for it in obj)
+    return type(obj) is tuple and len(obj) <= _FIRST and all(map(_is_leaf, obj))
 
 
-def _is_leaf(value: Any, apart: Set[int]) -> bool:
+def _is_leaf(value: Any) -> bool:
     kind = type(value)
     if kind in ATOMS or kind in _numbers:
         return True
-    return (
-        kind in _reducers
-        and kind is np.ndarray
-        and id(value) not in apart
-        and not value.dtype.hasobject
-    )
+    return kind in _reducers and kind is np.ndarray and not value.dtype.hasobject
 
 
 def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:

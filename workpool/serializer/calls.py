@@ -94,8 +94,13 @@ def pack_call(
         call = args
     else:
         return _NO_ARGUMENTS
+    beside = None if code is None else code.reach
     try:
-        return encode(call, refer=refer, beside=None if code is None else code.reach)
+        if beside is not None and beside.apart:
+            each = (*args, *kwargs.values()) if kwargs else args
+            if not beside.apart.isdisjoint(map(id, each)):
+                raise Torn
+        return encode(call, refer=refer, beside=beside)
     except Torn:
         return pack_call(fn, args, kwargs)
     except (interrupts(), UnknownDefinition):

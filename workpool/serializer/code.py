@@ -8,6 +8,7 @@ from typing import Any
 from .classes import refer_to
 from .reach import Reach
 from .references import Refer, companion
+from .snapshot import Snapshot
 
 __all__ = ["Code"]
 
@@ -25,15 +26,14 @@ class Code:
     data : bytes
         What `load_callable` restores.
     reach : Reach, optional
-        Of a function by value: what its arguments must not have anew.
+        The functions and classes in it, if it goes by value.
+    snapshot : Snapshot, optional
+        The same with all that they read.
     companions : iterable of function or class, optional
         What its data has besides the callable, in this order.
-    classes : iterable of class, optional
-        Those of the script that come with it.
-    apart : iterable of object, optional
-        What its data has that arguments must not have anew.
-    passed : iterable of object, optional
-        The same, for arguments that refer to functions among the companions.
+    searched : bool
+        Whether arguments are searched for what its data has, which they must not have anew; else
+        only each argument itself is looked at, and what goes by value.
 
     Attributes
     ----------
@@ -48,22 +48,22 @@ class Code:
         code_id: int,
         data: bytes,
         reach: Reach | None = None,
+        snapshot: Snapshot | None = None,
         companions: Iterable[Any] = (),
-        classes: Iterable[type] = (),
-        apart: Iterable[object] = (),
-        passed: Iterable[object] = (),
+        searched: bool = False,
     ) -> None:
         self.code_id = code_id
         self.data = data
         self.reach = reach
-        # So that nothing else gets one of these ids.
-        self._held = (*companions, *classes, *apart, *passed)
+        classes = () if snapshot is None else tuple(snapshot.classes.values())
+        copied = () if snapshot is None else tuple(snapshot.copied)
+        self._held = (*companions, *classes, *copied)  # so that nothing else gets one of these ids
         references = {id(cls): refer_to(cls) for cls in classes}
         references |= {id(it): (companion, (i,)) for i, it in enumerate(companions)}
-        ids = frozenset(map(id, apart))
+        ids = frozenset(map(id, copied))
         if reach is not None:
             reach.apart = ids
-        self.refer = Refer(lambda it: references.get(id(it)), ids, ids.union(map(id, passed)))
+        self.refer = Refer(lambda it: references.get(id(it)), ids if searched else frozenset())
 
     def __repr__(self) -> str:
         return f"<Code {self.code_id} nbytes={len(self.data)}>"

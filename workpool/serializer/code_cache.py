@@ -26,7 +26,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pickle import dumps
 from types import MethodType
 from typing import Any, Final
@@ -93,22 +93,15 @@ class _Known:
         return self.snapshot is not None or not roots
 
 
-def _of_snapshot(
-    known: _Known, snapshot: Snapshot
-) -> tuple[Iterable[type], Iterable[object], Iterable[object]]:
-    """Return what a `Code` is told of what comes with it: classes, apart, passed.
+def _is_searched(known: _Known, snapshot: Snapshot) -> bool:
+    """Tell whether arguments are searched for what a callable has.
 
-    Functions that only bindings make up, as long as no function is passed to them, have lists and
-    objects of their own, and the arguments copies of the same: nothing is apart.
+    Not for a function that only bindings make up, as long as no function is passed to it: to find
+    one of its lists within a long list takes longer than to pickle that.
     """
-    passed = [it for it in known.companions if is_definition(it) and not isinstance(it, type)]
-    theirs = Snapshot.take(*passed) if passed else None
-    apart = snapshot.has_states or not (known.is_named or is_definition(known.fn))
-    return (
-        snapshot.classes.values(),
-        snapshot.copied if apart else (),
-        () if theirs is None else theirs.copied,
-    )
+    alone = known.is_named or is_definition(known.fn)
+    only_classes = all(isinstance(it, type) for it in known.companions)
+    return snapshot.has_states or not (alone and only_classes)
 
 
 class _Seen:
@@ -337,10 +330,11 @@ class CodeCache:
             return None
         if len(data) > self._max_nbytes or (snapshot is not None and not snapshot.holds()):
             return None
-        more = () if snapshot is None else _of_snapshot(known, snapshot)
         with self._lock:
             if known.code is None:  # else another thread was here first
-                known.code = Code(next(self._ids), data, reach, known.companions, *more)
+                searched = snapshot is not None and _is_searched(known, snapshot)
+                came = data, reach, snapshot, known.companions, searched
+                known.code = Code(next(self._ids), *came)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)
             return known.code

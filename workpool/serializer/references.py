@@ -32,8 +32,6 @@ class Refer(NamedTuple):
     """Returns, as ``__reduce__`` does, how it finds a definition; None if it lacks it."""
     apart: Set[int] = frozenset()
     """Ids of what it has that must be one with what is sent."""
-    passed: Set[int] = frozenset()
-    """The same, and of what functions have that came along: for whoever refers to one."""
 
 
 class UnknownDefinition(Exception):
@@ -67,8 +65,6 @@ class _Pickler(Pickler):
     def __init__(self, file: BytesIO, keep: Callable[[PickleBuffer], object], refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
         self._refer = refer.to
-        self.apart = refer.apart
-        self._passed = refer.passed
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition, and NotImplemented for the rest."""
@@ -83,8 +79,6 @@ class _Pickler(Pickler):
             return NotImplemented
         reference = self._refer(obj)
         if reference is not None:
-            if kind in _FUNCTIONS:
-                self.apart = self._passed
             return reference
         if named(obj) if kind in _FUNCTIONS else obj.__module__ not in SCRIPT_MODULES:
             return NotImplemented
@@ -127,5 +121,5 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     with BytesIO() as file:
         pickler = _Pickler(file, keep, refer)
         pickler.dump(obj)
-        check_apart(pickler, pickler.apart)
+        check_apart(pickler, refer.apart)
         return file.getvalue()

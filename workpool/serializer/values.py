@@ -241,7 +241,7 @@ def encode(
     try:
         if refer is None or not _is_of_script(obj):
             dump = dumps_arrays if has_arrays(obj) else _dumps
-            if refer is not None and refer.apart and not is_flat(obj, refer.apart):
+            if refer is not None and refer.apart and not is_flat(obj):
                 dump = partial(dumps_apart, apart=refer.apart)
             pickled = _attempt(dump, obj, keep)
         if pickled is None and not by_value:
