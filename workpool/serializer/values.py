@@ -43,7 +43,6 @@ __all__ = [
     "as_bytes",
     "decode",
     "encode",
-    "is_plain",
     "join",
     "split",
     "unpack",
@@ -291,11 +290,6 @@ def _attempt(
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         return None
     return None if names_by_value(pickled) else pickled
-
-
-def is_plain(buffer: Buffer) -> bool:
-    """Tell whether an encoding is a pickle and nothing else."""
-    return len(buffer) > 0 and buffer[0] == _PLAIN
 
 
 def decode(buffer: Buffer) -> Any:
