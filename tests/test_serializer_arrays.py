@@ -132,7 +132,7 @@ def test_a_number_of_a_kind_that_is_known_is_that_of_plain_pickle(code, value):
 
 
 def test_what_is_of_a_known_kind_is_pickled_to_the_same_bytes():
-    whole = arrays.dumps_apart
+    whole = arrays.dumps_by_makers
     for value in (np.arange(4.0), np.zeros((2, 2), "?"), np.float32(3), np.zeros(0), np.array(5)):
         for obj in (value, (value,)):
             for _ in range(2):

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..lazy import np
 from .atoms import ATOMS
 from .byname import PROTOCOL
-from .reach import check_apart
+from .reach import check_torn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["dumps_apart", "dumps_arrays", "has_arrays", "is_flat"]
+__all__ = ["dumps_arrays", "dumps_by_makers", "has_arrays", "is_flat"]
 
 _ARRAY: Final = ""
 _CODES: Final = "?bBhHiIlLqQefdgFDG"
@@ -144,7 +144,7 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
     value: Any = obj[0] if wrapped else obj  # type: ignore[index]
     of_type = type(value)
     if of_type in copyreg.dispatch_table:
-        return dumps_apart(obj, keep)
+        return dumps_by_makers(obj, keep)
     elements: Any
     kind: tuple[Any, ...]
     if of_type is np.ndarray and _is_plain(value):
@@ -159,10 +159,10 @@ def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
         elements, readonly, within = value.tobytes(), True, True
         kind = wrapped, of_type
     else:
-        return dumps_apart(obj, keep)
+        return dumps_by_makers(obj, keep)
     known = _kinds.get(kind)
     if known is None:
-        pickled = dumps_apart(obj, lambda _: within)
+        pickled = dumps_by_makers(obj, lambda _: within)
         end = len(pickled) - (_after(wrapped, of_type is np.ndarray, readonly) if within else 0)
         start = end - memoryview(elements).nbytes
         if of_type is np.ndarray and (value.shape, value.dtype.char) != kind[-2:]:
@@ -186,20 +186,20 @@ def _after(wrapped: bool, array: bool, readonly: bool) -> int:
         value.flags.writeable = not readonly
         if not array:
             value = value[0]
-        pickles.append(dumps_apart((value,) if wrapped else value, lambda _: True))
+        pickles.append(dumps_by_makers((value,) if wrapped else value, lambda _: True))
     (at,) = (i for i, pair in enumerate(zip(*pickles, strict=True)) if pair[0] != pair[1])
     return len(pickles[0]) - at - 1
 
 
-def dumps_apart(
-    obj: object, keep: Callable[[PickleBuffer], object], apart: Set[int] = frozenset()
+def dumps_by_makers(
+    obj: object, keep: Callable[[PickleBuffer], object], copied: Set[int] = frozenset()
 ) -> bytes:
     """Pickle as `dumps_arrays` does; raise `Torn` if something with one of these ids is in it."""
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
         pickler.dispatch_table = {**_reducers, **copyreg.dispatch_table}
         pickler.dump(obj)
-        check_apart(pickler, apart)
+        check_torn(pickler, copied)
         return file.getvalue()
 
 

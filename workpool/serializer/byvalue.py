@@ -38,7 +38,7 @@ from .byname import PROTOCOL, named
 from .classes import reduce_class
 from .instances import is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules
-from .reach import Reach, check_apart
+from .reach import Reach, check_torn
 from .rebuilt import (
     MADE_ANEW,
     REDUCED_TO_NAMES,
@@ -242,14 +242,14 @@ def dumps_by_value(
     keep: Callable[[PickleBuffer], object] | None = None,
     pickler: type[ByValuePickler] = ByValuePickler,
     reach: Reach | None = None,
-    apart: Set[int] = frozenset(),
+    copied: Set[int] = frozenset(),
 ) -> bytes:
     """Pickle `obj`, sending whole what a worker cannot import; `reach` gets what that is.
 
     Raises
     ------
     Torn
-        Something with one of the ids `apart` is in it.
+        Something with one of the ids `copied` is in it.
     Exception
         Whatever pickle raises.
 
@@ -260,5 +260,5 @@ def dumps_by_value(
     with BytesIO() as file:
         pickles = pickler(file, protocol=PROTOCOL, buffer_callback=keep, reach=reach)
         pickles.dump(obj)
-        check_apart(pickles, apart)
+        check_torn(pickles, copied)
         return file.getvalue()

@@ -96,9 +96,9 @@ def pack_call(
         return _NO_ARGUMENTS
     beside = None if code is None else code.reach
     try:
-        if beside is not None and beside.apart:
+        if beside is not None and beside.copied:
             each = (*args, *kwargs.values()) if kwargs else args
-            if not beside.apart.isdisjoint(map(id, each)):
+            if not beside.copied.isdisjoint(map(id, each)):
                 raise Torn
         return encode(call, refer=refer, beside=beside)
     except Torn:

@@ -62,7 +62,7 @@ class Code:
         references |= {id(it): (companion, (i,)) for i, it in enumerate(companions)}
         ids = frozenset(map(id, copied))
         if reach is not None:
-            reach.apart = ids
+            reach.copied = ids
         self.refer = Refer(lambda it: references.get(id(it)), ids if searched else frozenset())
 
     def __repr__(self) -> str:

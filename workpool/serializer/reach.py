@@ -20,7 +20,7 @@ from .byname import named
 from .names import bound_cells, bound_names, cells_of, global_names, reads
 from .snapshot import ONE_EACH
 
-__all__ = ["Reach", "Torn", "check_apart"]
+__all__ = ["Reach", "Torn", "check_torn"]
 
 _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
@@ -30,14 +30,14 @@ class Torn(Exception):
     """Two things must come by one pickle, and were to come by two."""
 
 
-def check_apart(pickler: Pickler, apart: Set[int]) -> None:
+def check_torn(pickler: Pickler, copied: Set[int]) -> None:
     """Raise Torn if something with one of these ids is in what was pickled.
 
     Notes
     -----
     Cost: 1 us, and 0.1 us for each object.
     """
-    if apart and not pickler.memo.copy().keys().isdisjoint(apart):
+    if copied and not pickler.memo.copy().keys().isdisjoint(copied):
         raise Torn
 
 
@@ -52,14 +52,14 @@ class Reach:
 
     Attributes
     ----------
-    apart : set of int
-        Ids of objects in it that must not be in another one.
+    copied : set of int
+        Ids of objects in it that must not be in another one, so far as they are known.
     """
 
-    __slots__ = ("_classes", "_functions", "_known", "apart")
+    __slots__ = ("_classes", "_functions", "_known", "copied")
 
     def __init__(self) -> None:
-        self.apart: Set[int] = frozenset()
+        self.copied: Set[int] = frozenset()
         self._functions: list[FunctionType] = []
         self._classes: list[type] = []
         self._known: _Facts | None = None

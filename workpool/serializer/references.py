@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from .byname import PROTOCOL, named
 from .classes import known_class
 from .names import CACHED
-from .reach import check_apart
+from .reach import check_torn
 from .script import SCRIPT_MODULES
 
 __all__ = ["Refer", "UnknownDefinition", "come_along", "companion", "dumps_by_reference"]
@@ -30,7 +30,7 @@ class Refer(NamedTuple):
 
     to: Callable[[Any], tuple[Any, ...] | None]
     """Returns, as ``__reduce__`` does, how it finds a definition; None if it lacks it."""
-    apart: Set[int] = frozenset()
+    copied: Set[int] = frozenset()
     """Ids of what it has that must be one with what is sent."""
 
 
@@ -121,5 +121,5 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     with BytesIO() as file:
         pickler = _Pickler(file, keep, refer)
         pickler.dump(obj)
-        check_apart(pickler, refer.apart)
+        check_torn(pickler, refer.copied)
         return file.getvalue()

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..whole import interrupts
-from .arrays import dumps_apart, dumps_arrays, has_arrays, is_flat
+from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
 from .byname import PROTOCOL, names_by_value
 from .byvalue import dumps_by_value
 from .reach import Reach, Torn
@@ -240,8 +240,8 @@ def encode(
     try:
         if refer is None or not _is_of_script(obj):
             dump = dumps_arrays if has_arrays(obj) else _dumps
-            if refer is not None and refer.apart and not is_flat(obj):
-                dump = partial(dumps_apart, apart=refer.apart)
+            if refer is not None and refer.copied and not is_flat(obj):
+                dump = partial(dumps_by_makers, copied=refer.copied)
             pickled = _attempt(dump, obj, keep)
         if pickled is None and not by_value:
             raise SerializationError("no worker knows this by its name")
@@ -254,8 +254,8 @@ def encode(
     if pickled is None:
         frames.clear()
         reach = Reach() if reach is None else reach
-        apart: Set[int] = frozenset() if beside is None else beside.apart
-        pickled = dumps_by_value(obj, keep, reach=reach, apart=apart)
+        copied: Set[int] = frozenset() if beside is None else beside.copied
+        pickled = dumps_by_value(obj, keep, reach=reach, copied=copied)
         if beside is not None and reach.touches(beside):
             raise Torn
     return Packed(pickled, frames) if frames else pickled
