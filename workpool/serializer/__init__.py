@@ -1,6 +1,14 @@
 """Objects to bytes and back: values, functions, calls and outcomes; no MPI.
 
-The record at each hop, and the function on either side of it::
+A worker imports modules as the driver does; the script it has not: its ``__main__`` is another.
+So what counts is what an object has of the script's *definitions*, its functions and classes.
+There are three ways to pickle it, tried in this order (`values.encode`)::
+
+    by name         plain pickle: there are no definitions of the script in it
+    by reference    plain pickle, and a few bytes for each definition, which the other side has
+    by value        cloudpickle: each definition is sent whole, with all that it reads
+
+What crosses, and the function on either side of it::
 
     driver                                                worker
     code = CodeCache.lookup(fn)     -- Code, once -->     CallableCache.add(code_id, data)
@@ -8,6 +16,25 @@ The record at each hop, and the function on either side of it::
               code)                                       (fn is None: CallableCache.get(code_id))
     value, error =                  <-- Encoded -----     pack_value(value, task)
         unpack_outcome(kind, ...)   <-- bytes -------     pack_exception(error, task=..., ...)
+
+* A **Code** is the pickle of a function that tasks call, by name or by value.  It crosses once to
+  each worker; then a call is the pickle of its arguments alone.  They refer to the classes that
+  came along with the Code, and to its **companions**: definitions that it brings because they were
+  met among arguments before.
+* A **Snapshot** tells whether a Code still stands for its function.  Of what that reads, and all
+  that can be reached from there, it keeps what each name, attribute and element is bound to; an
+  array, a long list and most objects of modules are **known by their bytes**, those of a pickle.
+  A function that reads what can be known in neither way has no Code: it goes whole with each call.
+  The worker, too, takes a snapshot of what it restores, and restores it anew for the next task
+  once one has changed something.
+* A Code and the arguments are two pickles: what is in both, such as a list that the function reads,
+  would be two lists on the worker.  Such a call is **torn**, and goes as one pickle instead.
+* The items of a map are pickled in **blocks** of up to 256.  Of the results, what a later call
+  of the function could change is **frozen** when its own call returns.
+* A result refers to the classes that the script has, which nothing that comes home writes to.
+  Functions, and classes that the script has under no name, come home by value.
+* A journal knows a call by its **fingerprint**, which is the same in the next run of the script: no
+  pickle is.
 
 From what the rest of workpool calls down to what all the others stand on::
 
@@ -40,13 +67,11 @@ From what the rest of workpool calls down to what all the others stand on::
     instances     what an object consists of
     wording       what messages say
 
-Four rules:
+Three rules:
 
 1. An encoding is plain bytes when it is small, else a `Packed`; both answer ``len``.
-2. Plain pickle comes first. cloudpickle takes what pickle cannot, and whatever pickle would send
-   as a name in ``__main__``, because ``__main__`` is another module on a worker.
-3. What a process unpickles belongs to it: arrays are writable views of the received memory.
-4. Whatever cannot travel raises `SerializationError`, which names the thing and the remedy.
+2. What a process unpickles belongs to it: arrays are writable views of the received memory.
+3. Whatever cannot travel raises `SerializationError`, which names the thing and the remedy.
    Whatever the user's objects raise meanwhile becomes one. Nothing else leaves this package but
    `KeyboardInterrupt`, `MemoryError`, what a signal's handler raises, and what a docstring lists
    under Raises.

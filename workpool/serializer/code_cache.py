@@ -15,8 +15,8 @@ every task (it reads the script's loop variable) does not leave a Code behind ea
 
 A Code has the classes of the script that its function reads, and companions: classes and functions
 of the script that were among the arguments, which then only refer to them, see `references`.  A
-bound method or a callable object goes in the payload, or with the items of a map, and refers to the
-Code of its class.
+bound method, or a callable object without a Code, goes in the payload, or with the items of a map,
+and refers to what the Code of its class has.
 
 What a worker makes of them: see `callables`.
 """

@@ -1,10 +1,15 @@
 """What two pickles of one task must not have twice.
 
-Each pickle brings copies of its own of the script's functions, and of what they read among the
-script's globals and in closures.  A function and its arguments may come by two pickles, because the
-function's is kept on the worker.  That makes no difference as long as nothing that one of them
-changes is read by the other, and none of the functions that one passes on is known to the other.
-Else they must be one pickle.
+A function and its arguments may come by two pickles, because the function's is kept on the worker.
+Each brings copies of its own of the script's functions, and of what they read among the script's
+globals and in closures.  That makes no difference as long as nothing that one of them changes is
+read by the other, and none of the functions that one passes on is known to the other.  Else they
+must be one pickle.  There are two ways to find out:
+
+* of functions that both have by value, what they read and assign is compared (`Reach.touches`);
+* what the arguments consist of is searched for what the function's pickle has (`check_torn`).  For
+  a function that reads little that takes longer than all the rest, so there plain arguments are
+  not searched: only whether one of them is itself such a thing is looked at, see `Code`.
 """
 
 from __future__ import annotations
