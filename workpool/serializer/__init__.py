@@ -46,6 +46,7 @@ From what the rest of workpool calls down to what all the others stand on::
     prepared      globals that an initializer sets
     fingerprint   what a call is, in the next run as well
     calls         a task's call as one payload
+    blame         what of a call cannot be pickled
     code          what a function's code is on its way
     values        any object as frames
     references    objects without the definitions in them, which the other side has
@@ -83,9 +84,10 @@ References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's 
 from __future__ import annotations
 
 from .atoms import ATOMS
+from .blame import heaviest
 from .blocks import BLOCK, Blocks, encode_blocks
 from .callables import CallableCache, load_callable
-from .calls import heaviest, pack_call, unpack_call, without_partial
+from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache

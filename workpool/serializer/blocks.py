@@ -59,7 +59,7 @@ def encode_blocks(
         Whether single items may be large, and hold large buffers.
     beside : Reach, optional
         Of a function that travels as code.
-    refer : callable, optional
+    refer : Refer, optional
         As for `encode`.
     each : callable, optional
         What is called with them, to be in one pickle with each block; without `refer` and `beside`.

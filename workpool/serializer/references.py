@@ -103,7 +103,7 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
     obj : object
     keep : callable
         As for `pickle`.
-    refer : callable
+    refer : Refer
 
     Raises
     ------

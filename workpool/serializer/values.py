@@ -195,7 +195,7 @@ def encode(
     obj : object
     by_value : bool
         Whether to pickle by value what is defined in ``__main__`` or nowhere, or holds such things.
-    refer : callable, optional
+    refer : Refer, optional
         What the other side has of the script, see `references`.
     reach : Reach, optional
         Gets what is reached if it is pickled by value.
