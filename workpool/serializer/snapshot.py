@@ -32,7 +32,8 @@ On a worker: has a task left something behind (a global, a nonlocal, an attribut
 that the next task would not find in a fresh copy?
 
 Not looked at: annotations, documentation strings and names of functions, and what Python and its
-library make of the body of a class.
+library make of the body of a class.  Nor is it seen when what is known by its bytes gets an equal
+copy of an element that it had in common with something else.
 """
 
 from __future__ import annotations

@@ -63,6 +63,10 @@ Buffer: TypeAlias = Any
 """Any contiguous buffer: bytes, bytearray, memoryview, an array (typing has no name for it yet)."""
 
 
+_Keep: TypeAlias = Callable[[PickleBuffer], object]
+_Dump: TypeAlias = Callable[[object, _Keep], bytes]
+
+
 class Packed:
     """An encoding with out-of-band frames, not joined.
 
@@ -236,22 +240,24 @@ def encode(
         frames.append(view)
         return False
 
+    dump: _Dump
     pickled = None
     try:
-        if refer is None or not _is_of_script(obj):
-            dump = dumps_arrays if has_arrays(obj) else _dumps
+        if refer is None or not _is_of_script(obj):  # by name
             if refer is not None and refer.copied and not is_flat(obj):
                 dump = partial(dumps_by_makers, copied=refer.copied)
+            else:
+                dump = dumps_arrays if has_arrays(obj) else _dumps
             pickled = _attempt(dump, obj, keep)
-        if pickled is None and not by_value:
-            raise SerializationError("no worker knows this by its name")
-        if pickled is None and refer is not None:
+        if pickled is None and refer is not None:  # by reference
             frames.clear()
             pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
     except Torn:
         if beside is not None:
             raise
     if pickled is None:
+        if not by_value:
+            raise SerializationError("no worker knows this by its name")
         frames.clear()
         reach = Reach() if reach is None else reach
         copied: Set[int] = frozenset() if beside is None else beside.copied
@@ -273,15 +279,11 @@ def _is_of_script(obj: Any) -> bool:
     return (obj if kind is FunctionType else kind).__module__ in SCRIPT_MODULES
 
 
-def _dumps(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
+def _dumps(obj: object, keep: _Keep) -> bytes:
     return dumps(obj, PROTOCOL, buffer_callback=keep)
 
 
-def _attempt(
-    dump: Callable[[object, Callable[[PickleBuffer], object]], bytes],
-    obj: object,
-    keep: Callable[[PickleBuffer], object],
-) -> bytes | None:
+def _attempt(dump: _Dump, obj: object, keep: _Keep) -> bytes | None:
     """Return a pickle; None if it cannot be made, or names something that goes by value."""
     try:
         pickled = dump(obj, keep)
