@@ -8,7 +8,6 @@ from typing import Any
 from .classes import refer_to
 from .reach import Reach
 from .references import Refer, companion
-from .snapshot import Snapshot
 
 __all__ = ["Code"]
 
@@ -26,14 +25,14 @@ class Code:
     data : bytes
         What `load_callable` restores.
     reach : Reach, optional
-        The functions and classes in it, if it goes by value.
-    snapshot : Snapshot, optional
-        The same with all that they read.
+        What is in it by value.
+    classes : iterable of class, optional
+        Those of the script among that.
     companions : iterable of function or class, optional
         What its data has besides the callable, in this order.
     searched : bool
-        Whether arguments are searched for what its data has, which they must not have anew; else
-        only each argument itself is looked at, and what goes by value.
+        Whether arguments are searched for what must not come anew with them; else only each
+        argument itself is looked at, and what goes by value.
 
     Attributes
     ----------
@@ -48,22 +47,18 @@ class Code:
         code_id: int,
         data: bytes,
         reach: Reach | None = None,
-        snapshot: Snapshot | None = None,
+        classes: Iterable[type] = (),
         companions: Iterable[Any] = (),
         searched: bool = False,
     ) -> None:
         self.code_id = code_id
         self.data = data
         self.reach = reach
-        classes = () if snapshot is None else tuple(snapshot.classes.values())
-        copied = () if snapshot is None else tuple(snapshot.copied)
-        self._held = (*companions, *classes, *copied)  # so that nothing else gets one of these ids
+        self._held = (*companions, *classes)  # so that nothing else gets one of these ids
         references = {id(cls): refer_to(cls) for cls in classes}
         references |= {id(it): (companion, (i,)) for i, it in enumerate(companions)}
-        ids = frozenset(map(id, copied))
-        if reach is not None:
-            reach.copied = ids
-        self.refer = Refer(lambda it: references.get(id(it)), ids if searched else frozenset())
+        copied = frozenset() if reach is None or not searched else reach.copied
+        self.refer = Refer(lambda it: references.get(id(it)), copied)
 
     def __repr__(self) -> str:
         return f"<Code {self.code_id} nbytes={len(self.data)}>"

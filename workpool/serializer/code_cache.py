@@ -320,7 +320,7 @@ class CodeCache:
     def _encode(self, known: _Known) -> Code | None:
         """Give a callable its code; None if it cannot be pickled or changed in the meantime."""
         fn, snapshot = known.fn, known.snapshot
-        reach = None if snapshot is None else Reach()
+        reach = None if snapshot is None else Reach(snapshot.copied)
         sent = (fn, *known.companions) if known.companions else fn
         try:
             data = dumps(sent, PROTOCOL) if reach is None else dumps_by_value(sent, reach=reach)
@@ -332,8 +332,9 @@ class CodeCache:
             return None
         with self._lock:
             if known.code is None:  # else another thread was here first
+                classes = () if snapshot is None else snapshot.classes.values()
                 searched = snapshot is not None and _is_searched(known, snapshot)
-                came = data, reach, snapshot, known.companions, searched
+                came = data, reach, classes, known.companions, searched
                 known.code = Code(next(self._ids), *came)
                 known.nbytes = len(data)
                 self._known.keep(id(fn), known, known.nbytes)

@@ -53,18 +53,24 @@ class _Facts(NamedTuple):
 
 
 class Reach:
-    """The functions and classes that are in a pickle by value.
+    """What is in a pickle by value: functions and classes, as pickling adds them, and the rest.
+
+    Parameters
+    ----------
+    copied : iterable of object, optional
+        The rest: what another pickle must not have anew.
 
     Attributes
     ----------
     copied : set of int
-        Ids of objects in it that must not be in another one, so far as they are known.
+        The ids of these.
     """
 
-    __slots__ = ("_classes", "_functions", "_known", "copied")
+    __slots__ = ("_classes", "_functions", "_held", "_known", "copied")
 
-    def __init__(self) -> None:
-        self.copied: Set[int] = frozenset()
+    def __init__(self, copied: Iterable[object] = ()) -> None:
+        self._held = tuple(copied)  # so that nothing else gets one of these ids
+        self.copied: Set[int] = frozenset(map(id, self._held))
         self._functions: list[FunctionType] = []
         self._classes: list[type] = []
         self._known: _Facts | None = None
