@@ -169,6 +169,10 @@ class Pair(typing.NamedTuple):
 INSTANCE, POINT, ARGS, PAIR = Defined(), Point(), argparse.Namespace(n=1), Pair([1])
 SPACE, NESTED = types.SimpleNamespace(n=[1]), [[i] * 99 for i in range(99)]
 INSTANCE.y = [1]
+class Unit(property):
+    def __init__(self, get, unit): super().__init__(get); self.unit = unit
+class Sized:
+    size = Unit(lambda self: len(LIST), UNITS)
 class Scaled:
     def __init__(self, fn, scale): self.fn, self.scale = fn, scale
     def __call__(self, x): return self.fn(x) * self.scale
@@ -205,6 +209,7 @@ def reads_long_list_of_classes(): return LONG_OF_CLASSES
 HALF, OTHER_HALF = np.zeros(1 << 16), bytearray(9 << 16)
 LONG_OF_CLASSES = [Defined] * 300
 def reads_class(): return Defined
+def reads_class_with_unit(): return Sized
 def reads_subclass(): return Below
 def reads_dataclass(): return Point
 def reads_enumeration(): return Colour.RED
@@ -279,6 +284,10 @@ def decorated(): return LIST
         ("reads_class", "Defined.y = 1"),
         ("reads_class", "del Defined.x"),
         ("reads_subclass", "Defined.x = 1"),
+        ("reads_class_with_unit", "LIST.append(2)"),
+        ("reads_class_with_unit", "UNITS['unit'] = 'ft'"),
+        ("reads_class_with_unit", "vars(Sized)['size'].unit = 'ft'"),
+        ("reads_class_with_unit", "Unit.x = 1"),
         ("reads_subclass", "LIST.append(2)"),
         ("reads_dataclass", "TABLE['a'] = 1"),
         ("reads_dataclass", "Point.moved = None"),

@@ -119,6 +119,35 @@ def test_a_class_that_comes_home_is_left_as_it_is(run_script):
     """)
 
 
+def test_kinds_of_properties_and_methods_of_the_script_are_whole(run_script):
+    run_script("""
+        class Kept(property):
+            def __init__(self, get, key, note=None):
+                super().__init__(get)
+                self.key, self.note = key, note
+            def __get__(self, obj, owner=None):
+                if self.key not in vars(obj):
+                    vars(obj)[self.key] = self.fget(obj)
+                return vars(obj)[self.key]
+        class Static(staticmethod): pass
+        class OfClass(classmethod):
+            __slots__ = ("note",)
+        class Box:
+            half = Kept(lambda self: (21, type(self) is Box), "half", note=[1])
+            @Static
+            def add(x): return x + 1
+            @OfClass
+            def name(cls): return cls.__name__
+        vars(Box)["name"].note = "n"
+        def look():
+            box, kept = Box(), vars(Box)["half"]
+            box.half
+            return vars(box), Box.add(1), Box.name(), kept.note, kept.key, vars(Box)["name"].note
+        for _ in range(3):
+            assert run(look) == ({"half": (21, True)}, 2, "Box", [1], "half", "n")
+    """)
+
+
 def test_a_class_made_in_a_task_comes_back_whole(run_script):
     run_script("""
         def task():

@@ -36,7 +36,7 @@ from ..whole import FAILURES
 from .annotations import annotations_of
 from .byname import PROTOCOL, named
 from .classes import reduce_class
-from .instances import is_left_to_pickle
+from .instances import is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
@@ -45,6 +45,7 @@ from .rebuilt import (
     dispatched,
     is_generic,
     make_dispatch,
+    reduce_descriptor,
     reduce_generic,
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
@@ -173,6 +174,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         reduce = REDUCED_TO_NAMES.get(kind)
         if reduce is not None:
             return reduce(obj) if not named(obj) else NotImplemented
+        if is_below_descriptors(kind) and is_left_to_pickle(kind):
+            return reduce_descriptor(obj)
         # What an Enum says, or copyreg, is the same in each process.
         if is_left_to_pickle(kind) or issubclass(kind, Enum) or kind in copyreg.dispatch_table:
             self._ordinary[id(kind)] = kind

@@ -10,12 +10,28 @@ from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any, Final
 
-__all__ = ["is_its_attributes", "is_left_to_pickle", "is_pickled_whole", "members", "slots"]
+__all__ = [
+    "DESCRIPTORS",
+    "is_below_descriptors",
+    "is_its_attributes",
+    "is_left_to_pickle",
+    "is_pickled_whole",
+    "members",
+    "slots",
+]
+
+DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
+"""Attributes of classes that keep in C what they are made of."""
 
 _layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
 
 _PLAIN: Final = _layout(type("Plain", (), {}))
 """How instances of a class are laid out that have a dictionary and nothing else."""
+
+
+def is_below_descriptors(kind: Any) -> bool:
+    """Tell whether a class is below one of `DESCRIPTORS`, and no such class itself."""
+    return issubclass(kind, DESCRIPTORS) and kind not in DESCRIPTORS
 
 
 def is_left_to_pickle(kind: Any) -> bool:

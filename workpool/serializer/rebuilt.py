@@ -7,6 +7,8 @@ Of what is in the standard library:
   worker can look them up.
 * **A functools.partialmethod** could not be restored from Python 3.14 on.
 * **Weak references**: to what comes along, if anything else there refers to it.
+* **A class below property, staticmethod or classmethod**, such as a property that keeps what it
+  returned: what these keep in C would be lost.
 * **A cached_property** holds a lock before Python 3.12, and **a generic function** of
   `functools.singledispatch`, or a method of that kind, weak references.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
@@ -34,6 +36,7 @@ from typing import Any, Final, cast
 
 from .annotations import reduce_forward_ref
 from .atoms import SENTINEL
+from .instances import DESCRIPTORS, slots
 from .names import CACHED, cells_of
 from .script import reduce_sentinel
 
@@ -44,6 +47,7 @@ __all__ = [
     "generic_parts",
     "is_generic",
     "make_dispatch",
+    "reduce_descriptor",
     "reduce_generic",
 ]
 
@@ -113,6 +117,21 @@ def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
     # Its cache, in some versions, holds weak references; it may do without.
     state = {name: None if name == "_method_cache" else it for name, it in vars(obj).items()}
     return object.__new__, (functools.singledispatchmethod,), state
+
+
+def reduce_descriptor(obj: Any) -> tuple[Any, ...]:
+    """Return how to pickle an instance of a class below one of `DESCRIPTORS`."""
+    base = next(base for base in DESCRIPTORS if isinstance(obj, base))
+    parts = (obj.fget, obj.fset, obj.fdel) if base is property else (obj.__func__,)
+    attributes = getattr(obj, "__dict__", None)
+    return _make_descriptor, (base, type(obj), parts), (attributes, slots(obj))
+
+
+def _make_descriptor(base: Any, kind: Any, parts: tuple[Any, ...]) -> Any:
+    """Return one without calling the ``__init__`` of its class, which may want other arguments."""
+    descriptor = base.__new__(kind)
+    base.__init__(descriptor, *parts)
+    return descriptor
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:

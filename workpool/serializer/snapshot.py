@@ -63,7 +63,7 @@ from typing import Any, Final
 from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
 from .byname import importable_module, named, names_by_value
 from .enumerations import own_attributes
-from .instances import is_its_attributes
+from .instances import is_below_descriptors, is_its_attributes, slots
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, state_of
 
@@ -308,6 +308,10 @@ class Snapshot:
         parts: list[object] = [type(cls), *cls.__bases__, *_field_values(attributes)]
         written = not _WRITTEN.isdisjoint(attributes)
         for name, value in attributes.items():
+            if is_below_descriptors(type(value)):
+                if slots(value):
+                    return None
+                parts += (type(value), *self._bind(getattr(value, "__dict__", {})).values())
             if isinstance(value, (staticmethod, classmethod)):
                 parts.append(value.__func__)
             elif isinstance(value, (property, DynamicClassAttribute)):
