@@ -6,12 +6,14 @@ Slots are found by their descriptors: ``__slots__`` may be an iterator, and used
 from __future__ import annotations
 
 import copyreg
+from functools import cached_property
 from operator import attrgetter
-from types import MemberDescriptorType
+from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
 
 __all__ = [
     "DESCRIPTORS",
+    "functions_in",
     "is_below_descriptors",
     "is_its_attributes",
     "is_left_to_pickle",
@@ -32,6 +34,15 @@ _PLAIN: Final = _layout(type("Plain", (), {}))
 def is_below_descriptors(kind: Any) -> bool:
     """Tell whether a class is below one of `DESCRIPTORS`, and no such class itself."""
     return issubclass(kind, DESCRIPTORS) and kind not in DESCRIPTORS
+
+
+def functions_in(attribute: Any) -> tuple[Any, ...] | None:
+    """Return the functions that an attribute of a class is made of; None of any other."""
+    if isinstance(attribute, (staticmethod, classmethod)):
+        return (attribute.__func__,)
+    if isinstance(attribute, (property, DynamicClassAttribute)):
+        return attribute.fget, attribute.fset, attribute.fdel
+    return (attribute.func,) if type(attribute) is cached_property else None
 
 
 def is_left_to_pickle(kind: Any) -> bool:

@@ -14,14 +14,14 @@ must be one pickle.  There are two ways to find out:
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 from pickle import Pickler
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeAlias
 
 from .atoms import is_unchanging
 from .byname import named
+from .instances import functions_in
 from .names import bound_cells, bound_names, cells_of, global_names, reads
 from .snapshot import ONE_EACH
 
@@ -135,8 +135,8 @@ class Reach:
         # Functions that call each other, and that none besides them calls, are passed.
         if callers and not self._reached(function).issuperset(map(id, callers)):
             return False
-        attributes = (vars(cls).copy().values() for cls in self._classes)
-        return not any(function is it for values in attributes for it in _functions_of(values))
+        attributes = (value for cls in self._classes for value in vars(cls).copy().values())
+        return not any(function is it for value in attributes for it in _functions_of(value))
 
     def _reached(self, function: FunctionType) -> set[int]:
         """Return the ids of the functions that one refers to, also by others."""
@@ -153,17 +153,10 @@ def _refers(function: FunctionType, other: FunctionType) -> bool:
     return any(value is other for _, value in reads(function))
 
 
-def _functions_of(values: Iterable[Any]) -> Iterator[object]:
-    """Yield the functions among the attributes of a class."""
-    for value in values:
-        if isinstance(value, property):
-            yield from (value.fget, value.fset, value.fdel)
-        elif isinstance(value, functools.cached_property):
-            yield value.func
-        elif isinstance(value, (classmethod, staticmethod, MethodType)):
-            yield value.__func__
-        else:
-            yield value
+def _functions_of(attribute: object) -> tuple[object, ...]:
+    if isinstance(attribute, MethodType):
+        return (attribute.__func__,)
+    return functions_in(attribute) or (attribute,)
 
 
 def _stays(value: Any) -> bool:

@@ -36,7 +36,7 @@ from typing import Any, Final, cast
 
 from .annotations import reduce_forward_ref
 from .atoms import SENTINEL
-from .instances import DESCRIPTORS, slots
+from .instances import DESCRIPTORS, functions_in, slots
 from .names import CACHED, cells_of
 from .script import reduce_sentinel
 
@@ -122,15 +122,14 @@ def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
 def reduce_descriptor(obj: Any) -> tuple[Any, ...]:
     """Return how to pickle an instance of a class below one of `DESCRIPTORS`."""
     base = next(base for base in DESCRIPTORS if isinstance(obj, base))
-    parts = (obj.fget, obj.fset, obj.fdel) if base is property else (obj.__func__,)
     attributes = getattr(obj, "__dict__", None)
-    return _make_descriptor, (base, type(obj), parts), (attributes, slots(obj))
+    return _make_descriptor, (base, type(obj), functions_in(obj)), (attributes, slots(obj))
 
 
-def _make_descriptor(base: Any, kind: Any, parts: tuple[Any, ...]) -> Any:
+def _make_descriptor(base: Any, kind: Any, functions: tuple[Any, ...]) -> Any:
     """Return one without calling the ``__init__`` of its class, which may want other arguments."""
     descriptor = base.__new__(kind)
-    base.__init__(descriptor, *parts)
+    base.__init__(descriptor, *functions)
     return descriptor
 
 

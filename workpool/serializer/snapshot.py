@@ -50,7 +50,6 @@ from enum import Enum
 from types import (
     CellType,
     CodeType,
-    DynamicClassAttribute,
     FunctionType,
     GetSetDescriptorType,
     MappingProxyType,
@@ -63,7 +62,7 @@ from typing import Any, Final
 from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
 from .byname import importable_module, named, names_by_value
 from .enumerations import own_attributes
-from .instances import is_below_descriptors, is_its_attributes, slots
+from .instances import functions_in, is_below_descriptors, is_its_attributes, slots
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, state_of
 
@@ -312,12 +311,8 @@ class Snapshot:
                 if slots(value):
                     return None
                 parts += (type(value), *self._bind(getattr(value, "__dict__", {})).values())
-            if isinstance(value, (staticmethod, classmethod)):
-                parts.append(value.__func__)
-            elif isinstance(value, (property, DynamicClassAttribute)):
-                parts += (value.fget, value.fset, value.fdel)
-            elif type(value) is functools.cached_property:
-                parts.append(value.func)
+            if (functions := functions_in(value)) is not None:
+                parts += functions
             elif name in _DERIVED or isinstance(value, _FIELDS):
                 continue
             elif written and is_written(name, value):
