@@ -20,8 +20,8 @@ from workpool.schedule import Schedule
 from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
 from workpool.serializer.blocks import Blocks, encode_blocks
 from workpool.serializer.callables import _Restored
+from workpool.serializer.frames import as_bytes
 from workpool.serializer.snapshot import Snapshot
-from workpool.serializer.values import as_bytes
 
 # Memory and identity
 

@@ -48,7 +48,8 @@ From what the rest of workpool calls down to what all the others stand on::
     calls         a task's call as one payload
     blame         what of a call cannot be pickled
     code          what a function's code is on its way
-    values        any object as frames
+    values        any object as an encoding, by one of the three ways
+    frames        an encoding: a pickle, and the large buffers it refers to
     references    objects without the definitions in them, which the other side has
     byvalue       definitions that a worker cannot import
     rebuilt       what pickle knows only by its name, and can be made again
@@ -92,13 +93,13 @@ from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
+from .frames import ALIGNMENT, Encoded, Packed, as_bytes, join, split, unpack
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
 from .references import Refer, UnknownDefinition
 from .script import clear_script, leave_script, stay_in_script
-from .values import ALIGNMENT, Encoded, Packed, as_bytes, join, split, unpack
 from .wording import task_name
 
 __all__ = [

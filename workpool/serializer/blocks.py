@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..errors import SerializationError
+from .frames import Buffer, Packed, as_bytes, unpack
 from .reach import Reach
 from .references import Refer
-from .values import Buffer, Packed, as_bytes, encode, unpack
+from .values import encode
 
 __all__ = ["Blocks", "encode_blocks"]
 

@@ -17,9 +17,10 @@ from ..errors import SerializationError
 from ..whole import interrupts
 from .blame import culprit
 from .code import Code
+from .frames import Buffer, Encoded, decode
 from .reach import Torn
 from .references import Refer, UnknownDefinition
-from .values import Buffer, Encoded, decode, encode
+from .values import encode
 from .wording import type_name, unrestored
 
 __all__ = ["pack_call", "unpack_call", "without_partial"]

@@ -22,9 +22,10 @@ from typing import Any
 from ..lazy import np
 from ..whole import FAILURES
 from .atoms import ATOMS, are_unchanging
+from .frames import Encoded, as_bytes, unpack
 from .instances import is_its_attributes
 from .script import SCRIPT_MODULES
-from .values import Encoded, as_bytes, encode, unpack
+from .values import encode
 
 __all__ = ["Frozen", "frozen"]
 

@@ -36,9 +36,10 @@ from ..whole import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
 from .classes import away, refer_home, update_class
+from .frames import Buffer, Encoded, decode
 from .instances import slots
 from .references import Refer, UnknownDefinition
-from .values import Buffer, Encoded, decode, encode
+from .values import encode
 from .wording import said, task_name, type_name, unrestored
 
 __all__ = [

@@ -1,0 +1,215 @@
+"""An encoding: a pickle and, out of band, the large buffers it refers to.
+
+The first byte of an encoding tells which of two forms it has. A pickle of protocol 5 begins
+with 0x80, so a pickle alone is already the plain form::
+
+    plain    0x80 ... a pickle
+
+    framed   0x01 | frames u32 | pickle nbytes u64 | frame nbytes u64 x frames
+             pickle
+             padding to 64, frame 0
+             padding to 64, frame 1 ...
+
+All numbers are little-endian. Offsets count from the start of the encoding, so an array restored
+from memory that begins at a multiple of 64 is aligned to 64. The last frame ends the encoding.
+
+References: PEP 574.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pickle import dumps, loads
+from typing import Any, Final, TypeAlias
+
+from ..errors import SerializationError
+from ..whole import interrupts
+from .byname import PROTOCOL
+from .wording import unrestored
+
+__all__ = [
+    "ALIGNMENT",
+    "OUT_OF_BAND_NBYTES",
+    "Buffer",
+    "Encoded",
+    "Packed",
+    "as_bytes",
+    "decode",
+    "join",
+    "split",
+    "unpack",
+]
+
+ALIGNMENT: Final = 64
+"""Each out-of-band frame begins at a multiple of this, counted from the encoding's start."""
+
+OUT_OF_BAND_NBYTES: Final = 4096
+"""A buffer smaller than this is copied into the pickle: cheaper than a frame of its own."""
+
+_PLAIN: Final = 0x80
+_FRAMED: Final = 0x01
+_HEAD: Final = struct.Struct("<BxxxIQ")
+_NBYTES: Final = struct.Struct("<Q")
+
+Buffer: TypeAlias = Any
+"""Any contiguous buffer: bytes, bytearray, memoryview, an array (typing has no name for it yet)."""
+
+
+class Packed:
+    """An encoding with out-of-band frames, not joined.
+
+    Its frames are the caller's own arrays: write it before they change, or keep `tobytes`.
+
+    Parameters
+    ----------
+    pickled : bytes
+        The pickle that refers to the frames.
+    frames : sequence of memoryview
+        Contiguous memory, itemsize 1, in the pickle's order.
+
+    Attributes
+    ----------
+    nbytes : int
+        Length of the encoding; ``len`` gives the same.
+    segments : list of bytes or memoryview
+        The encoding in pieces, in order: what stands before a frame, and the frame, in turn.
+    """
+
+    __slots__ = ("nbytes", "segments")
+
+    def __init__(self, pickled: bytes, frames: Sequence[memoryview]) -> None:
+        head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
+        parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]
+        end = sum(map(len, parts))
+        self.segments: list[bytes | memoryview] = []
+        if len(pickled) >= OUT_OF_BAND_NBYTES:  # else it is copied together with its neighbours
+            self.segments += b"".join(parts[:-1]), pickled
+            parts.clear()
+        for frame in frames:
+            padding = -end % ALIGNMENT
+            if padding or parts:
+                self.segments.append(b"".join((*parts, bytes(padding))))
+                parts.clear()
+            self.segments.append(frame)
+            end += padding + frame.nbytes
+        self.nbytes = end
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        return f"<Packed nbytes={self.nbytes} segments={len(self.segments)}>"
+
+    def tobytes(self) -> bytes:
+        """Return the encoding as one bytes, independent of the caller's arrays.
+
+        Notes
+        -----
+        Cost: one copy of everything.
+        """
+        return b"".join(self.segments)
+
+
+Encoded: TypeAlias = bytes | Packed
+"""What `encode` returns; `len` gives the bytes of either."""
+
+
+def as_bytes(encoded: Encoded) -> bytes:
+    """Return an encoding as one bytes."""
+    return encoded.tobytes() if isinstance(encoded, Packed) else encoded
+
+
+def unpack(buffer: Buffer, what: str = "a value") -> Any:
+    """Restore an object from its whole encoding.
+
+    Parameters
+    ----------
+    buffer : contiguous buffer
+        Exactly the bytes of the encoding. Large arrays become views of it, writable and aligned
+        to 64 bytes if it is; they keep it alive. It is copied first if it is read-only.
+    what : str
+        For the message.
+
+    Raises
+    ------
+    SerializationError
+        The encoding is cut or damaged, or the pickle fails; ``__cause__`` says why.
+
+    Notes
+    -----
+    Cost: 0.2 us for atoms, 3 us for a large array; no frame is copied.
+    """
+    try:
+        return decode(buffer)
+    except (interrupts(), SerializationError):
+        raise
+    except BaseException as error:  # __setstate__ may raise anything, SystemExit included
+        raise unrestored(what, error) from error
+
+
+def decode(buffer: Buffer) -> Any:
+    """Restore like `unpack`, but let whatever pickle raises pass."""
+    if len(buffer) and buffer[0] == _PLAIN:
+        return loads(buffer)
+    view = memoryview(buffer).cast("B")
+    tag = view[0] if len(view) else None
+    if tag == _PLAIN:  # in items wider than a byte
+        return loads(view)
+    if tag != _FRAMED:
+        raise SerializationError(
+            f"cannot decode {len(view)} bytes: they begin with {tag!r}, "
+            f"not with {_PLAIN:#x} (plain) or {_FRAMED:#x} (framed)"
+        )
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    pickled, *frames = _cut(view)
+    return loads(pickled, buffers=frames)
+
+
+def _cut(view: memoryview) -> list[memoryview]:
+    """Cut a framed encoding into its pickle and its frames, after checking every length."""
+    have = len(view)
+    if have < _HEAD.size:
+        raise SerializationError(f"a framed encoding of {have} bytes is cut inside its head")
+    _, n_frames, pickled_nbytes = _HEAD.unpack_from(view)
+    head_nbytes = _HEAD.size + n_frames * _NBYTES.size
+    if head_nbytes > have:
+        raise SerializationError(
+            f"a framed encoding of {have} bytes is cut inside its table of {n_frames} frames"
+        )
+    end = head_nbytes + pickled_nbytes
+    parts = [view[head_nbytes:end]]
+    for at in range(_HEAD.size, head_nbytes, _NBYTES.size):
+        start = end + -end % ALIGNMENT
+        end = start + _NBYTES.unpack_from(view, at)[0]
+        parts.append(view[start:end])
+    if end != have:
+        raise SerializationError(
+            f"a framed encoding of {end} bytes arrived as {have} bytes: it is cut or damaged"
+        )
+    return parts
+
+
+def join(parts: Sequence[Any]) -> bytes:
+    """Return several encodings, and numbers that belong to them, as one.
+
+    Notes
+    -----
+    Cost: 0.02 us for each.
+    """
+    return dumps(parts, PROTOCOL)
+
+
+def split(buffer: Buffer) -> Any:
+    """Return what was joined.
+
+    Raises
+    ------
+    SerializationError
+        These bytes were not, or not all of them.
+    """
+    try:
+        return loads(buffer)
+    except Exception as error:  # pickle raises almost anything for damaged bytes
+        raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
