@@ -1,8 +1,8 @@
 """Objects to bytes and back: values, functions, calls and outcomes; no MPI.
 
-A worker imports modules as the driver does; the script it has not: its ``__main__`` is another.
-So what counts is what an object has of the script's *definitions*, its functions and classes.
-There are three ways to pickle it, tried in this order (`values.encode`)::
+A worker imports modules as the driver does, but it does not run the script: its ``__main__`` is
+another one.  So what counts is what an object has of the script's *definitions*, its functions and
+classes.  There are three ways to pickle it, tried in this order (`values.encode`)::
 
     by name         plain pickle: there are no definitions of the script in it
     by reference    plain pickle, and a few bytes for each definition, which the other side has
@@ -28,7 +28,10 @@ What crosses, and the function on either side of it::
   The worker, too, takes a snapshot of what it restores, and restores it anew for the next task
   once one has changed something.
 * A Code and the arguments are two pickles: what is in both, such as a list that the function reads,
-  would be two lists on the worker.  Such a call is **torn**, and goes as one pickle instead.
+  would be two lists on the worker.  Such a call is **torn**, and goes as one pickle instead, as far
+  as that can be found out in little time, see `reach`.
+* What a pool's initializer sets among the script's globals is **prepared**: each function that a
+  worker restores later on finds it among its own.
 * The items of a map are pickled in **blocks** of up to 256.  Of the results, what a later call
   of the function could change is **frozen** when its own call returns.
 * A result refers to the classes that the script has, which nothing that comes home writes to.
