@@ -389,6 +389,7 @@ COUNTED = Counted()
         ("appends, LIST", [1]),
         ("appends_within, [LIST], lambda: 1", [1]),
         ("asks, is_missing, MISSING", [True]),
+        ("is_missing, MISSING", [True]),
     ],
 )
 def test_what_is_passed_stays_one_with_what_has_come_along(call, result):
@@ -535,6 +536,20 @@ def test_what_folds_the_results_of_a_map_is_no_part_of_the_function(codes):
     for _ in range(2):
         assert encode_blocks([made.operation], False, beside=code.reach) is not None, "torn"
         assert encode_blocks([1], False, made.operation, beside=code.reach) is not None
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_item_of_a_map_stays_one_with_what_the_function_reads(several):
+    job, numbers = Job(define(SHARED)), itertools.count()
+    fn = job.made.is_missing
+    options = (job.codes.at_once(fn), job.codes, Schedule.ADAPTIVE, several, None, None)
+    items = [1, job.made.MISSING]
+    cutter = Cutter(numbers.__next__, 2, fn, *options)
+    (stretch,) = cutter.cut(cutter.begin([(it,) for it in items] if several else items), False)
+    content = memoryview(stretch.segments[0].content)
+    blocks = Blocks(content, lambda start, stop: content[start:stop])
+    ((sent, items),) = blocks.pieces(range(2))
+    assert [sent(*item) for item in (items if several else zip(items))] == [[False], [True]]
 
 
 def test_a_callable_object_crosses_once(job):

@@ -12,12 +12,13 @@ A ``range`` is one block, whatever its length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from ..errors import SerializationError
 from .frames import Buffer, Packed, as_bytes, unpack
-from .reach import Reach
+from .reach import Reach, Torn
 from .references import Refer
 from .values import encode
 
@@ -89,6 +90,10 @@ def encode_blocks(
     """
     if isinstance(items, range):
         size = max(1, len(items))
+    if beside is not None and beside.copied and not isinstance(items, range):
+        arguments: Iterable[object] = chain.from_iterable(items) if several else items
+        if not beside.copied.isdisjoint(map(id, arguments)):
+            raise Torn
     parts = [b""]
     if function is not None:
         own = Reach()
