@@ -359,6 +359,7 @@ def writes(array): array[0] += 1; return list(ARRAY)
 def writes_first(arrays): return writes(arrays[0])
 def writes_and_calls(array, fn): fn(); return writes(array)
 def is_missing(x): return [x is MISSING]
+def are_missing(*items): return [is_missing(*item[:1])[0] for item in items]
 def asks(fn, x): return fn(x)
 def nothing(): pass
 def lists(them): them.append(1); return LIST if len(ARRAY) else None
@@ -390,6 +391,7 @@ COUNTED = Counted()
         ("appends_within, [LIST], lambda: 1", [1]),
         ("asks, is_missing, MISSING", [True]),
         ("is_missing, MISSING", [True]),
+        ("are_missing, (MISSING, 1), (2,)", [True, False]),
     ],
 )
 def test_what_is_passed_stays_one_with_what_has_come_along(call, result):

@@ -95,9 +95,9 @@ def pack_call(
     beside = None if code is None else code.reach
     try:
         if beside is not None and beside.copied:
-            each = (*args, *kwargs.values()) if kwargs else args
-            if not beside.copied.isdisjoint(map(id, each)):
-                raise Torn
+            beside.check(args)
+            if kwargs:
+                beside.check(kwargs.values())
         return encode(call, refer=refer, beside=beside)
     except Torn:
         return pack_call(fn, args, kwargs)

@@ -9,7 +9,7 @@ must be one pickle.  There are two ways to find out:
 * of functions that both have by value, what they read and assign is compared (`Reach.touches`);
 * what the arguments consist of is searched for what the function's pickle has (`check_torn`).  For
   a function that reads little that takes longer than all the rest, so there plain arguments are
-  not searched: only whether one of them is itself such a thing is looked at, see `Code`.
+  not searched: only whether one of them is itself such a thing is looked at (`Reach.check`).
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ class Reach:
 
     def joined(self, more: Reach) -> Reach:
         """Return one of what is in two pickles."""
-        other = Reach()
-        other.apart = self.apart
+        other = Reach(self._held)
         other._functions += self._functions + more._functions
         other._classes += self._classes + more._classes
         return other
@@ -91,6 +90,20 @@ class Reach:
     def add_class(self, cls: type) -> None:
         """Take in a class."""
         self._classes.append(cls)
+
+    def check(self, arguments: Iterable[object]) -> None:
+        """Raise Torn if one of these, or an element of a tuple among them, must not be anew.
+
+        Those are the items of a chunk.
+
+        Notes
+        -----
+        Cost: 0.05 us for each.
+        """
+        copied = self.copied
+        for it in arguments:
+            if id(it) in copied or (type(it) is tuple and not copied.isdisjoint(map(id, it))):
+                raise Torn
 
     def touches(self, other: Reach) -> bool:
         """Tell whether the two have something in common that must be one.
