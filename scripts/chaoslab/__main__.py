@@ -19,6 +19,7 @@ LIMIT_S = 180.0
 
 COLUMNS = (
     "claim",
+    "schedule",
     "tasks",
     "isolated",
     "kills",

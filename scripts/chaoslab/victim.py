@@ -1,10 +1,12 @@
-"""Many short tasks with known results and an accumulator, while something kills what runs them.
+"""Tasks, a map and a reduce with known results, while something kills what runs them.
 
     victim.py SEED TASKS REPORT [deaths]
 
-A thread of the driver stops worker ranks for longer than their lease and lets them go on, kills the
-child processes in which half of the tasks run, and with ``deaths`` kills up to half of the ranks.
-Workers take tasks by pointer where the seed is even, by counter where it is odd.
+What they read of the script changes from one submit to another, and all but the map add to an
+accumulator.  A thread of the driver stops worker ranks for longer than their lease and lets them go
+on, kills the child processes in which half of the tasks run, and with ``deaths`` kills up to half
+of the ranks, one of them where it restores the function of the map.  Workers take tasks by pointer
+where the seed is even, by counter where it is odd, and items by each of the schedules in turn.
 """
 
 from __future__ import annotations
@@ -17,20 +19,56 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from chaoslab import trap
 from workpool import Accumulator, WorkPool
+from workpool.schedule import Schedule
 
 LEASE_S = 0.5
 CLAIMS = ("pointer", "counter")
 
+#: Tasks that are submitted between two changes of what they read.
+STEADY = 100
+
+
+@dataclass
+class Scale:
+    """By what results are multiplied."""
+
+    by: int
+
+
+# What tasks read of the script: the one is known by its attribute, the other by its bytes.
+scale = Scale(1)
+offsets = np.zeros(16, int)
+
+
+def change(n: int) -> None:
+    """Change what tasks read, as always before the n-th is submitted."""
+    scale.by = 1 + n // STEADY % 7
+    offsets[n // STEADY % len(offsets)] += 1
+
+
+def computed(n: int) -> int:
+    """Return what follows from a number, and from what tasks read."""
+    return scale.by * n + int(offsets[n % len(offsets)])
+
 
 def task(sums: Accumulator, n: int) -> int:
-    """Return the square of a number, and count."""
+    """Return what follows from a number, and count."""
     sums.add([1, n])
     if n % 500 == 0:
         time.sleep(0.02)
-    return n * n
+    return computed(n)
+
+
+def trapped(n: int) -> int:
+    """Return what follows from a number, if the worker has not died of this function."""
+    return trap.passed(computed(n))
 
 
 def who() -> int:
@@ -42,12 +80,12 @@ def who() -> int:
 class Chaos(threading.Thread):
     """Does harm until it is stopped."""
 
-    def __init__(self, seed: int, ranks: list[int], deaths: bool) -> None:
+    def __init__(self, seed: int, ranks: list[int], may_die: int) -> None:
         super().__init__(daemon=True)
         self.counts: Counter[str] = Counter(kills=0, stops=0, deaths=0)
         self._random = random.Random(seed)
         self._ranks = ranks
-        self._may_die = len(ranks) // 2 if deaths else 0
+        self._may_die = may_die
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -104,19 +142,37 @@ def children(process: int) -> list[int]:
 def main(seed: int, tasks: int, report: Path, deaths: bool) -> None:
     """Run the tasks and account for each."""
     numbers = range(tasks)
-    claim = CLAIMS[seed % 2]
+    claim, schedule = CLAIMS[seed % 2], list(Schedule)[seed % len(Schedule)].name.lower()
+
+    def counted(n: int) -> int:
+        sums.add([1, n])
+        return computed(n)
+
     with WorkPool(lease_s=LEASE_S, claim=claim) as pool:
         ranks: set[int] = set()
         while len(ranks) < pool.num_workers:
             ranks.update(future.result() for future in [pool.submit(who) for _ in range(20)])
         sums = pool.accumulator((2,), "int64")
         isolated = pool.with_options(isolate=True, retries=100)
-        chaos = Chaos(seed, sorted(ranks), deaths)
+        doomed = len(ranks) // 2 if deaths else 0
+        caught = min(doomed, 1)
+        if caught:
+            trap.SET.touch()
+        chaos = Chaos(seed, sorted(ranks), doomed - caught)
         chaos.start()
         views = (pool, isolated)
-        futures = [views[n % 2].submit(task, sums, n) for n in numbers]
-        squares = list(pool.map(pow, numbers, [2] * tasks))
+        futures, expected = [], []
+        for n in numbers:
+            if n % STEADY == 0:
+                change(n)
+            futures.append(views[n % 2].submit(task, sums, n))
+            expected.append(computed(n))
+        items = pool.map(trapped, numbers, schedule=schedule)
+        folded = pool.reduce(counted, numbers, schedule=schedule)
+        right = [computed(n) for n in numbers]
         wrong: Counter[str] = Counter()
+        wrong["wrong item"] += sum(a != b for a, b in zip(items, right, strict=True))
+        wrong["wrong fold"] += folded != sum(right)
         ended = []
         for n, future in zip(numbers, futures, strict=True):
             error = future.exception()
@@ -124,18 +180,20 @@ def main(seed: int, tasks: int, report: Path, deaths: bool) -> None:
                 wrong[type(error).__name__] += 1
                 continue
             ended.append(n)
-            wrong["wrong result"] += future.result() != n * n
+            wrong["wrong result"] += future.result() != expected[n]
         chaos.stop()
-        wrong["wrong item"] += sum(a != n * n for n, a in zip(numbers, squares, strict=True))
-        counted = sums.value().tolist()
-        expected = [len(ended), sum(ended)]  # a task that has failed adds nothing
-        if counted != expected:
-            wrong[f"accumulated {counted} instead of {expected}"] += 1
+        chaos.counts["deaths"] += caught
+        wrong["trap that nobody sprang"] += trap.SET.exists()
+        accumulated = sums.value().tolist()
+        added = [len(ended) + tasks, sum(ended) + sum(numbers)]  # a failed task adds nothing
+        if accumulated != added:
+            wrong[f"accumulated {accumulated} instead of {added}"] += 1
         stats = pool.stats()
     # A task that has brought down three processes is given up: killed by chance, not wrong.
     given_up = wrong.pop("WorkerCrashed", 0)
     found = {
         "claim": claim,
+        "schedule": schedule,
         "tasks": tasks,
         "isolated": tasks // 2,
         **chaos.counts,
