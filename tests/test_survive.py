@@ -35,7 +35,7 @@ sys.exit(7)
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS])
 def test_an_idle_worker_dies(signum: int) -> None:
     text = f"""
 with WorkPool() as pool:
@@ -49,7 +49,10 @@ with WorkPool() as pool:
     with survive(text) as started:
         ended = end(started)
     assert (ended.status, "1249975000\n" in ended.out) == (0, True), ended
-    assert deaths(ended) == [f"workpool: worker rank 2 died, signal {signum}"]
+    (line,) = deaths(ended)
+    line, _, advice = line.partition("; ")
+    assert line == f"workpool: worker rank 2 died, signal {signum}"
+    assert ("/dev/shm was full" in advice) == (signum == signal.SIGBUS)
 
 
 def test_the_driver_dies_with_its_supervisor_before_anything_has_begun() -> None:

@@ -14,13 +14,14 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
+from signal import SIGBUS
 from time import sleep  # as it is now: a task may replace that of the module
 from typing import TYPE_CHECKING, NoReturn
 
 from ..members.liveness import Liveness
 from ..serializer import task_name
 from ..system import supervisor
-from ..system.shared_memory import litter_of, remove
+from ..system.shared_memory import WAS_FULL, litter_of, remove
 from ..system.status import VARIABLE
 from ..system.streams import flush, run_or_exit
 
@@ -129,7 +130,8 @@ def obituary(liveness: Liveness, member: int, task: object = None) -> str:
     ended = _end_of(process.pid, wait=liveness.near(member))
     how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
     ran = "" if task is None else f", while it ran task {task_name(task)}"
-    return f"{name_of(liveness, member)} died{how}{ran}"
+    advice = f"; {WAS_FULL}" if ended == -SIGBUS else ""
+    return f"{name_of(liveness, member)} died{how}{ran}{advice}"
 
 
 _waited = itertools.count()  # for notes, in hundredths of a second

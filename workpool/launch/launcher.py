@@ -33,7 +33,7 @@ from contextlib import suppress
 from ..errors import UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
-from ..system.shared_memory import SHM, free, remove
+from ..system.shared_memory import WAS_FULL, free, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams, say
 from .mpiexec import (
@@ -74,10 +74,7 @@ _ADVICE = (
 )
 
 #: The same where the ranks have used more shared memory than there is.
-_ADVICE_BUS = (
-    f"; if it found too little memory, {SHM} was full: lower arena_nbytes=, or enlarge it "
-    "(docker run --shm-size=1g)"
-)
+_ADVICE_BUS = f"; {WAS_FULL}"
 
 #: With so little of it free, UCX, which MPICH uses, may die at the start by another signal.
 _SHORT_NBYTES = 1 << 25

@@ -10,9 +10,15 @@ import os
 import re
 from contextlib import suppress
 
-__all__ = ["SHM", "free", "litter_of", "remove", "too_little", "unmappable"]
+__all__ = ["SHM", "WAS_FULL", "free", "litter_of", "remove", "too_little", "unmappable"]
 
 SHM = "/dev/shm"
+
+#: What to say of a process that died of a bus error.
+WAS_FULL = (
+    f"if it found too little memory, {SHM} was full: lower arena_nbytes=, or enlarge it "
+    "(docker run --shm-size=1g)"
+)
 
 #: What MPICH takes to start.
 _LEAST_NBYTES = 4 << 20
