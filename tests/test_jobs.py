@@ -320,8 +320,13 @@ def test_nobody_imports_numpy_who_does_not_need_it(ranks: int) -> None:
         with WorkPool() as pool:
             print([pool.submit(task, 0).result(), *pool.map(task, range(100)), task(0)].count(True))
             print(sum(pool.map(abs, map(int, "123"))), any(pool.map(task, [0, 1])), task(0))
+            floats = list(map(float, range(300_000)))
+            assert list(pool.map(abs, floats)) == floats
+            assert pool.submit("x".__mul__, 500_000).result() == "x" * 500_000
+            assert pool.submit(len, "x" * 500_000).result() == 500_000
+            print(any(pool.map(task, [0] * 100)), task(0))
     """
-    assert run_ranks(ranks, script).stdout == "0\n6 False False\n"
+    assert run_ranks(ranks, script).stdout == "0\n6 False False\nFalse False\n"
 
 
 def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> None:

@@ -11,6 +11,7 @@ volume 1, section 2.5.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from contextlib import suppress
 
@@ -20,9 +21,13 @@ from .layout import LINE_NBYTES, Extent
 from .lazy import np
 from .serializer import Encoded, Packed
 
-#: Memory of at least this size is not zeroed before something is received in it.  Below, zeroing
-#: takes a few microseconds, and importing NumPy, which many programs do without, 60,000.
+#: Memory of at least this size is not zeroed before something is received in it: up to there, that
+#: takes a few microseconds.
 LONG_NBYTES = 1 << 17
+
+#: The same as long as NumPy is not imported, which takes 60,000, and many programs do without: more
+#: than a turn in a map of numbers brings.
+LONG_WITHOUT_NBYTES = 3 << 18
 
 
 def in_lines(nbytes: int) -> int:
@@ -165,11 +170,8 @@ def write(
 
 
 def empty(nbytes: int) -> memoryview:
-    """Return memory to receive bytes in: from ``LONG_NBYTES`` on with any content, else with zeros.
-
-    The long one begins on a cache line.
-    """
-    if nbytes < LONG_NBYTES:
+    """Return memory to receive bytes in: if it is long, on a cache line, and with any content."""
+    if nbytes < (LONG_NBYTES if "numpy" in sys.modules else LONG_WITHOUT_NBYTES):
         return memoryview(bytearray(nbytes))
     memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
     start = -memory.ctypes.data % LINE_NBYTES
