@@ -6,6 +6,7 @@ Each of these holds one thread in the middle of a step, and has the other act ju
 from __future__ import annotations
 
 import threading
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,15 @@ from stepped import Stepped
 
 from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
+from workpool.errors import SerializationError
 from workpool.job.attendant import Attendant
 from workpool.job.drain import finish
 from workpool.pool.mapping.call import Mapping
+from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import Stretch
+from workpool.pool.mapping.supply import Supply
+from workpool.schedule import Schedule
+from workpool.serializer import CodeCache
 
 mpi = pytest.mark.mpi
 
@@ -68,6 +74,23 @@ def test_a_drain_waits_for_what_another_thread_writes_down() -> None:
     assert finish([job.driver], 10)
     assert len(written) == 1
     job.leave()
+
+
+def test_nothing_is_cut_after_what_cannot_be_pickled() -> None:
+    """The next window may come at the very moment when an item of the last one is refused."""
+    cutter = Cutter(
+        count().__next__, 2, len, None, CodeCache(), Schedule.ADAPTIVE, False, None, None
+    )
+    mapping: Any = SimpleNamespace(over=False)
+    supply = Supply(mapping, cutter, lambda stretch: None, threading.RLock())
+    supply.add(cutter.begin(["a", "b", threading.Lock(), "c"]), [])
+    assert isinstance(supply.refusal, SerializationError)
+    supply.add(cutter.begin(["d"]), [])
+    assert supply.ended
+    assert [stretch.items for stretch in supply.stretches] == [2]
+    refusal = supply.refusal
+    supply.refuse(RuntimeError("later"))
+    assert supply.refusal is refusal
 
 
 def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_then() -> None:

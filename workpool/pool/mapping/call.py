@@ -132,12 +132,10 @@ class Mapping:
 
     def add(self, items: Sequence[Any]) -> None:
         """Take on more items; if the pool refuses them, who iterates gets the others first."""
-        if self._supply.refusal is not None:
-            return
         try:
             self._pool.check_open()
         except Exception as error:
-            self._supply.refusal = error
+            self._supply.refuse(error)
         else:
             self._take_on(self._cutter.begin(items), [])
 

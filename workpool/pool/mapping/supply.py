@@ -71,10 +71,19 @@ class Supply:
 
     @whole
     def add(self, uncut: Uncut, found: list[Stretch]) -> None:
-        """Take on items, of which some are cut."""
-        self._uncut.append(uncut)
-        self._have_cut(found)
+        """Take on items, of which some are cut; none after a refusal."""
+        with self._lock:
+            self._have(found)
+            if not uncut.ended and self.refusal is None:
+                self._uncut.append(uncut)
         self._share_next()
+
+    @whole
+    def refuse(self, error: BaseException) -> None:
+        """Say why nothing comes after the items that are here."""
+        with self._lock:
+            if self.refusal is None:
+                self.refusal = error
 
     @whole
     def all_taken(self, stretch: Stretch) -> None:
@@ -119,22 +128,22 @@ class Supply:
 
     def _cut_next(self) -> None:
         """Cut what is next; if it cannot be pickled, who iterates gets what is before it first."""
-        uncut = self._uncut[0]
+        uncut, refusal = self._uncut[0], None
+        found: list[Stretch] | None = []
         try:
             found = self._cutter.cut(uncut, large=True)
         except failures() as error:
             if self._cutter.operation is not None:
                 raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
             uncut, refusal = self._cutter.blame(uncut, error)
-            found = self._cutter.cut(uncut, large=True)
-            self.refusal = refusal
-            self._uncut = deque([uncut])
         assert found is not None
-        self._have_cut(found)
+        with self._lock:
+            self._have(found)
+            if refusal is not None:
+                self.refusal, self._uncut = refusal, deque([uncut])  # and nothing after it
+            if uncut.ended:
+                self._uncut.popleft()  # last: then who iterates may find that nothing is left
 
-    def _have_cut(self, found: list[Stretch]) -> None:
-        """Take in stretches of the first items that are not cut."""
+    def _have(self, found: list[Stretch]) -> None:
         self.stretches += found
         self._waiting += found
-        if self._uncut[0].ended:
-            self._uncut.popleft()  # last: then who iterates may find that nothing is left
