@@ -325,17 +325,17 @@ def simulate(
     nodes = workers // (way.cores * way.repositories)  # whole ones
     workers = nodes * way.cores
     times_s = task_s * spread(workers * tasks)
-    end_s = (waved if waves else stepped)(way, workers, times_s, fabric)
+    if way.schedule is Schedule.ADAPTIVE:  # each worker sees other figures: no waves
+        end_s = by_adaptive_events(workers, times_s, fabric)
+    else:
+        claimed_s = times_s if way.schedule is None else chunks(way.schedule, workers, times_s)
+        end_s = (waved if waves else stepped)(way, workers, claimed_s, fabric)
     rate = way.repositories * len(times_s) / end_s
     return Outcome(rate, float(times_s.sum()) / (workers * end_s))
 
 
 def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, by waves."""
-    if way.schedule is Schedule.ADAPTIVE:  # each worker sees other figures: no waves
-        return by_adaptive_events(workers, times_s, fabric)
-    if way.schedule is not None:
-        times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:
         return by_waves(Nodes(workers // way.cores, times_s, way.cores, way.batch), fabric)
     return by_waves(Workers(workers, times_s, way.batch), fabric)
@@ -343,10 +343,6 @@ def waved(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
 
 def stepped(way: Way, workers: int, times_s: Floats, fabric: Fabric) -> float:
     """Return the end of the run of one repository, event by event."""
-    if way.schedule is Schedule.ADAPTIVE:
-        return by_adaptive_events(workers, times_s, fabric)
-    if way.schedule is not None:
-        times_s = chunks(way.schedule, workers, times_s)
     if way.cores > 1:
         nodes = workers // way.cores
         return by_node_events(nodes, way.cores, way.batch, times_s.tolist(), fabric)
