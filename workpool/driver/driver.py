@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from .. import verbs
 from ..clock import monotonic
@@ -84,8 +85,9 @@ class Driver:
         self.geometry = geometry
         self.trace = trace = Trace(geometry)
         self.beats = 0
-        self._lock = threading.RLock()  # reentrant only so that a finalizer finds out: see `held`
-        self._looking = threading.RLock()  # held while a row is watched, for which `_lock` is free
+        # Reentrant only so that a finalizer finds out: see `held`.
+        self._lock: Any = threading.RLock()
+        self._looking: Any = threading.RLock()  # while a row is watched, for which `_lock` is free
         self._window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
@@ -111,19 +113,15 @@ class Driver:
     @property
     def entered(self) -> bool:
         """Whether this thread has a lock of ours, or that on MPI."""
-        locks = self._lock, self._looking
-        return any(lock._is_owned() for lock in locks) or self._window.busy()  # type: ignore[attr-defined]
+        owned: bool = self._lock._is_owned() or self._looking._is_owned()
+        return owned or self._window.busy()
 
     @property
     def held(self) -> bool:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
-        if self._lock._is_owned() or self._looking._is_owned():  # type: ignore[attr-defined]
-            return True
         # Threads of ours hold other locks as well.  Of those that a submit takes, the main thread
         # can hold only MPI's; to look through its frames would cost each task a microsecond.
-        if threading.get_ident() == _MAIN:
-            return self._window.busy()
-        return held(sys._getframe(1))
+        return self.entered or (threading.get_ident() != _MAIN and held(sys._getframe(1)))
 
     @property
     @whole
@@ -341,7 +339,7 @@ class Driver:
 
     def disown(self) -> None:
         """Refuse everything from now on: this process was forked from the driver's."""
-        self._lock = self._looking = Forked()  # type: ignore[assignment]
+        self._lock = self._looking = Forked()
 
     # --- waiting and room ---------------------------------------------------------------------
 
