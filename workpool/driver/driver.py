@@ -181,8 +181,7 @@ class Driver:
             return  # we would keep the interpreter from the worker
         end = monotonic() + self._dispatcher.patience_s(task)
         while monotonic() < end and self._dispatcher.crowded(len(task.payload)):
-            os.sched_yield()
-            self._advance()
+            self._advance()  # which leaves the core to workers
 
     # --- take back -----------------------------------------------------------------------------
 
@@ -312,6 +311,9 @@ class Driver:
     def _advance(self) -> None:
         if self._closed:
             return
+        # Where ranks share cores, others may wait for this one: if they must have it, then now, and
+        # not in the middle of what follows.
+        os.sched_yield()
         since_s, self._looked_s = self._looked_s, monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
         # Else somebody waits for the last result, and nothing is due before that is there.
