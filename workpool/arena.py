@@ -20,6 +20,7 @@ from .errors import ProtocolError
 from .layout import LINE_NBYTES, Extent
 from .lazy import np
 from .serializer import Encoded, Packed
+from .system.pages import populate
 
 #: Memory of at least this size is not zeroed before something is received in it: up to there, that
 #: takes a few microseconds.
@@ -174,6 +175,8 @@ def empty(nbytes: int) -> memoryview:
     if nbytes < (LONG_NBYTES if "numpy" in sys.modules else LONG_WITHOUT_NBYTES):
         return memoryview(bytearray(nbytes))
     memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
-    start = -memory.ctypes.data % LINE_NBYTES
+    address = memory.ctypes.data
+    populate(address, nbytes)
+    start = -address % LINE_NBYTES
     view: memoryview = memory[start : start + nbytes].data
     return view

@@ -6,6 +6,7 @@
     ranks         what the environment says of this process's rank
     process       a child process that runs Python, and its end
     channel       messages between two processes
+    pages         many of this process's at once
     shared_memory how much there is, and what was left behind in it
     authkey       what managers of ``multiprocessing`` ask for
 
