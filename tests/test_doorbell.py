@@ -137,6 +137,12 @@ def test_as_many_are_woken_as_there_are_rows() -> None:
     assert woken(1) == [1, 2], "one that is dead wakes nobody"
     now += 2 * AWAKE_S
     assert woken(9) == [1, 2, 4]
+    now += 2 * AWAKE_S
+    bells.rung.clear()
+    bells.tables.clear()
+    bells.wake(4, now, coming=1)
+    assert bells.rung == [1, 2], "for a row that is about to be there"
+    assert woken(1) == [], "and not again"
     Doorbells().wake(4, now)
 
 

@@ -166,6 +166,7 @@ class Driver:
                     if not (self._rows or waiting):
                         self.recovery.put_off()  # a look takes longer than a short task
                         self._asked_s = now  # a pause before it does not count
+                        self._dispatcher.rouse(now)
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:

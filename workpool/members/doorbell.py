@@ -127,7 +127,7 @@ class Doorbells:
         self.heard_s = dict.fromkeys(self._addresses, monotonic())
         self.tables: dict[object, Sized] = {}
 
-    def wake(self, workers: int, now: float) -> None:
+    def wake(self, workers: int, now: float, coming: int = 0) -> None:
         """Wake workers that may sleep, if those that do not are fewer than the rows of all tables.
 
         One that runs a long task counts as one that may sleep, for its row counts as well.
@@ -137,6 +137,8 @@ class Doorbells:
         workers : int
             Members beyond are not wanted.
         now : float
+        coming : int
+            Rows that will be there when a worker that is rung for looks: it takes some 100 us.
 
         Notes
         -----
@@ -145,7 +147,7 @@ class Doorbells:
         long_ago = now - AWAKE_S
         near = [member for member in self._addresses if member <= workers]
         asleep = [member for member in near if self.heard_s[member] < long_ago]
-        wanted = sum(map(len, self.tables.values())) - (len(near) - len(asleep))
+        wanted = sum(map(len, self.tables.values())) + coming - (len(near) - len(asleep))
         for member in asleep:
             if wanted <= 0:
                 break
