@@ -25,7 +25,7 @@ from workpool.layout import Geometry
 from workpool.loss import Loss, Why, unstarted
 from workpool.members.leases import Gone
 from workpool.repository import Miss, Row
-from workpool.serializer import CodeCache, Encoded, Kind, pack_call
+from workpool.serializer import CodeCache, Encoded, Kind, Packed, pack_call
 from workpool.serializer.outcomes import unpack_outcome
 from workpool.tasks import Finished, PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
@@ -105,15 +105,21 @@ class Scene:
         exchange.reap()
         return self.driver._store.region.free_nbytes, exchange.region.free_nbytes
 
-    def task(self, number: int, values: Any, retry: Retry | None = None) -> Task:
+    def task(
+        self, number: int, values: Any, retry: Retry | None = None, lent: bool = False
+    ) -> Task:
         code = self.codes.lookup(double)
         payload: Encoded = pack_call(double, (number, values), {}, code)
-        if retry is not None and not isinstance(payload, bytes):
-            payload = payload.tobytes()
+        if not isinstance(payload, bytes):
+            payload.lent = lent
+            if retry is not None and not lent:
+                payload = payload.tobytes()
         return Task(number, TaskKind.CALL, double, self.context, payload, None, None, retry)
 
-    def submit(self, number: int, values: Any, retry: Retry | None = None) -> Task:
-        task = self.task(number, values, retry)
+    def submit(
+        self, number: int, values: Any, retry: Retry | None = None, lent: bool = False
+    ) -> Task:
+        task = self.task(number, values, retry, lent)
         self.driver.submit(task, self.codes.lookup(double))
         return task
 
@@ -230,6 +236,24 @@ def test_arguments_are_as_they_were_at_submit() -> None:
     dispatcher._again_s = 0.0
     scene.finish()
     check(scene, expected)
+
+
+@pytest.mark.parametrize("retry", [None, Retry(1, 0, (ValueError,))])
+def test_what_is_lent_is_not_copied(retry: Retry | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(arena_nbytes=1 << 21)  # of which some of them fill the driver's part
+    given = arrays(60, 3 * LARGE)
+    tobytes = Packed.tobytes
+
+    def copied(packed: Packed) -> bytes:
+        assert not packed.lent
+        return tobytes(packed)
+
+    monkeypatch.setattr(Packed, "tobytes", copied)
+    for number, values in enumerate(given):
+        scene.submit(number, values, retry, lent=True)
+    assert sum(isinstance(task.payload, Packed) for task in scene.driver._backlog) > 10
+    scene.finish()
+    check(scene, {FIRST: np.zeros(1), **dict(enumerate(given))})
 
 
 def test_one_that_is_taken_for_lost_has_its_arguments_again(during: Any) -> None:
@@ -443,9 +467,10 @@ def test_whatever_happens_to_them(seed: int, during: Any, monkeypatch: pytest.Mo
         if choice.random() < 0.1:
             given[number][0] = -1.0
         tried = Retry(1, 0, (ValueError,)) if choice.random() < 0.2 else None
-        values = given[number].copy()
-        tasks.append(scene.submit(number, values, tried))
-        values[:] = 7.0
+        values, lent = given[number].copy(), choice.random() < 0.3
+        tasks.append(scene.submit(number, values, tried, lent))
+        if not lent:
+            values[:] = 7.0
 
     def action(number: int) -> None:
         what = choice.random()

@@ -47,6 +47,47 @@ def test_everything_comes_in_order(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
+def test_what_a_list_holds_is_not_copied_and_what_a_generator_reuses_is(ranks: int) -> None:
+    script = """
+        import time
+        import numpy as np
+        from workpool import WorkPool
+        from workpool.serializer import Packed
+
+        one = np.zeros(100_000)
+        copied = []
+        tobytes = Packed.tobytes
+
+        def counted(packed):
+            copied.append(packed)
+            return tobytes(packed)
+
+        def reused():
+            for n in range(200):
+                one[:] = n
+                yield one
+
+        def last(array):
+            time.sleep(0.002)  # so that others are not worth waiting for
+            return float(array[-1])
+
+        with WorkPool(arena_nbytes=8 << 20) as pool:
+            arrays = [np.full(100_000, float(n)) for n in range(200)]
+            last_of = list(pool.map(last, arrays[:2]))
+            Packed.tobytes = counted
+            views = pool.with_options(retries=1, retry_on=KeyError), pool
+            for view in views:
+                assert list(view.map(last, arrays)) == list(range(200))
+                assert list(view.map(last, np.array(arrays), chunksize=1)) == list(range(200))
+                assert list(view.starmap(last, [(array,) for array in arrays])) == list(range(200))
+            assert len(copied) * (pool.num_workers > 1) == 0, len(copied)
+            assert list(pool.map(last, reused(), chunksize=1)) == list(range(200))
+            assert copied
+    """
+    run_ranks(ranks, script)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
     """A function may fill one workspace again and again, and return it, or a part of it."""
     script = """

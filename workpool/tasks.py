@@ -227,8 +227,8 @@ class Task:
         self.over = False  # cancelled, or its outcome is fetched
 
     def keep(self) -> None:
-        """Keep the arguments as they are now, if they are still the caller's own."""
-        if isinstance(self.payload, Packed):
+        """Keep the arguments as they are now, if they are still the caller's own, and not lent."""
+        if isinstance(self.payload, Packed) and not self.payload.lent:
             self.payload = self.payload.tobytes()
             if self.batch is not None:
                 self.batch.payload = self.payload

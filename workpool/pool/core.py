@@ -173,8 +173,12 @@ class Core:
         retry: Retry | None,
         ledger: Ledger | None,
         kind: TaskKind = CALL,
+        lent: bool = False,
     ) -> Future[Any]:
-        """Submit one task, unless a journal has its result."""
+        """Submit one task, unless a journal has its result.
+
+        `lent`: large arguments may be read where they are, until there is room for them.
+        """
         self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
         noted, wrapped = None, fn if type(fn) is partial else None
@@ -196,8 +200,10 @@ class Core:
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if (own is None or wrapped) and len(payload) > HEAVY_NBYTES:
                 self._luggage.note(wrapped or fn)
-            if retry is not None and isinstance(payload, Packed):
-                payload = payload.tobytes()  # as the arguments are now, for every attempt
+            if isinstance(payload, Packed):
+                payload.lent = lent
+                if retry is not None and not lent:
+                    payload = payload.tobytes()  # as the arguments are now, for every attempt
         except SerializationError as error:
             future.resolve(None, error)
             return future

@@ -23,7 +23,7 @@ from .hold import Hold
 from .mapping import apart
 from .mapping.call import Mapping
 from .mapping.cutter import RANGE_ITEMS, Cutter
-from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few
+from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
 
 __all__ = ["Maps"]
 
@@ -100,9 +100,11 @@ class Maps:
         if not self._sendable(fn):
             items = islice(items, 1)  # it fails as all would, each after a long search for why
 
+        lent = all(map(holds, iterables))
+
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
-            return self._core.send(fn, args, {}, self._context, self._retry, ledger, kind)
+            return self._core.send(fn, args, {}, self._context, self._retry, ledger, kind, lent)
 
         return apart.results(self._core.callbacks, submit, items, chunksize, buffersize, deadline)
 

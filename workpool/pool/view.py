@@ -204,7 +204,8 @@ class View(Executor):
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
             Even then those of a long map (more than some 65,000 numbers, or 10 MB) are pickled only
-            as workers come near them: do not change them before their results are there.
+            as workers come near them, and large arrays of a list, or of an array, are read where
+            they are: do not change them before their results are there.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}
             How large the workers' chunks are: see ``workpool.schedule``.  A map that is closed, or
             whose time is over, leaves workers in their chunks, which may be long with all but

@@ -59,7 +59,8 @@ Buffer: TypeAlias = Any
 class Packed:
     """An encoding with out-of-band frames, not joined.
 
-    Its frames are the caller's own arrays: write it before they change, or keep `tobytes`.
+    Its frames are the caller's own arrays: write it before they change, or keep `tobytes`; unless
+    they are `lent`.
 
     Parameters
     ----------
@@ -74,9 +75,11 @@ class Packed:
         Length of the encoding; ``len`` gives the same.
     segments : list of bytes or memoryview
         The encoding in pieces, in order: what stands before a frame, and the frame, in turn.
+    lent : bool
+        Whether the frames may be read until they are written, as they are then.
     """
 
-    __slots__ = ("nbytes", "segments")
+    __slots__ = ("lent", "nbytes", "segments")
 
     def __init__(self, pickled: bytes, frames: Sequence[memoryview]) -> None:
         head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
@@ -94,6 +97,7 @@ class Packed:
             self.segments.append(frame)
             end += padding + frame.nbytes
         self.nbytes = end
+        self.lent = False
 
     def __len__(self) -> int:
         return self.nbytes

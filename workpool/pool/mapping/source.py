@@ -29,6 +29,11 @@ def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
     return False
 
 
+def holds(items: Iterable[Any]) -> bool:
+    """Return whether items are there as long as whoever has them: what yields them may reuse one."""
+    return isinstance(items, (list, tuple)) or hasattr(items, "__array_interface__")
+
+
 def arguments(iterables: tuple[Iterable[Any], ...], star: bool) -> Iterator[tuple[Any, ...]]:
     """Return the arguments of each call: the items of one iterable, or one item of each."""
     return map(tuple, iterables[0]) if star else zip(*iterables, strict=False)
