@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from workpool.interrupts import Deferring, defer_interrupts
 from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack_value
-from workpool.whole import Deferring, defer_interrupts, whole, within
+from workpool.whole import whole, within
 
 
 @whole

@@ -24,9 +24,10 @@ from types import FrameType
 from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic
 from ..driver.driver import Driver
+from ..interrupts import Deferring
 from ..system.status import UNFINISHED, grace_s
 from ..system.streams import run_or_exit, say
-from ..whole import Deferring, inside, within
+from ..whole import inside, within
 
 #: How long the program may take to end when everything is stored.
 END_S = 3.0

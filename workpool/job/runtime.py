@@ -16,13 +16,13 @@ from ..accumulator import Accumulators
 from ..arena import keep_freed
 from ..backoff import wake_on_time
 from ..errors import UsageError
+from ..interrupts import defer_interrupts
 from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
 from ..system.status import UNFINISHED, Reporter
-from ..whole import defer_interrupts
 from .alone import Alone
 from .attendant import Attendant
 from .control import Caller, Choice, Order

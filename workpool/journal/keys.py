@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from ..accumulator import Accumulator
 from ..errors import SerializationError, WorkPoolError
+from ..interrupts import failures
 from ..lazy import np
 from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
-from ..whole import failures
 from .journal import Keys, read_keys
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from ..clock import monotonic
 from ..context import CALL, CHUNK
 from ..errors import SerializationError, UsageError
+from ..interrupts import failures
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
 from ..serializer import pack_call
 from ..tasks import PoolContext, Retry
-from ..whole import failures
 from .core import Core
 from .hold import Hold
 from .mapping import apart

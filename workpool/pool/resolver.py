@@ -17,12 +17,13 @@ from ..accumulator import Accumulators
 from ..driver.collector import refusal
 from ..driver.driver import Driver
 from ..errors import BrokenPool, RemoteTraceback, TaskLost, UsageError
+from ..interrupts import by_handler
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ..serializer import Kind, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
-from ..whole import by_handler, need_stack, whole
+from ..whole import need_stack, whole
 from .mapping.call import Seat
 
 # What every task needs: an attribute of an enumeration costs as much as a call.

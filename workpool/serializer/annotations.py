@@ -11,7 +11,7 @@ import typing
 from importlib import import_module
 from typing import Any
 
-from ..whole import failures
+from ..interrupts import failures
 
 __all__ = ["annotations_of", "reduce_forward_ref"]
 

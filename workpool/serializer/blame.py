@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import SerializationError, UsageError
-from ..whole import FAILURES, interrupts
+from ..interrupts import FAILURES, interrupts
 from .byname import PROTOCOL
 from .byvalue import locks_in
 from .names import reads

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from ..whole import FAILURES
+from ..interrupts import FAILURES
 from .annotations import annotations_of
 from .byname import PROTOCOL, named
 from .classes import reduce_class

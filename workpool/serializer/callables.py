@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pickle import loads
 from typing import Any, Final
 
+from ..interrupts import interrupts
 from ..recent import Recent
-from ..whole import interrupts
 from .byname import named
 from .references import come_along
 from .script import clear_script, show, shown

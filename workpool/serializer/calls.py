@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import SerializationError
-from ..whole import interrupts
+from ..interrupts import interrupts
 from .blame import culprit
 from .code import Code
 from .frames import Buffer, Encoded, decode

@@ -31,8 +31,8 @@ from pickle import dumps
 from types import MethodType
 from typing import Any, Final
 
+from ..interrupts import interrupts
 from ..recent import Recent
-from ..whole import interrupts
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call

@@ -28,8 +28,8 @@ from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptor
 from typing import Any, Final, TypeVar
 
 from ..errors import UsageError
+from ..interrupts import interrupts
 from ..lazy import hashlib
-from ..whole import interrupts
 from .atoms import ATOMS
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import ByValuePickler

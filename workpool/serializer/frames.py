@@ -24,7 +24,7 @@ from pickle import dumps, loads
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
-from ..whole import interrupts
+from ..interrupts import interrupts
 from .byname import PROTOCOL
 from .wording import unrestored
 

@@ -19,8 +19,8 @@ from pickle import PickleBuffer, loads
 from types import FunctionType
 from typing import Any
 
+from ..interrupts import FAILURES
 from ..lazy import np
-from ..whole import FAILURES
 from .atoms import ATOMS, are_unchanging
 from .frames import Encoded, as_bytes, unpack
 from .instances import is_its_attributes

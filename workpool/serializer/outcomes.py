@@ -32,7 +32,7 @@ from types import CoroutineType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
-from ..whole import interrupts
+from ..interrupts import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
 from .classes import away, refer_home, update_class

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
+from ..interrupts import interrupts
 from ..lazy import hashlib
-from ..whole import interrupts
 from .byvalue import ByValuePickler, dumps_by_value, on_restored
 
 __all__ = ["Prepared", "collect_globals", "prepared_by", "use_prepared"]

@@ -6,8 +6,8 @@ from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
 from typing import Any, Final, TypeAlias
 
+from ..interrupts import interrupts
 from ..lazy import np
-from ..whole import interrupts
 from .atoms import is_unchanging
 from .byname import PROTOCOL, named
 from .instances import is_pickled_whole

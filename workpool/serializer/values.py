@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 from ..errors import SerializationError
-from ..whole import interrupts
+from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
 from .byname import PROTOCOL, names_by_value
 from .byvalue import dumps_by_value

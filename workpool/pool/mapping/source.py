@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from ...whole import failures
+from ...interrupts import failures
 from .call import Mapping
 from .cutter import RANGE_ITEMS, SEGMENT_ITEMS
 

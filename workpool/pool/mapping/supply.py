@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ...errors import SerializationError
-from ...whole import failures, whole
+from ...interrupts import failures
+from ...whole import whole
 from .cutter import SEGMENT_ITEMS, Cutter, Uncut
 from .stretch import Stretch
 
