@@ -66,11 +66,11 @@ class Entered(Protocol):
         """What the pool's initializer raised."""
 
     @property
-    def callables(self) -> Codes:
+    def callables(self) -> Callables:
         """The code of functions that tasks need."""
 
 
-class Codes(Protocol):
+class Callables(Protocol):
     """Functions by the number of their code."""
 
     def __contains__(self, code_id: object, /) -> bool: ...
