@@ -16,14 +16,7 @@ _CONTENDED: Claim | Miss = Miss.CONTENDED
 class Awaiter(Table):
     """Waits for the row of the next ticket.
 
-    Parameters
-    ----------
-    window : verbs.Window
-    geometry : Geometry
-    member : int
-        Who we are: the owner that we write into words.
-    taker : Taker
-        How tickets are taken.
+    The parameters are those of ``Table``, and `taker`: how tickets are taken.
     """
 
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:

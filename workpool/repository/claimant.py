@@ -24,14 +24,7 @@ _CONTENDED: Claim | Miss = Miss.CONTENDED
 class Claimant(Awaiter):
     """Claims rows and commits what became of them.
 
-    Parameters
-    ----------
-    window : verbs.Window
-    geometry : Geometry
-    member : int
-        Who we are: the owner that we write into words.
-    taker : Taker
-        How tickets are taken.
+    The parameters are those of ``Awaiter``.
     """
 
     def take(self, limit: int) -> list[Offer] | Miss:

@@ -17,12 +17,7 @@ _LEFT = layout.States([State.RESERVED, State.READY, State.WANTED, State.OFFERED,
 class Publisher(Reserver):
     """Publishes tasks and collects their outcomes.  Safe from every rank, several at once.
 
-    Parameters
-    ----------
-    window : verbs.Window
-    geometry : Geometry
-    member : int
-        Who we are: the owner that we write into words.
+    The parameters are those of ``Table``.
     """
 
     def publish(self, records: Sequence[bytes], attempt: int = 0) -> list[Row | None]:

@@ -52,12 +52,7 @@ class Reservation(NamedTuple):
 class Reserver(Table):
     """Reserves rows at and after the tail.  Safe from every rank, several at once.
 
-    Parameters
-    ----------
-    window : verbs.Window
-    geometry : Geometry
-    member : int
-        Who we are: the owner that we write into words.
+    The parameters are those of ``Table``.
     """
 
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int) -> None:
