@@ -52,7 +52,7 @@ class Runtime:
         Rank 0 of it is this process.
     survive : bool
         Whether the job outlives its workers.  On every rank the same.
-    reporter : Reporter, optional
+    reporter : Reporter or None
         Told of what whoever started the job must know.
 
     Attributes
@@ -77,9 +77,7 @@ class Runtime:
         Whether everybody has left the job.
     """
 
-    def __init__(
-        self, group: rma.Group, survive: bool = False, reporter: Reporter | None = None
-    ) -> None:
+    def __init__(self, group: rma.Group, survive: bool, reporter: Reporter | None) -> None:
         self.group = group
         self.survive = survive and group.size > 1
         self.codes = CodeCache()

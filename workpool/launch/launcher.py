@@ -152,9 +152,7 @@ def run(
         process = subprocess.Popen(
             words,
             env={
-                **environment(
-                    program.kind, without_rank(os.environ) if here else os.environ, place
-                ),
+                **environment(program.kind, without_rank() if here else os.environ, place),
                 VARIABLE: place,
                 GRACE: str(grace_s),
                 supervisor.VARIABLE: str(int(survive)),

@@ -99,7 +99,7 @@ class ChildProcess:
                 stdin=start_fd,
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
-                env=without_line(os.environ),
+                env=without_line(),
                 start_new_session=True,  # it is killed with whatever it has started
             )
             assert self._process.stderr is not None

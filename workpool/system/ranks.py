@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 
 from .supervisor import RANK_VARIABLES
@@ -74,18 +73,18 @@ def forget_line() -> None:
                 os.close(line.pop())
 
     os.register_at_fork(after_in_child=let_go)
-    for name in os.environ.keys() - without_line(os.environ).keys():
+    for name in os.environ.keys() - without_line().keys():
         del os.environ[name]
 
 
-def without_line(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment for a process that must not seize the line of this rank."""
-    return {name: value for name, value in environ.items() if not _LINE.match(name)}
+def without_line() -> dict[str, str]:
+    """Return our environment for a process that must not seize the line of this rank."""
+    return {name: value for name, value in os.environ.items() if not _LINE.match(name)}
 
 
-def without_rank(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment for a process that is no rank of this job."""
-    return {name: value for name, value in environ.items() if not _OF_A_RANK.match(name)}
+def without_rank() -> dict[str, str]:
+    """Return our environment for a process that is no rank of this job."""
+    return {name: value for name, value in os.environ.items() if not _OF_A_RANK.match(name)}
 
 
 def _has_line() -> bool:
