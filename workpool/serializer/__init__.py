@@ -68,6 +68,7 @@ From what the rest of workpool calls down to what all the others stand on::
     byname        what goes by its name
     names         what a function names, and what that is
     atoms         values that nothing can change
+    derived       what of a class follows from its body
     script        ``__main__`` in a process that does not run the script
     instances     what an object consists of
     wording       what messages say

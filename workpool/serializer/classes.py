@@ -30,11 +30,11 @@ from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .annotations import annotations_of
+from .derived import WHEN_ASKED
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import members
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
-from .snapshot import WHEN_ASKED
 
 __all__ = [
     "away",

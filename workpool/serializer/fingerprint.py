@@ -33,10 +33,10 @@ from ..lazy import hashlib
 from .atoms import ATOMS
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import ByValuePickler
+from .derived import is_written
 from .enumerations import own_attributes
 from .names import reads
 from .rebuilt import MADE_ANEW, dispatched, generic_parts, is_generic
-from .snapshot import is_written
 
 __all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
 

@@ -38,10 +38,7 @@ copy of an element that it had in common with something else.
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import functools
-import inspect
 import operator
 import sys
 from abc import ABCMeta, get_cache_token
@@ -51,9 +48,7 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
-    GetSetDescriptorType,
     MappingProxyType,
-    MemberDescriptorType,
     ModuleType,
     SimpleNamespace,
 )
@@ -61,50 +56,19 @@ from typing import Any, Final
 
 from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
 from .byname import importable_module, named, names_by_value
+from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .instances import functions_in, is_below_descriptors, is_its_attributes, slots
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, state_of
 
-__all__ = ["MOST", "ONE_EACH", "WHEN_ASKED", "Snapshot", "is_definition", "is_written"]
+__all__ = ["MOST", "ONE_EACH", "Snapshot", "is_definition"]
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
 
-WHEN_ASKED: Final = frozenset(
-    {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
-)
-"""Attributes that a class gets when its instances are pickled, or its annotations looked at."""
-
-_DERIVED: Final = WHEN_ASKED | {
-    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
-    "__annotate__",
-    "__classdictcell__",  # which NamedTuple leaves there, from Python 3.14 on
-    *("__orig_bases__", "__parameters__", "__type_params__", "_abc_impl"),
-    *("__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "_field_defaults"),
-    *("_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_"),
-    *("_hashable_values_", "_unhashable_values_map_", "__non_callable_proto_members__"),
-}
-"""Attributes of classes that follow from others."""
-
 _OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters"})
 """Attributes of what `functools.lru_cache` makes of a function that follow from it."""
-
-_WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
-"""Attributes of classes for which `dataclasses`, attrs or `namedtuple` has written methods."""
-
-_WRITERS: Final = ("<string>", "<attrs generated", collections.__file__, dataclasses.__file__)
-"""The files of such methods, or what stands in the place of one."""
-
-_WRITER: Final = "__create_fn__"
-"""The function around those that `dataclasses` writes."""
-
-_FIELDS: Final = (
-    MemberDescriptorType,
-    GetSetDescriptorType,
-    type(vars(collections.namedtuple("_Fields", "field"))["field"]),
-)
-"""Kinds of attributes that are where a class keeps something of its instances."""
 
 
 _GETTERS: Final = (operator.itemgetter, operator.attrgetter)
@@ -304,8 +268,8 @@ class Snapshot:
         attributes = names.copy()  # at once: other threads may set some
         self._attributes.append((names, attributes.keys()))
         self._bindings += [(names, name, value) for name, value in attributes.items()]
-        parts: list[object] = [type(cls), *cls.__bases__, *_field_values(attributes)]
-        written = not _WRITTEN.isdisjoint(attributes)
+        parts: list[object] = [type(cls), *cls.__bases__, *field_values(attributes)]
+        written = not WRITTEN.isdisjoint(attributes)
         for name, value in attributes.items():
             if is_below_descriptors(type(value)):
                 if slots(value):
@@ -313,7 +277,7 @@ class Snapshot:
                 parts += (type(value), *self._bind(getattr(value, "__dict__", {})).values())
             if (functions := functions_in(value)) is not None:
                 parts += functions
-            elif name in _DERIVED or isinstance(value, _FIELDS):
+            elif name in DERIVED or isinstance(value, FIELDS):
                 continue
             elif written and is_written(name, value):
                 self._bind_own(value)
@@ -355,29 +319,3 @@ class Snapshot:
         self._nbytes += sum(len(part) for part in state if type(part) is bytes)
         self._states.append((value, state))
         return ()
-
-
-def _field_values(attributes: Mapping[str, Any]) -> list[object]:
-    """Return what the fields of a class hold: defaults, factories, converters, metadata."""
-    fields = attributes.get("__dataclass_fields__") or {}
-    found: list[object] = []
-    for field in fields.values():
-        found += (field.default, field.default_factory, field.metadata or None)
-    for field in attributes.get("__attrs_attrs__") or ():
-        default = getattr(field.default, "factory", field.default)
-        found += (default, field.validator, field.converter, field.on_setattr)
-        found.append(field.metadata or None)
-    return [value for value in found if value is not dataclasses.MISSING]
-
-
-def is_written(name: str, method: Any) -> bool:
-    """Tell whether `dataclasses`, attrs or `namedtuple` has written a method of a class."""
-    if type(method) is not FunctionType or not name.startswith("_"):
-        return False
-    inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
-    code = inner.__code__ if isinstance(inner, FunctionType) else None
-    if code is None or not code.co_filename.startswith(_WRITERS):
-        return False
-    # A script that is given on the command line has the same name of a file.
-    within = getattr(code, "co_qualname", _WRITER)  # from Python 3.11 on
-    return code.co_filename != "<string>" or within.startswith(_WRITER)
