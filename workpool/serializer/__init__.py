@@ -55,6 +55,7 @@ From what the rest of workpool calls down to what all the others stand on::
     frames        an encoding: a pickle, and the large buffers it refers to
     references    objects without the definitions in them, which the other side has
     byvalue       definitions that a worker cannot import
+    definitions   what these consist of, the same in the next run
     rebuilt       what pickle knows only by its name, and can be made again
     arrays        arrays of numbers, faster
     classes       classes of the script, and how they are known when they come home
