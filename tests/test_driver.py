@@ -18,6 +18,7 @@ from workpool.backoff import FIRST_S, SPINS, Backoff
 from workpool.context import Context, TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
+from workpool.driver import progress as progress_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.driver import Driver
 from workpool.driver.waits import Waits
@@ -463,7 +464,8 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
 def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     driver, times = scene.driver, [0.0]
-    monkeypatch.setattr(driver_module, "monotonic", lambda: times[0])
+    for module in (driver_module, progress_module):
+        monkeypatch.setattr(module, "monotonic", lambda: times[0])
     driver._collector.row_s = 2 * SHORT_S
     rests = []
     for number in range(2):

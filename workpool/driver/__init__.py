@@ -1,6 +1,7 @@
 """The driver's half of a table: tasks are published there, and what comes back is sorted out.
 
-    driver        submit, wait, progress: the steps, and the lock that they hold
+    driver        what pools ask of it: submit, take back, keep room
+    progress      how it goes on: whoever waits publishes and collects; the lock for all steps
     backlog       what waits, and how it is cut into rows
     dispatcher    when what waits is published, and who is woken for it
     store         payloads, code and contexts in the driver's part of the arena

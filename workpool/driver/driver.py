@@ -2,11 +2,9 @@
 
 The same steps face each other in both: see the picture in ``worker``.
 
-``submit`` prepares and publishes in the thread that calls it, and whoever waits for a future makes
-the progress: two threads that hand work to each other through the interpreter lock would cost
-milliseconds.  What finds no room in the table or the arena waits here, in order, and is published
-as room appears: see ``dispatcher``.  What comes back is sorted out by ``collector``.  Futures are
-resolved outside of the lock, because their callbacks may do anything.
+``submit`` prepares and publishes in the thread that calls it.  What finds no room in the table or
+the arena waits here, in order, and is published as room appears: see ``dispatcher``.  How it goes
+on from there: see ``progress``.
 
 Short tasks share a row: see ``backlog``.  If one of them is long after all, those behind it are
 taken back and go elsewhere.
@@ -14,30 +12,13 @@ taken back and go elsewhere.
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Callable
-from typing import Any
-
-from .. import verbs
 from ..clock import monotonic
-from ..forked import Forked
-from ..layout import Extent, Geometry
-from ..members.doorbell import Doorbells
-from ..members.leases import Leases
-from ..repository import Publisher
+from ..layout import Extent
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
-from ..whole import held, whole
-from .backlog import Backlog
-from .collector import Collector
-from .dispatcher import TOGETHER, Dispatcher
-from .recovery import Recovery
-from .segments import Segments
-from .store import Store
-from .trace import Trace
-from .waits import Waits
+from ..whole import whole
+from .dispatcher import TOGETHER
+from .progress import Progress
 
 #: How long tasks may wait for each other to be published.
 TOGETHER_S = 2e-3
@@ -45,94 +26,12 @@ TOGETHER_S = 2e-3
 #: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
 SINGLE_S = 0.5
 
-_MAIN = threading.main_thread().ident
 
-
-class Driver:
+class Driver(Progress):
     """One table, as the rank that submits to it sees it.  Thread-safe.
 
-    Parameters
-    ----------
-    window : verbs.Window
-    geometry : Geometry
-    leases : Leases, optional
-        Of the workers; without, none is ever taken for gone.
-    bells : Doorbells, optional
-        Of the workers that can be woken.
-
-    Attributes
-    ----------
-    trace : Trace
-    recovery : Recovery
-        Knows what was lost.
-    waits : Waits
-        Threads that make progress because they wait.
-    beats : int
-        Grows whenever somebody makes progress, or submits and leaves nothing to be done.
-    drained : bool
-        Whether nothing more will come of the tasks that are left.
-    runs_tasks : int or None
-        The thread of this process that does, in a job of one rank.
+    The parameters and attributes are those of ``Progress``.
     """
-
-    def __init__(
-        self,
-        window: verbs.Window,
-        geometry: Geometry,
-        leases: Leases | None = None,
-        bells: Doorbells | None = None,
-    ) -> None:
-        self.geometry = geometry
-        self.trace = trace = Trace(geometry)
-        self.beats = 0
-        # Reentrant only so that a finalizer finds out: see `held`.
-        self._lock: Any = threading.RLock()
-        self._looking: Any = threading.RLock()  # while a row is watched, for which `_lock` is free
-        self._window = window
-        self._segments = Segments(window, geometry)
-        publisher = Publisher(window, geometry, 0)
-        self._store = store = Store(window, geometry.region(0))
-        self._backlog = backlog = Backlog(self._segments.lend, store.place)
-        self._bells = bells = bells or Doorbells()
-        self._collector = collector = Collector(publisher, store, backlog, bells.heard_s, trace)
-        self._published = collector.published
-        self._rows = self._published.rows
-        bells.tables[self] = self._rows
-        self._finished = collector.finished
-        self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells, trace)
-        self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog)
-        self._closed = self.drained = False
-        self.runs_tasks: int | None = None
-        self._looked_s = 0.0  # just before rows were looked at last
-        self._advanced_s = 0.0  # when progress was made last
-        self._asked_s = 0.0  # when a row has last asked for something, or the first was published
-        self.waits = Waits(
-            self.progress, self._rest_s, self._rows, lambda: self.outstanding, self._still
-        )
-
-    @property
-    def entered(self) -> bool:
-        """Whether this thread has a lock of ours, or that on MPI."""
-        owned: bool = self._lock._is_owned() or self._looking._is_owned()
-        return owned or self._window.busy()
-
-    @property
-    def held(self) -> bool:
-        """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
-        # Threads of ours hold other locks as well.  Of those that a submit takes, the main thread
-        # can hold only MPI's; to look through its frames would cost each task a microsecond.
-        return self.entered or (threading.get_ident() != _MAIN and held(sys._getframe(1)))
-
-    @property
-    @whole
-    def outstanding(self) -> bool:
-        """Whether some tasks are not over; False, too, while the last are being fetched."""
-        if self._rows or self._finished:
-            return True
-        with self._lock:
-            return self._backlog.outstanding or self.busy
-
-    # --- prepare ------------------------------------------------------------------------------
 
     @whole
     def submit(self, task: Task, code: Code | None) -> None:
@@ -270,13 +169,6 @@ class Driver:
                     self._segments.exhaust(segment)
                 self._published.withdraw(batch)
 
-    @property
-    @whole
-    def busy(self) -> bool:
-        """Whether there is something in the table, or on its way to its future."""
-        with self._lock:  # a row that is about to be withdrawn is not there for a moment
-            return bool(self._rows or self._finished or self._finished.hands)
-
     @whole
     def tasks(self, pool_id: int) -> list[Task]:
         """Return the tasks of a pool that are not collected, the last submitted first."""
@@ -292,83 +184,7 @@ class Driver:
         with self._lock:
             return task.batch is not None and self._published.claimed(task.batch)
 
-    # --- collect ------------------------------------------------------------------------------
-
-    @whole
-    def progress(self) -> int:
-        """Publish and collect what can be; return how many rows, or parts of batches, ended.
-
-        Notes
-        -----
-        RMA cost: 1 look, at one row if there is only that; with outcomes 1 get for each run of
-        rows, 1 flush, sooner or later 1 compare_and_swap for each row and 1 flush for several; then
-        as ``Publisher.publish``, or as ``Reserver.prepare``.
-        """
-        with self._lock:  # an interrupt after a call of acquire would leave it locked
-            self._advance()
-        self.beats += 1
-        return self._finished.resolve() if self._finished else 0
-
-    def _advance(self) -> None:
-        if self._closed:
-            return
-        # Where ranks share cores, others may wait for this one: if they must have it, then now, and
-        # not in the middle of what follows.
-        os.sched_yield()
-        since_s, self._looked_s = self._looked_s, monotonic()
-        asked = bool(self._rows) and self._collector.look_after_rows(since_s)
-        # Else somebody waits for the last result, and nothing is due before that is there.
-        if not asked or self._rows or self._backlog.outstanding or self._collector.crowded:
-            self._backlog.wake()
-            self.recovery.look()
-            self._dispatcher.advance(asked)
-        self._advanced_s = monotonic()
-        if asked:
-            self._asked_s = self._advanced_s
-
-    @whole
-    def count(self) -> None:
-        """See that the tally of each pool has all that was collected."""
-        with self._lock:
-            self._collector.count()
-
-    @whole
-    def close(self) -> None:
-        """Make no progress any more: the window is about to be freed."""
-        with self._looking, self._lock:
-            self._collector.retire()
-            self._closed = True
-            self._bells.tables.pop(self, None)
-
-    def disown(self) -> None:
-        """Refuse everything from now on: this process was forked from the driver's."""
-        self._lock = self._looking = Forked()
-
-    # --- waiting and room ---------------------------------------------------------------------
-
-    def wait(self, ended: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Make progress until `ended` says so, or for `timeout` seconds; return what it says.
-
-        Raises
-        ------
-        RuntimeError
-            If a finalizer wants to wait, in the middle of a step, or the thread that runs tasks.
-        TaskLost
-            If nothing can come any more of what is waited for.
-        """
-        # What it wants may be in the hands of this very thread, which holds no lock then.
-        mine = self.held or (self._finished.hands and held(sys._getframe(1)))
-        if mine or threading.get_ident() == self.runs_tasks:
-            raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
-        return self.waits.wait(ended, timeout)
-
-    @whole
-    def _still(self) -> bool:
-        with self._looking:
-            return not self._closed and self._collector.still()
-
-    def _rest_s(self) -> float | None:
-        return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
+    # --- room ---------------------------------------------------------------------------------
 
     @whole
     def reserve(self, nbytes: int) -> Extent | None:
