@@ -8,7 +8,7 @@ The same steps in the same order, facing each other::
                                              claim     one compare-and-swap: mine to run
                                              fetch     context, code, payload: ``attempts``
                                              run       -> outcome
-    collect   rows DONE             <------  commit    outcome, then one compare-and-swap
+    collect   rows DONE             <------  commit    one compare-and-swap: ``commits``
     resolve   outcome -> future
 
 A worker claims each row when it starts it, not when it takes the ticket: what it has taken and not
@@ -22,18 +22,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from .. import layout, verbs
-from ..arena import keep_freed, write
+from .. import verbs
+from ..arena import keep_freed
 from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
 from ..clock import monotonic, monotonic_ns
-from ..contributions import Parts, contribute
-from ..layout import NOTHING, Extent, Geometry
+from ..layout import Geometry
 from ..members.leases import Heart
-from ..protocol import Step
 from ..repository import TAKERS, Claim, Claimant, Miss, Offer
-from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
 from .attempts import Attempts, Runners
-from .batch import Outcomes
+from .commits import Commits
 from .exchange import Exchange
 from .runner import Evicted
 
@@ -176,7 +173,9 @@ class _Service:
         self._attempts = Attempts(
             worker.runners, worker.heart, window, geometry, self._claimant, self._exchange
         )
-        self._contributions = worker.runners.own.contributions
+        own = worker.runners.own
+        self._commits = Commits(window, self._claimant, self._exchange, own, worker.carries)
+        self._contributions = own.contributions
         self._mean_s = TICKETS_S  # of a task, over the last ones
         self._limit = 1  # tickets to take at once
         self._beats = 0
@@ -276,7 +275,7 @@ class _Service:
         try:
             kind, content = self._attempts.run(claim, descriptor, inline)
             elapsed_ns = monotonic_ns() - start
-            following = self._commit(claim, kind, content, elapsed_ns, then)
+            following = self._commits.commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
             self._attempts.look_ahead()
@@ -285,90 +284,3 @@ class _Service:
         finally:
             self._contributions.clear()
         return following
-
-    def _commit(
-        self,
-        claim: Claim,
-        kind: int,
-        content: Encoded | Outcomes,
-        elapsed_ns: int,
-        then: Offer | None,
-    ) -> Claim | Miss:
-        """Put an outcome where the driver finds it, and commit it; return the next claim."""
-        held = []
-        if isinstance(content, Outcomes) and content.extent is not NOTHING:
-            held.append(content.extent)  # the driver may be reading in it
-        try:
-            kind, content, total = self._gathered(kind, content)
-        except MemoryError as error:  # for a copy of what they have added, or of what they return
-            (kind, content), total = self._refused(content, error), None
-        record = self._record(claim, kind, content, elapsed_ns, held)
-        following: Claim | Miss = _EMPTY
-        if total is not None:
-            committed = self._claimant.commit(claim, record)
-            if committed:
-                # Only the attempt that won the commit contributes: exactly once.
-                contribute(total, self._window)
-                self._claimant.advance(claim, Step.COMPLETE)
-        else:
-            committed, following = self._claimant.complete(claim, record, then)
-        if held:
-            self._exchange.keep(claim, held, committed)
-        return following
-
-    def _gathered(
-        self, kind: int, content: Encoded | Outcomes
-    ) -> tuple[int, Encoded | Outcomes, Parts | None]:
-        """Return an outcome as it is to be recorded, and what is to be added to the window.
-
-        All that takes memory is done here: nothing may fail between commit and complete.
-        """
-        contributions = self._contributions
-        carries = bool(contributions) and (self._worker.carries or contributions.foreign)
-        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room):
-            content = b"".join(content.entries)
-        if carries:
-            assert not isinstance(content, Outcomes)
-            content = layout.write_carried(as_bytes(content), contributions.packed())
-            return kind | CONTRIBUTES, content, None
-        return kind, content, contributions.total() if contributions else None
-
-    def _refused(self, content: Encoded | Outcomes, error: MemoryError) -> tuple[int, bytes]:
-        """Return what stands in the place of an outcome for which there is no memory."""
-        failure = self._worker.runners.own.failure(error)
-        if not isinstance(content, Outcomes):
-            return Kind.EXCEPTION, failure
-        entry = layout.write_task_outcome(Kind.EXCEPTION, 0, failure)
-        return Kind.BATCH, entry * len(content.entries)
-
-    def _record(
-        self,
-        claim: Claim,
-        kind: int,
-        content: Encoded | Outcomes,
-        elapsed_ns: int,
-        held: list[Extent],
-    ) -> bytes:
-        """Put an outcome into the window; return its record.
-
-        The record names an extent, which is added to those that are held, or stands before the
-        bytes themselves.
-        """
-        if isinstance(content, Outcomes):  # they are there
-            return layout.write_outcome(kind, elapsed_ns, content.place.offset, content.nbytes)
-        nbytes = len(content)
-        if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
-            return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content)
-        if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
-            try:
-                self._exchange.offer_all(claim, content)
-            except Evicted:
-                self._exchange.keep(claim, held, committed=False)
-                raise
-            offset = layout.STREAMED
-        else:
-            extent = self._exchange.reserve(nbytes)
-            held.append(extent)
-            write(self._window, extent.offset, content)
-            offset = extent.offset
-        return layout.write_outcome(kind, elapsed_ns, offset, nbytes)

@@ -1,0 +1,133 @@
+"""From the outcome of a claimed row to its commit: put, flush, one compare-and-swap."""
+
+from __future__ import annotations
+
+from .. import layout, verbs
+from ..arena import write
+from ..contributions import Parts, contribute
+from ..layout import NOTHING, Extent
+from ..protocol import Step
+from ..repository import Claim, Claimant, Miss, Offer
+from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
+from .batch import Outcomes
+from .exchange import Exchange
+from .runner import Evicted, Runner
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_EMPTY: Claim | Miss = Miss.EMPTY
+
+
+class Commits:
+    """Commits what became of the rows that a worker has run in one table.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    claimant : Claimant
+    exchange : Exchange
+    own : Runner
+        The worker's, which has what tasks have added to accumulators.
+    carries : bool
+        Whether outcomes carry all contributions to accumulators.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        claimant: Claimant,
+        exchange: Exchange,
+        own: Runner,
+        carries: bool,
+    ) -> None:
+        self._window = window
+        self._claimant = claimant
+        self._exchange = exchange
+        self._own = own
+        self._carries = carries
+
+    def commit(
+        self,
+        claim: Claim,
+        kind: int,
+        content: Encoded | Outcomes,
+        elapsed_ns: int,
+        then: Offer | None,
+    ) -> Claim | Miss:
+        """Put an outcome where the driver finds it, and commit it; return the next claim."""
+        held = []
+        if isinstance(content, Outcomes) and content.extent is not NOTHING:
+            held.append(content.extent)  # the driver may be reading in it
+        try:
+            kind, content, total = self._gathered(kind, content)
+        except MemoryError as error:  # for a copy of what they have added, or of what they return
+            (kind, content), total = self._refused(content, error), None
+        record = self._record(claim, kind, content, elapsed_ns, held)
+        following: Claim | Miss = _EMPTY
+        if total is not None:
+            committed = self._claimant.commit(claim, record)
+            if committed:
+                # Only the attempt that won the commit contributes: exactly once.
+                contribute(total, self._window)
+                self._claimant.advance(claim, Step.COMPLETE)
+        else:
+            committed, following = self._claimant.complete(claim, record, then)
+        if held:
+            self._exchange.keep(claim, held, committed)
+        return following
+
+    def _gathered(
+        self, kind: int, content: Encoded | Outcomes
+    ) -> tuple[int, Encoded | Outcomes, Parts | None]:
+        """Return an outcome as it is to be recorded, and what is to be added to the window.
+
+        All that takes memory is done here: nothing may fail between commit and complete.
+        """
+        contributions = self._own.contributions
+        carries = bool(contributions) and (self._carries or contributions.foreign)
+        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room):
+            content = b"".join(content.entries)
+        if carries:
+            assert not isinstance(content, Outcomes)
+            content = layout.write_carried(as_bytes(content), contributions.packed())
+            return kind | CONTRIBUTES, content, None
+        return kind, content, contributions.total() if contributions else None
+
+    def _refused(self, content: Encoded | Outcomes, error: MemoryError) -> tuple[int, bytes]:
+        """Return what stands in the place of an outcome for which there is no memory."""
+        failure = self._own.failure(error)
+        if not isinstance(content, Outcomes):
+            return Kind.EXCEPTION, failure
+        entry = layout.write_task_outcome(Kind.EXCEPTION, 0, failure)
+        return Kind.BATCH, entry * len(content.entries)
+
+    def _record(
+        self,
+        claim: Claim,
+        kind: int,
+        content: Encoded | Outcomes,
+        elapsed_ns: int,
+        held: list[Extent],
+    ) -> bytes:
+        """Put an outcome into the window; return its record.
+
+        The record names an extent, which is added to those that are held, or stands before the
+        bytes themselves.
+        """
+        if isinstance(content, Outcomes):  # they are there
+            return layout.write_outcome(kind, elapsed_ns, content.place.offset, content.nbytes)
+        nbytes = len(content)
+        if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
+            return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content)
+        if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
+            try:
+                self._exchange.offer_all(claim, content)
+            except Evicted:
+                self._exchange.keep(claim, held, committed=False)
+                raise
+            offset = layout.STREAMED
+        else:
+            extent = self._exchange.reserve(nbytes)
+            held.append(extent)
+            write(self._window, extent.offset, content)
+            offset = extent.offset
+        return layout.write_outcome(kind, elapsed_ns, offset, nbytes)
