@@ -91,7 +91,7 @@ from __future__ import annotations
 
 from .atoms import ATOMS
 from .blame import heaviest
-from .blocks import BLOCK, Blocks, encode_blocks
+from .blocks import BLOCK, Beside, Blocks, encode_blocks
 from .callables import CallableCache, load_callable
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
@@ -114,6 +114,7 @@ __all__ = [
     "BLOCK",
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",
+    "Beside",
     "Blocks",
     "CallableCache",
     "Code",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..errors import SerializationError
 from .frames import Buffer, Packed, as_bytes, unpack
@@ -22,7 +22,7 @@ from .reach import Reach, Torn
 from .references import Refer
 from .values import encode
 
-__all__ = ["Blocks", "encode_blocks"]
+__all__ = ["Beside", "Blocks", "encode_blocks"]
 
 BLOCK: Final = 256
 """Items in a block, if they are small."""
@@ -38,16 +38,26 @@ _SEVERAL: Final = 1
 _EACH: Final = 2
 
 
+class Beside(NamedTuple):
+    """A code that travels beside the items: that of what is called with them, or of its class."""
+
+    reach: Reach | None = None  #: what is in it
+    refer: Refer | None = None  #: how items refer to it, as for `encode`
+    of_class: bool = False  #: what is called goes with the items, and refers to it as they do
+
+
+NO_CODE: Final = Beside()
+
+
 def encode_blocks(
     items: Sequence[Any],
     several: bool,
     function: object = None,
-    large: bool = False,
-    beside: Reach | None = None,
-    refer: Refer | None = None,
+    code: Beside = NO_CODE,
+    *,
     each: Callable[..., Any] | None = None,
     size: int = BLOCK,
-    referring: bool = False,
+    large: bool = False,
 ) -> bytes | None:
     """Encode items, and what is called with them unless it travels as code.
 
@@ -57,18 +67,14 @@ def encode_blocks(
     several : bool
         Whether each item is a tuple of arguments, not the only argument.
     function : object, optional
-    large : bool
-        Whether single items may be large, and hold large buffers.
-    beside : Reach, optional
-        Of a function that travels as code.
-    refer : Refer, optional
-        As for `encode`.
+        What comes once for all of them.
+    code : Beside
     each : callable, optional
-        What is called with them, to be in one pickle with each block; without `refer` and `beside`.
+        What is called with them, to be in one pickle with each block; without `code`.
     size : int
         Items in a block.
-    referring : bool
-        Whether `refer` and `beside` are meant for the function, too.
+    large : bool
+        Whether single items may be large, and hold large buffers.
 
     Returns
     -------
@@ -88,6 +94,7 @@ def encode_blocks(
     -----
     Cost: 0.02 us for a number.
     """
+    beside, refer, of_class = code
     if isinstance(items, range):
         size = max(1, len(items))
     if beside is not None and beside.copied and not isinstance(items, range):
@@ -98,7 +105,7 @@ def encode_blocks(
     parts = [b""]
     if function is not None:
         own = Reach()
-        known = (refer, beside) if referring else (None, None)
+        known = (refer, beside) if of_class else (None, None)
         parts = [as_bytes(encode(function, refer=known[0], reach=own, beside=known[1]))]
         beside = own if beside is None else beside.joined(own)
     for at in range(0, len(items), size):

@@ -13,6 +13,7 @@ from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
 from ...serializer import (
     BLOCK,
+    Beside,
     Code,
     CodeCache,
     Encoded,
@@ -115,8 +116,8 @@ class Cutter:
     ledger : Ledger, optional
         Says which items are done.
     owner : type, optional
-        What the code is of, if not of `fn`: the class that it has.  Then it goes with the items,
-        and refers to what comes with the code.
+        Whose code it is, if not that of `fn`: the class of `fn`, or of the object whose method that
+        is.  Then `fn` goes with the items, and refers to the class, which comes with the code.
 
     Attributes
     ----------
@@ -222,21 +223,20 @@ class Cutter:
         fn = None if self._own_code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
         several, large, size = self._several, uncut.large, uncut.block
-        code = self.code
-        refer: Refer | None = None if code is None else self._codes.refer(self._owner, code)
+        refer: Refer | None = None
+        if self.code is not None:
+            refer = self._codes.refer(self._owner, self.code)
         while True:
             reach = None if self.code is None else self.code.reach
-            further = self._owner is not self.fn
+            beside = Beside(reach, refer, self._owner is not self.fn)
             try:
-                return encode_blocks(
-                    items, several, function, large, reach, refer, None, size, further
-                )
+                return encode_blocks(items, several, function, beside, size=size, large=large)
             except Torn:
-                if further:  # all of it by value
+                if beside.of_class:  # all of it by value
                     self.code, self._owner, refer = None, self.fn, None
                     continue
                 without = None if self.operation is None else Reduction(None, self.operation)
-                return encode_blocks(items, several, without, large, each=self.fn, size=size)
+                return encode_blocks(items, several, without, each=self.fn, size=size, large=large)
             except UnknownDefinition as unknown:
                 assert self.code is not None
                 self.code, refer = self._codes.extended(self._owner, self.code, unknown.definition)
