@@ -40,6 +40,7 @@ class Window(Words):
         The memory, if this rank has it and its loads and stores are as good as Get and Put: in the
         unified model (MPI-4.1, 12.4), and on one host, where nobody needs us inside MPI.
     ticker : Ticker, optional
+        Started on the host, where others need it inside MPI; it ends with the window.
     """
 
     def busy(self) -> bool:

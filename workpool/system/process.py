@@ -85,14 +85,7 @@ class ChildProcess:
             os.ftruncate(numbers_fd, 8 * NUMBERS)
             self.numbers = map_numbers(numbers_fd)
             fds = [theirs.fileno(), self._stack_fd, numbers_fd]
-            text = ", ".join(map(ascii, [*fds, os.getpid(), *arguments]))
-            here = ""
-            with contextlib.suppress(OSError):  # it is gone
-                here = os.getcwd()
-            path = [entry or here for entry in sys.path if isinstance(entry, str)]
-            argv = [word for word in sys.argv if isinstance(word, str)]
-            start = _START.format(path=path, argv=argv, module=module, arguments=text)
-            os.pwrite(start_fd, start.encode(), 0)
+            os.pwrite(start_fd, _start(module, *fds, os.getpid(), *arguments), 0)
             flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
                 [sys.executable, *flags, "-c", "import sys; exec(sys.stdin.buffer.read())"],
@@ -169,6 +162,11 @@ class ChildProcess:
         self.channel.close()
         os.close(self._stack_fd)
 
+    def leave(self) -> None:
+        """Let the process end by itself, as it does when nobody asks it any more."""
+        self.channel.close()
+        self.died()
+
     def _send(self, signum: int) -> None:
         # Not by subprocess, which looks first whether it has ended, and then forgets it: as long as
         # it is a zombie nobody else has its number, and ``died`` can wait for it.
@@ -180,10 +178,16 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
-    def leave(self) -> None:
-        """Let the process end by itself, as it does when nobody asks it any more."""
-        self.channel.close()
-        self.died()
+
+def _start(module: str, *arguments: object) -> bytes:
+    """Return what a process runs to call ``main`` of a module."""
+    here = ""
+    with contextlib.suppress(OSError):  # it is gone
+        here = os.getcwd()
+    path = [entry or here for entry in sys.path if isinstance(entry, str)]
+    argv = [word for word in sys.argv if isinstance(word, str)]
+    text = ", ".join(map(ascii, arguments))
+    return _START.format(path=path, argv=argv, module=module, arguments=text).encode()
 
 
 def map_numbers(fd: int) -> memoryview:
