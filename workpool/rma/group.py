@@ -324,12 +324,7 @@ def processor_name() -> str:
 
 def info(group: Group, window: Window) -> dict[str, str]:
     """Return what a person asks first about an MPI and a window in it."""
-    flavors = {
-        MPI.WIN_FLAVOR_CREATE: "create",
-        MPI.WIN_FLAVOR_ALLOCATE: "allocate",
-        MPI.WIN_FLAVOR_DYNAMIC: "dynamic",
-        MPI.WIN_FLAVOR_SHARED: "shared",
-    }
+    flavors = {MPI.WIN_FLAVOR_ALLOCATE: "allocate", MPI.WIN_FLAVOR_SHARED: "shared"}  # ours
     models = {MPI.WIN_SEPARATE: "separate", MPI.WIN_UNIFIED: "unified"}
     left = free()
     return {
