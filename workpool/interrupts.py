@@ -48,8 +48,9 @@ FAILURES: Final = (Exception, SystemExit)
 class Deferring:
     """A signal's handler that raises, but not where that would do harm: then just afterwards.
 
-    It looks at each step of the main thread, by a profile function, from the first signal that
-    waits until it has raised; where the program has one of its own, it tries again and again.
+    While a signal waits, a profile function looks at each step of the main thread, and raises as
+    soon as that does no harm.  Where the program has one of its own, a thread sends the signal
+    again every ``AGAIN_S``; else only from ``MOST_S`` on, for a step that hangs.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def defer_interrupts() -> None:
 
 
 def interrupts() -> type[BaseException]:
-    """Return what an ``except`` lets pass where all else is the failure of the user's objects.
+    """Return what to let pass, by ``except interrupts(): raise``: all else is taken for a failure.
 
     That is ``KeyboardInterrupt``, and whatever a signal's handler has raised.
     """

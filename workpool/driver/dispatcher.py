@@ -53,7 +53,7 @@ STUCK_S = 10e-3
 #: More than it takes of the stack to publish rows, from the backlog to their words.
 FRAMES = 16
 
-#: How long nothing takes the place of what was withdrawn: perhaps it is withdrawn next.
+#: How long nothing is published where a row was withdrawn: it might be withdrawn next.
 CALM_S = 2e-3
 
 

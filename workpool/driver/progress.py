@@ -53,7 +53,8 @@ class Progress:
     waits : Waits
         Threads that make progress because they wait.
     beats : int
-        Grows whenever somebody makes progress, or submits and leaves nothing to be done.
+        Grows with each progress, and with each submit that does as well.  The attendant makes
+        progress itself as long as this stands still.
     drained : bool
         Whether nothing more will come of the tasks that are left.
     runs_tasks : int or None
