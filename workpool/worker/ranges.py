@@ -47,11 +47,6 @@ GROWTH = 8
 TURN_NBYTES = 1 << 20
 
 
-def chunk_s(take_s: float) -> float:
-    """Return how long a chunk lasts, by the time that it takes to get one."""
-    return max(CHUNK_S, min(MOST_CHUNK_S, TAKES * take_s))
-
-
 class Pace:
     """How long the items of functions take on this worker, and how long chunks shall last."""
 
@@ -112,7 +107,7 @@ class Pace:
 
     def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
         """Take in how long some items took, and how long it took to get them."""
-        wanted_s = chunk_s(take_s)
+        wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, TAKES * take_s))
         usual_s = self._chunk_s or wanted_s
         # Now and then somebody else has the core.
         self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
