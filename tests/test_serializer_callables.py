@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
-from workpool.serializer import CallableCache, Code, load_callable
+from workpool.serializer import CallableCache, Code
 from workpool.serializer.byvalue import dumps_by_value
+from workpool.serializer.callables import load_callable
 
 LIMIT = 10
 

@@ -17,9 +17,9 @@ from scripted import ALWAYS_THE_SAME, define, looked_up_again
 from workpool.errors import SerializationError
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
-from workpool.serializer import CallableCache, CodeCache, load_callable, unpack_call
+from workpool.serializer import CallableCache, CodeCache, unpack_call
 from workpool.serializer.blocks import Beside, Blocks, encode_blocks
-from workpool.serializer.callables import _Restored
+from workpool.serializer.callables import _Restored, load_callable
 from workpool.serializer.frames import as_bytes
 from workpool.serializer.snapshot import Snapshot
 

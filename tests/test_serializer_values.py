@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import ALIGNMENT, Packed, frozen, pack_value, unpack
+from workpool.serializer import Packed, frozen, pack_value, unpack
+from workpool.serializer.frames import ALIGNMENT
 
 LARGE = 1 << 15  # of doubles: 256 KiB
 

@@ -92,13 +92,13 @@ from __future__ import annotations
 from .atoms import ATOMS
 from .blame import heaviest
 from .blocks import BLOCK, Beside, Blocks, encode_blocks
-from .callables import CallableCache, load_callable
+from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
-from .frames import ALIGNMENT, Encoded, Packed, as_bytes, join, split, unpack
+from .frames import Encoded, Packed, as_bytes, join, split, unpack
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
@@ -108,7 +108,6 @@ from .script import clear_script, leave_script, stay_in_script
 from .wording import task_name
 
 __all__ = [
-    "ALIGNMENT",
     "APART",
     "ATOMS",
     "BLOCK",
@@ -139,7 +138,6 @@ __all__ = [
     "item_fingerprints",
     "join",
     "leave_script",
-    "load_callable",
     "pack_call",
     "pack_exception",
     "pack_value",
