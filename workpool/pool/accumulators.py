@@ -25,7 +25,7 @@ class PoolAccumulators:
     """
 
     def __init__(self, job: Runtime, table: Table, pool_id: int) -> None:
-        self._runtime = job
+        self._job = job
         self._table = table
         self._pool_id = pool_id
         self._open: list[tuple[Spec, Extent]] = []
@@ -50,13 +50,13 @@ class PoolAccumulators:
             )
         spec = spec._replace(pool=self._pool_id, offset=extent.offset)
         self._open.append((spec, extent))
-        window = None if self._runtime.survive else self._table.window
-        return self._runtime.accumulators.open(spec, window)
+        window = None if self._job.survive else self._table.window
+        return self._job.accumulators.open(spec, window)
 
     def close(self, settled: bool) -> None:
         """Keep the last values, and give back the room if nobody adds any more."""
         while self._open:
             spec, extent = self._open.pop()
-            self._runtime.accumulators.close(spec)
+            self._job.accumulators.close(spec)
             if settled:
                 self._table.driver.release(extent)

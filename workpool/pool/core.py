@@ -84,7 +84,7 @@ class Core:
         self.codes = job.codes
         self.callbacks = Callbacks(job.attendant)
         self.number: Callable[[], int] = job.numbers.__next__
-        self._runtime = job
+        self._job = job
         self._setup = setup
         self._max_pending = max_pending
         self._pending = 0
@@ -129,7 +129,7 @@ class Core:
     @property
     def living(self) -> int:
         """How many workers serve the pool."""
-        return self._runtime.living(self.choice.workers)
+        return self._job.living(self.choice.workers)
 
     @property
     def open(self) -> bool:
@@ -151,7 +151,7 @@ class Core:
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
     def _new_context(self, limits: Limits | None) -> PoolContext:
-        others = tuple(pool.pool_id for pool in tuple(self._runtime.pools))
+        others = tuple(pool.pool_id for pool in tuple(self._job.pools))
         context = Context(self.pool_id, limits, self._setup, others)
         resolver = self._resolver
         return PoolContext(
@@ -254,7 +254,7 @@ class Core:
             self._pending += 1
         try:
             self.driver.submit(task, code)
-            self._runtime.attendant.wake()
+            self._job.attendant.wake()
         except BaseException:  # no memory for its arguments, no thread: nobody gets its future
             if self.driver.cancel(task) or self.driver.kill(task):
                 self.ended()
@@ -297,7 +297,7 @@ class Core:
 
     def watch(self) -> None:
         """Somebody waits for a future without making progress."""
-        self._runtime.attendant.ring()
+        self._job.attendant.ring()
 
     def give_up_lost(self, interrupted: Callable[[], bool]) -> None:
         """Fail the futures that somebody watches if nothing can come of them any more."""
@@ -351,7 +351,7 @@ class Core:
         self.driver.count()
         found, tally = [], self._resolver.tally
         for member in range(1, self.choice.workers + 1):
-            rank, evicted = self._runtime.rank_of(member), self.driver.recovery.evicted[member]
+            rank, evicted = self._job.rank_of(member), self.driver.recovery.evicted[member]
             tasks = tally.tasks[member] + tally.items[member]
             found.append(WorkerStats(rank, tasks, tally.elapsed_ns[member] * 1e-9, evicted))
         return found
@@ -360,7 +360,7 @@ class Core:
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks; see ``Executor.shutdown``."""
-        if self._runtime.serves or held(sys._getframe(1)):
+        if self._job.serves or held(sys._getframe(1)):
             self.callbacks.call(lambda: self.shutdown(False, cancel_futures=cancel_futures))
             return
         with self.lock:
@@ -393,5 +393,5 @@ class Core:
                 self.ledgers.close()
             finally:
                 with self.lock:  # last: as long as we are in the list, nobody closes the table
-                    if self in self._runtime.pools:
-                        self._runtime.pools.remove(self)
+                    if self in self._job.pools:
+                        self._job.pools.remove(self)
