@@ -28,24 +28,6 @@ from concurrent.futures import BrokenExecutor
 #: What the standard library says to a submit that comes too late.
 SHUT = "cannot schedule new futures after shutdown"
 
-__all__ = [
-    "BrokenPool",
-    "LayoutError",
-    "ProtocolError",
-    "RemoteTraceback",
-    "ResourceError",
-    "SerializationError",
-    "TaskError",
-    "TaskKilled",
-    "TaskLost",
-    "TaskTimeout",
-    "UsageError",
-    "WindowError",
-    "WorkPoolError",
-    "WorkerCrashed",
-    "WorkerUnreachable",
-]
-
 
 class WorkPoolError(Exception):
     """Base of every exception raised on purpose by workpool."""

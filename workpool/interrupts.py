@@ -26,15 +26,6 @@ from typing import Final
 from .clock import monotonic
 from .whole import delays
 
-__all__ = [
-    "FAILURES",
-    "Deferring",
-    "by_handler",
-    "defer_interrupts",
-    "failures",
-    "interrupts",
-]
-
 #: How often an interrupt that waits tries again where it cannot see each step.
 AGAIN_S = 5e-3
 

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["Recent"]
-
 _V = TypeVar("_V")
 
 

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from .lazy import np
 
-__all__ = ["OPERATIONS", "Binary", "Operation", "Reduction", "ufunc"]
-
 Binary = Callable[[Any, Any], Any]
 
 _INTEGERS = "iu"

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from .serializer import join, split
 
-__all__ = ["Part", "Turn"]
-
 
 class Part(NamedTuple):
     """The results of some items, one after another."""

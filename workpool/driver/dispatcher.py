@@ -19,8 +19,6 @@ from .collector import SHORT_S, Collector
 from .store import Store
 from .trace import Trace
 
-__all__ = ["TOGETHER", "Dispatcher"]
-
 #: Most rows that are published by one step, and most tasks that wait for each other: as many as
 #: the window swaps words at once, with that of the tail.
 TOGETHER = 255

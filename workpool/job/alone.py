@@ -13,8 +13,6 @@ from ..whole import whole
 from .control import Order
 from .tables import Tables
 
-__all__ = ["Alone"]
-
 
 class Alone:
     """Has a worker beside the driver, which is called as a ``Crew`` is.

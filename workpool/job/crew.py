@@ -18,8 +18,6 @@ from .control import Caller, Choice, Order
 from .survival import name_of, obituary
 from .tables import Tables
 
-__all__ = ["Crew"]
-
 
 class Crew:
     """The workers of a job, as their driver calls them.

@@ -20,8 +20,6 @@ from .tables import Tables
 if TYPE_CHECKING:
     from .. import rma
 
-__all__ = ["Deaths"]
-
 #: How long workers may take to leave: they may be stopped, or evicted.
 LEAVE_S = 5.0
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .. import rma
     from ..worker.worker import Worker
 
-__all__ = ["launch", "meet", "open_window", "serve"]
-
 
 def meet(group: rma.Group) -> Liveness:
     """Tell each other who we are.  Collective."""

@@ -28,18 +28,6 @@ from ..system.streams import flush, run_or_exit
 if TYPE_CHECKING:
     from .. import rma
 
-__all__ = [
-    "STUCK",
-    "Sentry",
-    "abort",
-    "depart",
-    "name_of",
-    "obituary",
-    "orphaned",
-    "survives",
-    "vanish",
-]
-
 #: How often a sentry looks; for each member that it looks after, that costs some 20 us.
 SENTRY_S = 0.25
 

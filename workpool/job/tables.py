@@ -23,8 +23,6 @@ from .service import open_window
 if TYPE_CHECKING:
     from .. import rma
 
-__all__ = ["Table", "Tables"]
-
 
 class Table(NamedTuple):
     """A table on the driver's side."""

@@ -16,8 +16,6 @@ from ..system.status import GRACE_S
 from ..system.streams import flush_last
 from . import launcher, mpiexec, program
 
-__all__ = ["main"]
-
 _RUN_TEXT = f"""\
 Run a Python program with N workers: start N + 1 ranks under the mpiexec that belongs to mpi4py's
 MPI. Rank 0 runs the program as its __main__, the others are its workers. The exit status is the

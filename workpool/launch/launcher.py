@@ -50,8 +50,6 @@ from .processes import Processes
 from .routes import Routes
 from .signals import Signals
 
-__all__ = ["run"]
-
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
 

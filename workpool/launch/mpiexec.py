@@ -23,21 +23,6 @@ from ..errors import ResourceError
 from ..system import supervisor
 from ..system.shared_memory import too_little
 
-__all__ = [
-    "Kind",
-    "Library",
-    "Mpiexec",
-    "check_room",
-    "check_srun",
-    "command_line",
-    "environment",
-    "find",
-    "leash",
-    "library",
-    "placed",
-    "room",
-]
-
 #: Options of mpiexec by which its caller decides where ranks run.
 _PLACED = re.compile(
     r"-H|--?(f|hosts?|hostfile|machinefile|map-by|rankfile|(no)?oversubscribe)(=|$)"

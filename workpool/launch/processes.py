@@ -9,8 +9,6 @@ from pathlib import Path
 from ..system.shared_memory import litter_of
 from ..system.supervisor import RANK_VARIABLES
 
-__all__ = ["Processes"]
-
 #: How many processes a message names, and how many characters of their commands.
 _NAMED = 4
 _SHOWN = 80

@@ -33,8 +33,6 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = ["USAGE", "Program", "parse", "split", "trimmed"]
-
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 
 #: The files whose frames come before the program's in its tracebacks.

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Routes"]
-
 
 class Routes:
     """The processes that lead to other hosts.

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..system.status import Watch
 
-__all__ = ["Signals"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Signals that mean what the driver's program takes them for.

@@ -21,8 +21,6 @@ from contextlib import suppress
 from ..clock import monotonic
 from .liveness import Process
 
-__all__ = ["Doorbell", "Doorbells", "name"]
-
 #: Sleeps that are shorter than this cannot be interrupted.
 LEAST_S = 1e-3
 

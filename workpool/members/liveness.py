@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-__all__ = ["Liveness", "Process", "State", "this_process"]
-
 State = Literal["running", "stopped", "dead", "elsewhere"]
 
 

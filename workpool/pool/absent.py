@@ -6,8 +6,6 @@ from typing import NoReturn
 
 from ..errors import UsageError
 
-__all__ = ["Absent"]
-
 
 class Absent:
     """What is behind a pool in a task: nothing that it could be asked for."""

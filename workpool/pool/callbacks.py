@@ -8,8 +8,6 @@ from collections.abc import Callable
 from ..job.attendant import Attendant
 from ..whole import within
 
-__all__ = ["Callbacks"]
-
 
 class Callbacks:
     """Callbacks of one pool's futures, and what takes locks that the thread at hand may hold.

@@ -10,8 +10,6 @@ from ..context import Limits
 from ..tasks import PoolContext
 from ..whole import whole
 
-__all__ = ["Contexts"]
-
 #: Sets of limits that are remembered.  A program that gives each task what is left of some time
 #: makes more of them.
 MOST = 32

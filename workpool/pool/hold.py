@@ -6,8 +6,6 @@ import os
 import weakref
 from collections.abc import Callable
 
-__all__ = ["Hold"]
-
 
 class Hold:
     """The hold of a program on its pool, by its views and by the maps that may submit more items.

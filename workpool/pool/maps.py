@@ -25,8 +25,6 @@ from .mapping.call import Mapping
 from .mapping.cutter import RANGE_ITEMS, Cutter
 from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
 
-__all__ = ["Maps"]
-
 #: All are cut into segments at once.
 MOST_REDUCED = 1000 * RANGE_ITEMS
 

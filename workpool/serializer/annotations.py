@@ -13,8 +13,6 @@ from typing import Any
 
 from ..interrupts import failures
 
-__all__ = ["annotations_of", "reduce_forward_ref"]
-
 
 def annotations_of(definition: Any) -> dict[str, Any]:
     """Return the annotations of a function or class, or their text."""

@@ -30,8 +30,6 @@ from .reach import check_torn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["dumps_arrays", "dumps_by_makers", "has_arrays", "is_flat"]
-
 _ARRAY: Final = ""
 _CODES: Final = "?bBhHiIlLqQefdgFDG"
 """Dtypes of plain numbers; others may hold objects, or be more than their code says."""

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from ..lazy import np
 
-__all__ = ["ATOMS", "FROZEN_DICT", "SENTINEL", "UNCHANGING", "are_unchanging", "is_unchanging"]
-
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
 

@@ -15,8 +15,6 @@ from .names import reads
 from .values import encode
 from .wording import said, task_name, type_name
 
-__all__ = ["culprit", "heaviest"]
-
 
 def culprit(
     fn: Callable[..., Any] | None,

@@ -22,8 +22,6 @@ from .reach import Reach, Torn
 from .references import Refer
 from .values import encode
 
-__all__ = ["Beside", "Blocks", "encode_blocks"]
-
 BLOCK: Final = 256
 """Items in a block, if they are small."""
 

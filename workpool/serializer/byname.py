@@ -12,8 +12,6 @@ import cloudpickle
 
 from .script import SCRIPT_MODULES
 
-__all__ = ["PROTOCOL", "importable_module", "named", "names_by_value", "registered_modules"]
-
 PROTOCOL: Final = 5
 """Of pickle."""
 

@@ -50,13 +50,6 @@ from .rebuilt import (
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 
-__all__ = [
-    "ByValuePickler",
-    "dumps_by_value",
-    "locks_in",
-    "on_restored",
-]
-
 _MOST_ATTEMPTS: Final = 9
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(

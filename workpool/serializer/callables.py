@@ -19,8 +19,6 @@ from .script import clear_script, show, shown
 from .snapshot import Snapshot
 from .wording import unrestored
 
-__all__ = ["CallableCache", "load_callable"]
-
 CAPACITY: Final = 256
 """Callables that a cache keeps unless told otherwise."""
 

@@ -23,8 +23,6 @@ from .references import Refer, UnknownDefinition
 from .values import encode
 from .wording import type_name, unrestored
 
-__all__ = ["pack_call", "unpack_call", "without_partial"]
-
 _NO_ARGUMENTS: Final = encode(())
 
 

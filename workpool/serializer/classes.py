@@ -36,16 +36,6 @@ from .enumerations import reduce_enumeration
 from .instances import members
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
 
-__all__ = [
-    "away",
-    "from_earlier_run",
-    "known_class",
-    "reduce_class",
-    "refer_home",
-    "refer_to",
-    "update_class",
-]
-
 
 class _Known:
     """What this process knows of a class that is defined in no importable module."""

@@ -9,8 +9,6 @@ from .classes import refer_to
 from .reach import Reach
 from .references import Refer, companion
 
-__all__ = ["Code"]
-
 
 class Code:
     """A callable's code, as it crosses once to each worker.

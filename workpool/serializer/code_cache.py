@@ -44,8 +44,6 @@ from .references import Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
 from .snapshot import Snapshot, is_definition
 
-__all__ = ["CodeCache"]
-
 CAPACITY: Final = 256
 """Codes that a cache keeps unless told otherwise."""
 

@@ -19,8 +19,6 @@ from .enumerations import own_attributes
 from .names import reads
 from .rebuilt import dispatched, generic_parts, is_generic
 
-__all__ = ["bounds_of", "class_parts", "code_parts", "compiled_parts", "function_parts"]
-
 #: What Python adds to a class by itself, and what changes nothing.
 _INCIDENTAL: Final = frozenset(
     {

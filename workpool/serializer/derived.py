@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
-__all__ = ["DERIVED", "FIELDS", "WHEN_ASKED", "WRITTEN", "field_values", "is_written"]
-
 WHEN_ASKED: Final = frozenset(
     {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
 )

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-__all__ = ["make_empty"]
-
 _HOOK: Final = "__init_subclass__"
 
 _UNHOOKED: Final = threading.RLock()  # held by whoever changes the hooks of classes for a moment

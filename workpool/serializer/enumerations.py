@@ -11,8 +11,6 @@ from __future__ import annotations
 import copyreg
 from typing import Any, Final, TypeAlias
 
-__all__ = ["own_attributes", "reduce_enumeration"]
-
 _BUILT: Final = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"})
 """Attributes of a member that it has as soon as it is made, or comes to by itself."""
 

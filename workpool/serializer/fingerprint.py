@@ -30,8 +30,6 @@ from .byvalue import ByValuePickler
 from .definitions import bounds_of, class_parts, code_parts, compiled_parts, function_parts
 from .rebuilt import MADE_ANEW
 
-__all__ = ["FINGERPRINT_NBYTES", "call_fingerprint", "fingerprint", "item_fingerprints"]
-
 FINGERPRINT_NBYTES: Final = 16
 
 LARGE_NBYTES: Final = 1 << 26

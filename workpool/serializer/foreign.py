@@ -16,8 +16,6 @@ from _ctypes import FUNCFLAG_USE_ERRNO, CFuncPtr
 from operator import getitem, mul
 from typing import Any, Final
 
-__all__ = ["reduce_foreign", "reduce_library"]
-
 #: Without which a class cannot be made.
 _PARTS: Final = ("_type_", "_length_", "_flags_", "_restype_", "_argtypes_")
 

@@ -28,19 +28,6 @@ from ..interrupts import interrupts
 from .byname import PROTOCOL
 from .wording import unrestored
 
-__all__ = [
-    "ALIGNMENT",
-    "OUT_OF_BAND_NBYTES",
-    "Buffer",
-    "Encoded",
-    "Packed",
-    "as_bytes",
-    "decode",
-    "join",
-    "split",
-    "unpack",
-]
-
 ALIGNMENT: Final = 64
 """Each out-of-band frame begins at a multiple of this, counted from the encoding's start."""
 

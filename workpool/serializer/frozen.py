@@ -27,9 +27,6 @@ from .instances import is_its_attributes
 from .script import SCRIPT_MODULES
 from .values import encode
 
-__all__ = ["Frozen", "frozen"]
-
-
 FEW = 16
 """Elements that are copied one by one; more of them are encoded in less time."""
 

@@ -11,17 +11,6 @@ from operator import attrgetter
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
 
-__all__ = [
-    "DESCRIPTORS",
-    "functions_in",
-    "is_below_descriptors",
-    "is_its_attributes",
-    "is_left_to_pickle",
-    "is_pickled_whole",
-    "members",
-    "slots",
-]
-
 DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 """Attributes of classes that keep in C what they are made of."""
 

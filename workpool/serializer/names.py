@@ -12,18 +12,6 @@ from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Final
 
-__all__ = [
-    "CACHED",
-    "UNBOUND",
-    "bound_cells",
-    "bound_names",
-    "cells_of",
-    "content",
-    "global_names",
-    "reads",
-    "submodules",
-]
-
 CACHED: Final = type(functools.lru_cache(repr))
 """What `functools.lru_cache` makes of a function."""
 

@@ -42,15 +42,6 @@ from .references import Refer, UnknownDefinition
 from .values import encode
 from .wording import said, task_name, type_name, unrestored
 
-__all__ = [
-    "APART",
-    "CONTRIBUTES",
-    "Kind",
-    "pack_exception",
-    "pack_value",
-    "unpack_outcome",
-]
-
 _PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 """Frames of files below this directory are not part of the user's traceback."""
 

@@ -19,8 +19,6 @@ from ..interrupts import interrupts
 from ..lazy import hashlib
 from .byvalue import ByValuePickler, dumps_by_value, on_restored
 
-__all__ = ["Prepared", "collect_globals", "prepared_by", "use_prepared"]
-
 Globals: TypeAlias = dict[str, Any]
 
 Prepared: TypeAlias = dict[str | None, Globals]

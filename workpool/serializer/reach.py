@@ -25,8 +25,6 @@ from .instances import functions_in
 from .names import bound_cells, bound_names, cells_of, global_names, reads
 from .snapshot import ONE_EACH
 
-__all__ = ["Reach", "Torn", "check_torn"]
-
 _Variable: TypeAlias = tuple[int, str]
 """A global, by the id of the dictionary and its name, or a cell by its id."""
 

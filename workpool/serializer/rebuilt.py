@@ -40,17 +40,6 @@ from .instances import DESCRIPTORS, functions_in, slots
 from .names import CACHED, cells_of
 from .script import reduce_sentinel
 
-__all__ = [
-    "MADE_ANEW",
-    "REDUCED_TO_NAMES",
-    "dispatched",
-    "generic_parts",
-    "is_generic",
-    "make_dispatch",
-    "reduce_descriptor",
-    "reduce_generic",
-]
-
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
 

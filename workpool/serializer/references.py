@@ -22,8 +22,6 @@ from .names import CACHED
 from .reach import check_torn
 from .script import SCRIPT_MODULES
 
-__all__ = ["Refer", "UnknownDefinition", "come_along", "companion", "dumps_by_reference"]
-
 
 class Refer(NamedTuple):
     """What the other side has."""

@@ -14,20 +14,6 @@ from typing import Any, Final
 
 from .instances import slots
 
-__all__ = [
-    "SCRIPT_MODULES",
-    "clear_script",
-    "is_in_script",
-    "leave_script",
-    "reduce_once",
-    "reduce_sentinel",
-    "show",
-    "shown",
-    "stay_in_script",
-    "tasks_are_here",
-    "the_one",
-]
-
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
 

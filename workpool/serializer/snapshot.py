@@ -62,8 +62,6 @@ from .instances import functions_in, is_below_descriptors, is_its_attributes, sl
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, state_of
 
-__all__ = ["MOST", "ONE_EACH", "Snapshot", "is_definition"]
-
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
 

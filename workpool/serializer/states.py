@@ -12,8 +12,6 @@ from .atoms import is_unchanging
 from .byname import PROTOCOL, named
 from .instances import is_pickled_whole
 
-__all__ = ["MOST_NBYTES", "State", "state_of"]
-
 MOST_NBYTES: Final = 1 << 20
 """Bytes of states that are looked at: that takes less than half the time of sending them."""
 

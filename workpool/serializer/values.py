@@ -21,8 +21,6 @@ from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
 
-__all__ = ["encode"]
-
 _Keep: TypeAlias = Callable[[PickleBuffer], object]
 _Dump: TypeAlias = Callable[[object, _Keep], bytes]
 

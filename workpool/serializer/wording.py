@@ -7,8 +7,6 @@ from typing import Final
 
 from ..errors import SerializationError
 
-__all__ = ["said", "task_name", "type_name", "unrestored"]
-
 _TASK: Final = (
     "build what cannot be pickled and restored in the task or in the initializer, "
     "or import it from a module"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from mmap import PAGESIZE
 
-__all__ = ["populate"]
-
 _POPULATE_WRITE = 23  # madvise(2), since Linux 5.14: others refuse it, and nothing is lost
 
 _libc = ctypes.CDLL(None)

@@ -14,16 +14,6 @@ from contextlib import suppress
 
 from .supervisor import RANK_VARIABLES
 
-__all__ = [
-    "forget_line",
-    "is_alone",
-    "may_be_first",
-    "rank_here",
-    "size_here",
-    "without_line",
-    "without_rank",
-]
-
 #: Variables by which an mpiexec tells a process of how many ranks it is one.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 

@@ -10,8 +10,6 @@ import os
 import re
 from contextlib import suppress
 
-__all__ = ["SHM", "WAS_FULL", "free", "litter_of", "remove", "too_little", "unmappable"]
-
 SHM = "/dev/shm"
 
 #: What to say of a process that died of a bus error.

@@ -35,19 +35,6 @@ from typing import NamedTuple
 from ..lazy import socket
 from .streams import flush
 
-__all__ = [
-    "GRACE",
-    "GRACE_S",
-    "UNFINISHED",
-    "VARIABLE",
-    "Ending",
-    "Reporter",
-    "Watch",
-    "exit_status",
-    "grace_s",
-    "launched",
-]
-
 #: Names the directory of the socket to the ranks, and marks every process of the job.
 VARIABLE = "WORKPOOL_STATUS"
 

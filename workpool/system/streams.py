@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["flush", "flush_last", "open_streams", "report_failure", "run_or_exit", "say"]
-
 
 def open_streams() -> None:
     """See that 0, 1 and 2 are open, so that they are standard streams and nothing else."""

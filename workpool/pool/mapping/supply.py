@@ -13,8 +13,6 @@ from ...whole import whole
 from .cutter import SEGMENT_ITEMS, Cutter, Uncut
 from .stretch import Stretch
 
-__all__ = ["Supply"]
-
 
 class Map(Protocol):
     """What a supply needs of its map."""
