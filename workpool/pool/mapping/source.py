@@ -30,7 +30,7 @@ def few(iterables: tuple[Iterable[Any], ...], workers: int) -> bool:
 
 
 def holds(items: Iterable[Any]) -> bool:
-    """Return whether items are there as long as whoever has them: what yields them may reuse one."""
+    """Return whether items live as long as what has them: what yields them may reuse one."""
     return isinstance(items, (list, tuple)) or hasattr(items, "__array_interface__")
 
 
