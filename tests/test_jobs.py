@@ -626,11 +626,13 @@ def test_a_flush_of_shared_memory_costs_little_more_than_a_sync() -> None:
 
         group = rma.Group()
         window = group.allocate(64, 0, b"")
+        shared = window._memory is not None
         calls = lambda: window._win.Flush(0), lambda: window._win.Sync()
         times = [[timeit.timeit(call, number=200) for call in calls] for _ in range(200)]
         flush, sync = map(min, zip(*times))
         window.close()
         group.close()
-        assert flush < 4 * sync, (flush, sync)  # MPICH's own way: 8 times as much, and a yield
+        # MPICH's own way is 8 times as much, and a yield.  Old ones share no memory over UCX.
+        assert flush < 4 * sync or not shared, (flush, sync)
     """
     run_ranks(2, textwrap.dedent(script), spmd=True)
