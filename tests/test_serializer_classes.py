@@ -78,6 +78,47 @@ def test_members_of_enumerations_of_the_script_are_whole(run_script):
     """)
 
 
+def test_attributes_of_a_class_are_in_the_order_of_its_definition(run_script):
+    run_script("""
+        import abc, enum
+        class Record:
+            name, age, city = 1, 2, 3
+            def load(self): ...
+            depth = 4
+        class Slotted:
+            __slots__ = ("_x",)
+            zone, area = 1, 2
+        class Shape(abc.ABC):
+            zone, area = 1, 2
+        class Colour(enum.Enum):
+            _RED = 1
+            def warm(self): ...
+            def cold(self): ...
+        def names(cls): return [name for name in vars(cls) if not name.startswith("_")]
+        def look(): return names(Record), names(Shape), names(Slotted), names(Colour)
+        for _ in range(3):
+            assert run(look) == look()
+            assert run(names, Record) == ["name", "age", "city", "load", "depth"]
+    """)
+
+
+def test_a_class_may_keep_what_is_made_of_an_attribute_of_another(run_script):
+    run_script("""
+        class Made:  # as what pydantic makes of the schema of a model
+            def __init__(self, schema): assert schema["type"]; self.schema = schema
+            def __reduce__(self): return Made, (self.schema,)
+        class Inner: pass
+        Inner.schema = {"of": Inner, "type": "inner"}
+        Inner.a_validator = Made(Inner.schema)
+        class Outer: pass
+        Outer.parts = Inner
+        Outer.schema = {"of": Outer, "within": Inner.schema, "type": "outer"}
+        Outer.a_validator = Made(Outer.schema)
+        assert type(run(lambda: Outer())) is Outer
+        assert run(lambda cls: cls.a_validator.schema["within"] is Inner.schema, Outer)
+    """)
+
+
 def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
     run_script("""
         class Base:

@@ -12,6 +12,7 @@ cloudpickle does with classes has gaps, which are closed here:
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **An enumeration** loses what its members are beyond their values, see `enumerations`.
+* **The order of attributes**, in which fields are often declared, would be that of the alphabet.
 * **Annotations** would be missing from Python 3.14 on.
 * **A class of ctypes** could not be pickled, or not be made, see `foreign`.
 """
@@ -291,8 +292,17 @@ def _init_below_protocols(cls: type) -> object:
     return next(init for init in inherited if init is not _of_protocols)
 
 
+def _as_defined(cls: type, attributes: dict[str, Any]) -> None:
+    """Put attributes into the order that they have in their class."""
+    place = {name: number for number, name in enumerate(vars(cls).copy())}
+    in_order = sorted(attributes.items(), key=lambda item: place.get(item[0], -1))
+    attributes.clear()
+    attributes.update(in_order)
+
+
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
+    _as_defined(cls, reduced[2][0])
     if vars(cls).get("__annotate_func__") is not None:
         reduced[2][0]["__annotations__"] = annotations_of(cls)
     if cls.__init__ is _of_protocols and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
