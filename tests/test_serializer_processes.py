@@ -422,6 +422,48 @@ def test_what_a_decorator_of_a_module_makes_goes_by_its_name_in_the_script(run_s
     )
 
 
+def test_what_stands_for_another_object_is_not_asked_before_it_is_whole(run_script):
+    module = """
+        class Proxy:
+            def __init__(self, inner): self.inner = inner
+            def __getattr__(self, name): return getattr(self.inner, name)
+        def checked(fn):
+            proxy = Proxy(fn)
+            def call(*args): return proxy.__call__(*args)
+            return call
+    """
+    run_script(
+        """
+        import inspected
+        PROXY = inspected.Proxy(3)
+        class Slotted:
+            __slots__ = ("inner", "__dict__")
+            __getattr__ = inspected.Proxy.__getattr__
+        SLOTTED = Slotted()
+        SLOTTED.inner, SLOTTED.note = 4, "n"
+        class Numbers(list):
+            __getattr__ = inspected.Proxy.__getattr__
+        NUMBERS = Numbers([1, 2])
+        NUMBERS.inner = 6
+        class Told:
+            def __getattr__(self, name): return self.parts[name]
+            def __getstate__(self): return 5
+            def __setstate__(self, state): self.parts = {"state": state}
+        TOLD = Told()
+        @inspected.checked
+        def double(x): return 2 * x
+        def task():
+            numbers = list(NUMBERS), NUMBERS.real
+            return PROXY.real, SLOTTED.real, SLOTTED.note, *numbers
+        for _ in range(3):
+            assert run(task) == (3, 4, "n", [1, 2], 6)
+            assert run(lambda: TOLD.state) == 5
+            assert run(double, 4) == run(lambda: double(4)) == 8
+        """,
+        inspected=module,
+    )
+
+
 def test_a_local_that_cannot_be_made_anew_is_as_in_this_thread(run_script):
     run_script("""
         import threading

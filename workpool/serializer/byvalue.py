@@ -36,7 +36,7 @@ from ..interrupts import FAILURES
 from .annotations import annotations_of
 from .byname import PROTOCOL, named
 from .classes import reduce_class
-from .instances import is_below_descriptors, is_left_to_pickle
+from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
@@ -47,6 +47,7 @@ from .rebuilt import (
     make_dispatch,
     reduce_descriptor,
     reduce_generic,
+    reduce_past_getattr,
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 
@@ -169,6 +170,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce(obj) if not named(obj) else NotImplemented
         if is_below_descriptors(kind) and is_left_to_pickle(kind):
             return reduce_descriptor(obj)
+        if has_getattr(kind) and is_left_to_pickle(kind) and kind not in self.dispatch_table:
+            return reduce_past_getattr(obj)
         # What an Enum says, or copyreg, is the same in each process.
         if is_left_to_pickle(kind) or issubclass(kind, Enum) or kind in copyreg.dispatch_table:
             self._ordinary[id(kind)] = kind

@@ -49,6 +49,11 @@ def is_pickled_whole(kind: Any) -> bool:
     )
 
 
+def has_getattr(kind: Any) -> bool:
+    """Tell whether instances of a class are asked for attributes that they do not have."""
+    return any("__getattr__" in vars(base) for base in kind.__mro__)
+
+
 def is_its_attributes(kind: Any) -> bool:
     """Tell whether there is nothing to instances of a class but what is in their dictionary.
 

@@ -16,6 +16,11 @@ Of what is in the standard library:
 * **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
   definition of the script has.
 * **A struct.Struct** is made again of its format.
+
+And of any other class:
+
+* **An object with a ``__getattr__``** would be asked for ``__setstate__`` before it has what that
+  looks into: one that stands for another object would ask itself, again and again.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ from typing import Any, Final, cast
 
 from .annotations import reduce_forward_ref
 from .atoms import SENTINEL
+from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
 from .names import CACHED, cells_of
 from .script import reduce_sentinel
@@ -120,6 +126,24 @@ def _make_descriptor(base: Any, kind: Any, functions: tuple[Any, ...]) -> Any:
     descriptor = base.__new__(kind)
     base.__init__(descriptor, *functions)
     return descriptor
+
+
+def reduce_past_getattr(obj: Any) -> Any:
+    """Return how to pickle an object that must not be asked for anything while it is restored."""
+    reduced = obj.__reduce_ex__(PROTOCOL)
+    make, args, state, items, pairs = (*reduced, None, None, None)[:5]
+    if state is None or hasattr(type(obj), "__setstate__"):
+        return reduced
+    return make, args, state, items, pairs, _give_state
+
+
+def _give_state(obj: Any, state: Any) -> None:
+    """Do what pickle does where there is no ``__setstate__``."""
+    attributes, slotted = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    if attributes:
+        vars(obj).update(attributes)
+    for name, value in (slotted or {}).items():
+        setattr(obj, name, value)
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
