@@ -119,6 +119,36 @@ def test_a_class_may_keep_what_is_made_of_an_attribute_of_another(run_script):
     """)
 
 
+def test_members_of_enumerations_are_themselves_whatever_their_values(run_script):
+    run_script("""
+        import enum, functools
+        def add(a, b): return a + b
+        class Step:
+            def __init__(self, n): self.n = n
+        class Operation(enum.Enum):
+            ADD = "+", add
+            PLUS = "1+", functools.partial(add, 1)
+            STEP = Step(3)
+            SUM = ADD
+            NONE = object()
+            def __call__(self, *args): return self.value[1](*args)
+        class Pickled(enum.Enum):
+            ONE = [1]
+            def __reduce_ex__(self, protocol): return getattr, (Pickled, "ONE")
+        def task(member):
+            members = [Operation.ADD, Operation.PLUS, Operation.STEP, Operation.NONE, Pickled.ONE]
+            return members.index(member), member, members
+        members = [*Operation, Pickled.ONE]
+        for _ in range(3):
+            for number, member in enumerate(members):
+                index, same, others = run(task, member)
+                assert index == number and same is member
+                assert all(it is other for it, other in zip(others, members, strict=True))
+                assert run(lambda: (member, Operation.SUM(1, 2)))[0] is member
+        assert run(lambda: (Operation.PLUS(2), Operation.STEP.value.n)) == (3, 3)
+    """)
+
+
 def test_what_a_class_has_no_more_is_gone_on_a_worker(run_script):
     run_script("""
         class Base:

@@ -47,6 +47,7 @@ from .rebuilt import (
     make_dispatch,
     reduce_descriptor,
     reduce_generic,
+    reduce_member,
     reduce_past_getattr,
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
@@ -172,8 +173,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce_descriptor(obj)
         if has_getattr(kind) and is_left_to_pickle(kind) and kind not in self.dispatch_table:
             return reduce_past_getattr(obj)
-        # What an Enum says, or copyreg, is the same in each process.
-        if is_left_to_pickle(kind) or issubclass(kind, Enum) or kind in copyreg.dispatch_table:
+        if issubclass(kind, Enum):
+            return reduce_member(obj)
+        # What copyreg says is the same in each process.
+        if is_left_to_pickle(kind) or kind in copyreg.dispatch_table:
             self._ordinary[id(kind)] = kind
         elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
             return self._reduce_once(obj)

@@ -16,6 +16,8 @@ Of what is in the standard library:
 * **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
   definition of the script has.
 * **A struct.Struct** is made again of its format.
+* **A member of an enumeration** is found by its value: among functions of the script, which go by
+  value, and among objects that are equal to nothing else, none would be found.
 
 And of any other class:
 
@@ -36,11 +38,12 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
+from enum import Enum, Flag
 from types import FunctionType
 from typing import Any, Final, cast
 
 from .annotations import reduce_forward_ref
-from .atoms import SENTINEL
+from .atoms import ATOMS, SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
 from .names import CACHED, cells_of
@@ -126,6 +129,22 @@ def _make_descriptor(base: Any, kind: Any, functions: tuple[Any, ...]) -> Any:
     descriptor = base.__new__(kind)
     base.__init__(descriptor, *functions)
     return descriptor
+
+
+_BY_VALUE: Final[frozenset[Any]] = frozenset({Enum.__reduce_ex__, Flag.__reduce_ex__})
+"""What says of a member that it is found by its value, unless its class says something else."""
+
+
+def reduce_member(member: Any) -> Any:
+    """Return how to find a member of an enumeration; NotImplemented leaves it to pickle."""
+    kind = type(member)
+    if type(member._value_) in ATOMS or kind.__reduce_ex__ not in _BY_VALUE:
+        return NotImplemented
+    return _find_member, (kind, member.name)
+
+
+def _find_member(enumeration: Any, name: str) -> Any:
+    return enumeration.__members__[name]
 
 
 def reduce_past_getattr(obj: Any) -> Any:

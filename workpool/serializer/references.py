@@ -11,6 +11,7 @@ What else comes with a code must not be among the arguments again: there would b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType, MethodType
@@ -20,6 +21,7 @@ from .byname import PROTOCOL, named
 from .classes import known_class
 from .names import CACHED
 from .reach import check_torn
+from .rebuilt import reduce_member
 from .script import SCRIPT_MODULES
 
 
@@ -65,10 +67,10 @@ class _Pickler(Pickler):
         self._refer = refer.to
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how to find a definition, and NotImplemented for the rest."""
+        """Return how to find a definition or a member of one, NotImplemented for the rest."""
         kind = type(obj)
         if kind not in _LOOKED_AT and not isinstance(obj, type):
-            return NotImplemented
+            return reduce_member(obj) if isinstance(obj, Enum) else NotImplemented
         if kind is MethodType:
             if not _is_found(obj):
                 raise PicklingError("a method that its object does not have under that name")
