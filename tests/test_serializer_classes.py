@@ -102,6 +102,59 @@ def test_attributes_of_a_class_are_in_the_order_of_its_definition(run_script):
     """)
 
 
+def test_a_class_may_lead_to_instances_of_itself(run_script):
+    run_script("""
+        import dataclasses, typing
+        class Vector(typing.NamedTuple):
+            x: int
+            y: int = 0
+            def far(self): return self.x - ORIGIN.x
+        ORIGIN = Vector(1)
+        Vector.ZERO = Vector(0)
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Point:
+            x: int
+            def far(self): return self.x - BASE.x
+            def known(self): return self in KNOWN and PLACES.get(self)
+        BASE = Point(1)
+        KNOWN, PLACES = {Point(2), Point(3)}, {Point(3): "here"}
+        class Length(float):
+            def __new__(cls, value, unit):
+                made = super().__new__(cls, value)
+                made.unit = unit
+                return made
+            def __reduce__(self): return Length, (float(self), self.unit)
+            def far(self): return self - METRE
+        METRE = Length(1, "m")
+        class Version:
+            def __init__(self, number): self.number = number
+            def __getstate__(self): return [self.number]
+            def __setstate__(self, state): self.__init__(*state)
+            def far(self): return self.number - LEAST.number
+        LEAST = Version(1)
+        class Named:
+            def __init__(self, name): self.name = name
+            @property
+            def lower(self): return self.name.lower()
+            def key(self): return self.lower
+            def __eq__(self, other): return self.key() == other.key()
+            def __hash__(self): return hash(self.key())
+            def known(self): return self in NAMES
+        NAMES = {Named("a"), Named("B")}
+        def far(it): return it.far()
+        for _ in range(3):
+            assert run(Named("b").known) and run(lambda: Named("b").known())
+            for it in Vector(3), Point(3), Length(3, "s"), Version(3):
+                assert run(far, it) == run(lambda: it.far()) == 2
+            assert run(Point(3).known) == run(lambda: Point(3).known()) == "here"
+            assert run(lambda: (Vector.ZERO, METRE.unit)) == ((0, 0), "m")
+            assert type(run(lambda: Vector.ZERO)) is Vector
+            BASE = ORIGIN = Vector(1, 1)
+        Version.__init__ = lambda self, number: setattr(self, "number", 2 * number)
+        assert run(lambda: Version(3).number) == 6
+    """)
+
+
 def test_a_class_may_keep_what_is_made_of_an_attribute_of_another(run_script):
     run_script("""
         class Made:  # as what pydantic makes of the schema of a model

@@ -12,6 +12,8 @@ cloudpickle does with classes has gaps, which are closed here:
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
 * **An enumeration** loses what its members are beyond their values, see `enumerations`.
+* **Instances that the class itself leads to**, as a constant of a class that its methods read, are
+  restored before it has its attributes: it gets first what they cannot do without.
 * **The order of attributes**, in which fields are often declared, would be that of the alphabet.
 * **Annotations** would be missing from Python 3.14 on.
 * **A class of ctypes** could not be pickled, or not be made, see `foreign`.
@@ -27,6 +29,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
+from types import FunctionType
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary, ref
 
@@ -34,7 +37,7 @@ from .annotations import annotations_of
 from .derived import WHEN_ASKED
 from .empty import make_empty
 from .enumerations import reduce_enumeration
-from .instances import members
+from .instances import functions_in, members
 from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
 
 
@@ -223,13 +226,13 @@ def _named_in_script(qualname: str) -> type | None:
     return found if isinstance(found, type) else None
 
 
-def update_class(cls: type, update: tuple[Callable[[type, Any], Any], Any]) -> None:
+def update_class(cls: type, update: tuple[object, Callable[[type, Any], Any], Any]) -> None:
     """Fill or renew a restored class by cloudpickle's setter; leave a native one alone."""
     known = _CLASSES.get(cls)
     assert known is not None
     if known.native:
         return
-    setter, state = update
+    _, setter, state = update
     if known.own is not None:
         # What it has no more, or its base has again, and what a task has added.
         for name in vars(cls).keys() - known.own - state[0].keys() - WHEN_ASKED:
@@ -258,6 +261,50 @@ def _set_attributes(cls: type, state: tuple[dict[str, Any], object]) -> None:
         set_one(cls, "__firstlineno__", attributes["__firstlineno__"])
     for subclass in registered:
         ABCMeta.register(cls, subclass)  # type: ignore[arg-type]
+
+
+_FIRST: Final = frozenset(
+    {"__new__", "__init__", "__post_init__", "__setstate__", "__dataclass_fields__"}
+    | {"__eq__", "__hash__"}
+)
+"""What an instance cannot be restored without, nor be in a set or be a key."""
+
+
+class _First:
+    """Stands before the other attributes of a class: what it is restored to is of no interest."""
+
+    def __init__(self, cls: type, attributes: dict[str, Any]) -> None:
+        self._parts = cls, attributes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return set_first, self._parts
+
+
+def _first_of(cls: type, attributes: dict[str, Any]) -> list[_First]:
+    """Return what comes before all: what instances need, and then what the code of that reads."""
+
+    def among(names: Set[str]) -> _First:
+        return _First(cls, {name: it for name, it in attributes.items() if name in names})
+
+    found: Set[str] = _FIRST & attributes.keys()
+    new = found
+    while new:
+        values = [attributes[name] for name in new]
+        functions = [it for value in values for it in functions_in(value) or (value,)]
+        codes = [it.__code__ for it in functions if isinstance(it, FunctionType)]
+        new = {name for code in codes for name in code.co_names} & attributes.keys() - found
+        found = found | new
+    return [among(_FIRST), among(found)]
+
+
+def set_first(cls: type, attributes: dict[str, Any]) -> None:
+    """Give a restored class some of its attributes; leave a native one alone."""
+    known = _CLASSES.get(cls)
+    assert known is not None
+    if not known.native:
+        set_one = _setter(cls)
+        for name, value in attributes.items():
+            set_one(cls, name, value)
 
 
 def _slots_of(cls: type) -> dict[str, Any]:
@@ -323,6 +370,7 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         built = {*slots, *hidden, *(members(cls) if slots else ())}
         state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
+    first = _first_of(cls, state[0]) if setter is _set_attributes else None
     name = cls.__qualname__
     known = _CLASSES.get(cls)
     if known is None or known.native:
@@ -330,4 +378,4 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     else:
         named = known.named
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls), named)
-    return _make_class, made, (setter, state), None, None, update_class
+    return _make_class, made, (first, setter, state), None, None, update_class

@@ -35,7 +35,7 @@ from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..interrupts import interrupts
 from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
-from .classes import away, refer_home, update_class
+from .classes import away, refer_home, set_first, update_class
 from .frames import Buffer, Encoded, decode
 from .instances import slots
 from .references import Refer, UnknownDefinition
@@ -282,7 +282,8 @@ class _Rehearsal(Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         """Return what the pickle names; for what fills classes, what does nothing."""
         found = super().find_class(module, name)
-        return (lambda cls, update: None) if found is update_class else found
+        fills = found is update_class or found is set_first
+        return (lambda cls, content: None) if fills else found
 
 
 def _pickle_exception(exc: BaseException) -> tuple[bytes, str]:
