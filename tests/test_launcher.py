@@ -292,8 +292,17 @@ def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
 
 def test_what_mpi_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
     litter = Path("/dev/shm", f"mpich_shm_{uuid.uuid4().hex}")
+    mapped = os.fsencode(tmp_path) + b"/\xe9t\xe9"  # a name need not be text
+    program = f"""
+import mmap
+with open({mapped!r}, "w+b") as file:
+    file.truncate(4096)
+    mapped = mmap.mmap(file.fileno(), 0)
+reporter.failed(1)
+time.sleep(60)
+"""
     try:
-        with job(launch(tmp_path, "reporter.failed(1)", before=f"exec 9>{litter}")) as started:
+        with job(launch(tmp_path, program, before=f"exec 9>{litter}")) as started:
             assert started.wait().status == 1
             assert not litter.exists()
     finally:
@@ -411,6 +420,27 @@ def test_driver_that_leaves_the_hard_way_is_no_success() -> None:
         ended = started.wait()
     assert ended.status != 0
     assert "--survive" in ended.err  # the same where it was a task that did it
+
+
+@pytest.mark.mpi
+def test_a_file_that_ranks_have_mapped_may_have_any_name(tmp_path: Path) -> None:
+    text = """
+import builtins, mmap, os, sys
+from workpool import WorkPool
+
+def task():
+    with open(os.fsencode(sys.argv[1]) + b"/\\xe9t\\xe9", "w+b") as file:
+        file.write(b"text")
+        file.flush()
+        builtins.mapped = mmap.mmap(file.fileno(), 0)
+        return bytes(mapped)
+
+with WorkPool() as pool:
+    task()
+    print(pool.submit(task).result())
+"""
+    with run("--survive", "-w", "1", "-c", text, str(tmp_path)) as started:
+        assert started.wait() == (0, "b'text'\n", "")
 
 
 @pytest.mark.mpi

@@ -172,7 +172,7 @@ def room() -> int | None:
         if given.isdigit():
             return int(given)
     with suppress(OSError):  # not a file of this host
-        return len(Path(os.environ.get("PBS_NODEFILE", "")).read_text().split())
+        return len(Path(os.environ.get("PBS_NODEFILE", "")).read_bytes().split())
     return None
 
 
@@ -195,8 +195,8 @@ def _kind_of(path: str) -> Kind:
 
 def _mapped_library() -> Path | None:
     with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            place = line.split(maxsplit=5)[5:]
+        for line in Path("/proc/self/maps").read_bytes().splitlines():  # names need not be text
+            place = os.fsdecode(line).split(maxsplit=5)[5:]
             if place and re.fullmatch(r"lib\w*mpi\w*\.so[.\d]*", os.path.basename(place[0])):
                 return Path(place[0])
     return None

@@ -71,8 +71,10 @@ def too_little() -> str:
 def litter_of(pid: int) -> set[str]:
     """Return the files that MPI made for a process and that nobody removes if it is killed."""
     paths: set[str] = set()
-    with suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-        paths |= {line.split(maxsplit=5)[5].strip() for line in maps if _LITTER.search(line)}
+    with suppress(OSError):
+        with open(f"/proc/{pid}/maps", "rb") as file:  # names of files need not be text
+            lines = os.fsdecode(file.read()).splitlines()
+        paths |= {line.split(maxsplit=5)[5].strip() for line in lines if _LITTER.search(line)}
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
