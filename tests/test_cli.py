@@ -311,6 +311,18 @@ def test_tasks_of_a_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+def test_no_encoding_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNDEFAULTENCODING", "1")
+    monkeypatch.setenv("PYTHONWARNINGS", "error::EncodingWarning")
+    text = "from workpool import WorkPool\nwith WorkPool() as pool: " + (
+        "print(*(pool.with_options(memory_limit_nbytes=n).submit(abs, -7).result() "
+        "for n in (None, 1 << 28)))"
+    )
+    with run("-w", "1", "-c", text) as started:
+        assert started.wait() == (0, "7 7\n", "")
+
+
+@pytest.mark.mpi
 def test_program_from_standard_input() -> None:
     with run("-w", "1", "-", "x", text="import sys; print(sys.argv)") as started:
         assert started.wait() == (0, "['-', 'x']\n", "")

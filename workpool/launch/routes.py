@@ -40,8 +40,8 @@ class Routes:
         names = {host.partition(".")[0]: host for host in hosts}
         for pid in pids:
             with suppress(OSError):  # gone, or this system has no such descriptors
-                words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-                there = {word.rpartition("@")[2].partition(".")[0] for word in words}
+                text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                there = {word.rpartition("@")[2].partition(".")[0] for word in text.split("\0")}
                 if len(found := names.keys() & there) == 1:  # mpiexec itself may name several
                     self._hosts[os.pidfd_open(pid)] = names[found.pop()]
         if set(self._hosts.values()) != set(hosts):

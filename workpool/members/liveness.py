@@ -103,7 +103,7 @@ def this_process() -> Process:
     """Return the process that calls."""
     space = ""
     with suppress(OSError):  # no /proc, or not all of it
-        with open("/proc/sys/kernel/random/boot_id") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             space = file.read().strip()  # two machines may have the same name: clones, localhost
         space += os.readlink("/proc/self/ns/pid")
     return Process(os.uname().nodename, space, os.getpid(), _look(os.getpid())[1])

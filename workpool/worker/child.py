@@ -161,7 +161,7 @@ def _memory(nbytes: int | None) -> Iterator[None]:
     if nbytes is None:
         yield
         return
-    with open("/proc/self/status") as file:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         status = file.read()
     held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
