@@ -323,6 +323,14 @@ def test_no_encoding_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.mpi
+def test_workers_that_python_would_inspect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONINSPECT", "1")
+    text = "import sys; from workpool import WorkPool; print(WorkPool().submit(abs, -7).result())"
+    with by_hand("-c", text) as started:
+        assert started.wait() == (0, "7\n", "")
+
+
+@pytest.mark.mpi
 def test_program_from_standard_input() -> None:
     with run("-w", "1", "-", "x", text="import sys; print(sys.argv)") as started:
         assert started.wait() == (0, "['-', 'x']\n", "")

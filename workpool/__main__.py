@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from .errors import UsageError
 from .job import survival
@@ -136,7 +136,7 @@ def _perish(error: BaseException) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run() -> NoReturn:
+def _run() -> None:
     if not survival.survives():
         try:
             status = main()
@@ -144,7 +144,9 @@ def _run() -> NoReturn:
             _perish(error)
             raise
         exec("")  # else Python ends itself by SIGINT if a text has raised KeyboardInterrupt
-        sys.exit(status)
+        if status:  # SystemExit is an error where Python is to go on with its prompt
+            raise SystemExit(status)
+        return
     try:
         status = main()
     except BaseException as error:  # already told to a launcher, which then has ended us
