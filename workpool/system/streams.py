@@ -41,7 +41,8 @@ def say(text: str) -> None:
     """
     with suppress(Exception, SystemExit):  # broken, closed, or a task's own
         if sys.stderr is not None:
-            print(f"workpool: {text}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"workpool: {text}\n")  # the program may have silenced `print`
+            sys.stderr.flush()
 
 
 def report_failure(what: str) -> None:
