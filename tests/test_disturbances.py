@@ -389,6 +389,38 @@ def test_what_the_driver_has_no_memory_for_fails_alone() -> None:
     assert run_ranks(3, script).stdout == "MemoryError 4950\n4950\n" * 2
 
 
+def test_large_values_where_no_more_files_can_be_opened() -> None:
+    script = """
+        import os, resource, sys
+        from workpool import WorkPool
+
+        def use_up():
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))
+            sys.used = []
+            try:
+                while True:
+                    sys.used.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                return "numpy" in sys.modules
+
+        def release():
+            for fd in sys.used:
+                os.close(fd)
+
+        with WorkPool(max_workers=1) as pool:
+            print(pool.submit(use_up).result(), use_up())
+            futures = [pool.submit(bytes, 2_000_000) for _ in range(3)]
+            print(pool.submit(len, bytes(3_000_000)).result(20))
+            print([len(future.result(20)) for future in futures])
+            print([len(value) for value in pool.map(bytes, [4_000_000] * 2)])
+            pool.submit(release).result()
+            release()
+    """
+    stdout = run_ranks(2, script).stdout
+    assert stdout == "False False\n3000000\n[2000000, 2000000, 2000000]\n[4000000, 4000000]\n"
+
+
 # --- finalizers that the garbage collector calls ------------------------------------------------
 
 

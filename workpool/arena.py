@@ -174,7 +174,10 @@ def empty(nbytes: int) -> memoryview:
     """Return memory to receive bytes in: if it is long, on a cache line, and with any content."""
     if nbytes < (LONG_NBYTES if "numpy" in sys.modules else LONG_WITHOUT_NBYTES):
         return memoryview(bytearray(nbytes))
-    memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
+    try:
+        memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
+    except (ImportError, OSError):  # no open files, or no memory, left to import it
+        return memoryview(bytearray(nbytes))
     address = memory.ctypes.data
     populate(address, nbytes)
     start = -address % LINE_NBYTES
