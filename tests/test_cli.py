@@ -257,7 +257,11 @@ ALIKE = {
     "three": "import sys; sys.exit(3)",
     "true": "import sys; sys.exit(not False)",
     "more than a byte": "import sys; sys.exit(2**40 + 5)",
+    "more than a long": "import sys; sys.exit(2**70)",
     "message": "import sys; sys.exit('what was wrong')",
+    "own with_traceback": (
+        "class Own(Exception):\n    with_traceback = __str__ = lambda *_: 1 / 0\n\nraise Own"
+    ),
     "raises": "def f():\n    1 / 0\n\nf()",
     "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('x') from e",
     "syntax": "def f(:\n    pass",

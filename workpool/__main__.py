@@ -108,7 +108,8 @@ def _drive(found: Program, reporter: Reporter) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        error.with_traceback(program.trimmed(error.__traceback__))  # a class may refuse to assign
+        # Past what its class makes of it.
+        BaseException.with_traceback(error, program.trimmed(error.__traceback__))
         raise
 
 

@@ -253,7 +253,7 @@ def _show(error: BaseException) -> int:
         trace = error.__traceback__
         if trace is not None:
             trace = trace.tb_next  # from the program's first frame
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        sys.excepthook(type(error), BaseException.with_traceback(error, trace), trace)
     except SystemExit as end:
         status = exit_status(end)
     except BaseException as failure:  # the program's own hook

@@ -246,6 +246,8 @@ def exit_status(end: SystemExit) -> int:
         if end.code is None:
             return 0
         if isinstance(end.code, int):
-            return end.code & 0xFF  # of the number, which may be True, the system keeps so many
+            # Of the number, which may be True, the system keeps so many; for one that is too
+            # large for it the interpreter takes -1.
+            return (end.code if -(1 << 63) <= end.code < 1 << 63 else -1) & 0xFF
         print(end.code, file=sys.stderr, flush=True)
     return 1
