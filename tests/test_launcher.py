@@ -444,9 +444,10 @@ with WorkPool() as pool:
 
 
 @pytest.mark.mpi
-def test_who_reads_what_tasks_print_may_leave() -> None:
+@pytest.mark.parametrize("survive", [[], ["--survive"]], ids=["", "survive"])
+def test_who_reads_what_tasks_print_may_leave(survive: list[str]) -> None:
     text = "list(__import__('workpool').WorkPool().map(print, range(200_000)))"
-    launcher = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "2", "-c", text]
+    launcher = [sys.executable, "-m", "workpool.launch.cli", "run", *survive, "-w", "2", "-c", text]
     with job(["sh", "-c", '"$@" | head -n 1', "sh", *launcher]) as started:
         ended = started.wait()
     assert "whoever read its output is gone" in ended.err

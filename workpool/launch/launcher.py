@@ -313,8 +313,8 @@ class _Job:
         """Return what to do if it is a rank's death that has ended the job; else nothing."""
         if self.watch.driver is None or (self.local and (self.survive or status < 0)):
             return ""
-        if _is_unread(_STDOUT):
-            return "; whoever read its output is gone"
+        if unread := _unread():
+            return unread
         if self.local:
             return _ADVICE
         lost = self.routes.ended or self.watch.elsewhere
@@ -343,7 +343,7 @@ class _Job:
             noted = supervisor.ends(self.watch.place).get(driver)
             if noted is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
-                say(f"{who}, and with it all that its program knew")
+                say(f"{who}, and with it all that its program knew{_unread()}")
                 return 1
             status = noted
             who = f"the driver (rank 0, process {driver})"
@@ -352,11 +352,12 @@ class _Job:
         return _exit_status(status) or 1
 
 
-def _is_unread(fd: int) -> bool:
-    """Return whether a descriptor leads into a pipe whose other end is closed."""
+def _unread() -> str:
+    """Return what to say if standard output is a pipe whose other end is closed, or nothing."""
     poll = select.poll()
-    poll.register(fd, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+    poll.register(_STDOUT, 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    return "; whoever read its output is gone" if closed else ""
 
 
 def _how(status: int) -> str:
