@@ -345,6 +345,29 @@ def test_a_task_that_breaks_the_clock_of_its_rank_ends_the_job() -> None:
     assert "failed, the job ends here" in result.stderr
 
 
+def test_a_rank_that_mpiexec_does_not_hear_any_more_ends_the_job() -> None:
+    script = """
+        import os
+        import time
+        from workpool import WorkPool
+        from workpool.system.shared_memory import litter_of
+
+        def unheard():
+            import time
+            time.sleep = None
+            os.closerange(3, 256)
+
+        with WorkPool(max_workers=1) as pool:
+            print(*litter_of(os.getpid()), flush=True)
+            pool.submit(unheard).exception()
+            time.sleep(60)
+    """
+    result = run_ranks(3, script, expect_status=None)
+    remove(set(result.stdout.split()))
+    assert result.seconds < 30
+    assert result.status != 0
+
+
 def test_a_rank_whose_streams_are_closed_starts_children() -> None:
     script = """
         import os

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import itertools
 import os
 import threading
@@ -37,6 +38,10 @@ NOTE_S = 2.0
 #: A call into MPI that is seen so often after a death does not end: it is collective, or waits for
 #: a lock that the dead has held.  Looks are counted, because a rank may be stopped for a while.
 STUCK = 10
+
+
+#: How long MPI may take to end the job, before this process ends without it.
+ABORT_S = 3.0
 
 
 def survives() -> bool:
@@ -179,6 +184,9 @@ def abort(group: rma.Group, status: int) -> NoReturn:
             vanish(status)  # a worker that has died; when the driver is gone, the others leave
         sleep(0.1)  # mpiexec may lose what was written just before the end
         remove(litter_of(os.getpid()))
+        # Open MPI waits for ever if a task has closed its connection to mpiexec.  No thread of
+        # Python's could end that.
+        faulthandler.dump_traceback_later(ABORT_S, exit=True, file=2)
         group.abort(status)
         sleep(1)  # MPICH's may return before the process is killed
     finally:  # a task may have replaced what is called here: to leave by way of MPI never ends
