@@ -179,7 +179,8 @@ def empty(nbytes: int) -> memoryview:
     except (ImportError, OSError):  # no open files, or no memory, left to import it
         return memoryview(bytearray(nbytes))
     address = memory.ctypes.data
-    populate(address, nbytes)
+    if nbytes < KEPT_NBYTES:  # larger ones have large pages, and would leave the caches meanwhile
+        populate(address, nbytes)
     start = -address % LINE_NBYTES
     view: memoryview = memory[start : start + nbytes].data
     return view
