@@ -83,6 +83,10 @@ def test_what_a_list_holds_is_not_copied_and_what_a_generator_reuses_is(ranks: i
             assert len(copied) * (pool.num_workers > 1) == 0, len(copied)
             assert list(pool.map(last, reused(), chunksize=1)) == list(range(200))
             assert copied
+            journalled = pool.map(last, arrays, chunksize=1, journal="run.db")
+            for array in arrays:
+                array[:] = -1  # the results are for what was there
+            assert list(journalled) == list(range(200))
     """
     run_ranks(ranks, script)
 

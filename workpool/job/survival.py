@@ -39,7 +39,6 @@ NOTE_S = 2.0
 #: a lock that the dead has held.  Looks are counted, because a rank may be stopped for a while.
 STUCK = 10
 
-
 #: How long MPI may take to end the job, before this process ends without it.
 ABORT_S = 3.0
 

@@ -98,7 +98,8 @@ class Maps:
         if not self._sendable(fn):
             items = islice(items, 1)  # it fails as all would, each after a long search for why
 
-        lent = all(map(holds, iterables))
+        # A journal has the result under what the arguments are now.
+        lent = ledger is None and all(map(holds, iterables))
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
