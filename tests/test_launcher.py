@@ -20,6 +20,7 @@ import pytest
 from launching import ROOT, Ended, Started, job, run
 from processes import PATIENCE
 
+from workpool.launch.mpiexec import library
 from workpool.launch.signals import Signals
 from workpool.system.status import Watch
 
@@ -30,7 +31,8 @@ HANDLED = [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2]
 
 FAKE = """\
 #!/bin/sh
-[ "$1" = --version ] && exit
+[ "$1" = --version ] && echo "{version}" && exit
+while [ "$1" != -n ]; do shift; done
 shift 2
 {before}
 exec "$@"
@@ -48,16 +50,21 @@ LAUNCH = """\
 import sys
 from workpool.launch import launcher
 command = [sys.executable, "-c", sys.argv[2]]
-sys.exit(launcher.run(command, 1, mpiexec=sys.argv[1], grace_s=float(sys.argv[3])))
+fake, _, grace_s, survive = sys.argv[1:]
+options = {"grace_s": float(grace_s), "survive": survive == "True"}
+sys.exit(launcher.run(command, 1, mpiexec=fake, **options))
 """
 
 
-def launch(place: Path, program: str, before: str = "", grace_s: float = 5) -> list[str]:
+def launch(
+    place: Path, program: str, before: str = "", grace_s: float = 5, survive: bool = False
+) -> list[str]:
     """Return a command that launches `program` as the driver, under a stand-in for mpiexec."""
     fake = place / "mpiexec"
-    fake.write_text(FAKE.format(before=before))
+    version = library().version if survive else "unknown"
+    fake.write_text(FAKE.format(version=version, before=before))
     fake.chmod(0o755)
-    return [sys.executable, "-c", LAUNCH, str(fake), DRIVER + program, str(grace_s)]
+    return [sys.executable, "-c", LAUNCH, str(fake), DRIVER + program, str(grace_s), str(survive)]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,23 @@ def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
     with job(launch(tmp_path, "", before="exit 0")) as started:
         ended = started.wait()
     assert ended == (1, "", "workpool: no driver began: mpiexec ended with status 0\n")
+
+
+@pytest.mark.parametrize(
+    ("survive", "said"),
+    [
+        (False, "the driver never told how it ended: mpiexec ended with status 6"),
+        (True, "mpiexec has ended the job, and with it all that its program knew"),
+    ],
+)
+def test_an_mpiexec_that_ends_before_the_driver(tmp_path: Path, survive: bool, said: str) -> None:
+    ready = tmp_path / "ready"
+    before = f'"$@" & while [ ! -e {ready} ]; do sleep 0.01; done; exit 6'
+    program = f"open({str(ready)!r}, 'w'); time.sleep(30)"
+    with job(launch(tmp_path, program, before, survive=survive)) as started:
+        ended = started.wait(10)
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
 
 
 @pytest.fixture

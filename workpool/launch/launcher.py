@@ -198,6 +198,8 @@ class _Job:
         self.processes = Processes(watch.mark)
         #: How ranks ended before the job was lost.
         self.ends: dict[int, int] = {}
+        #: How the driver ended, if it did before the rest was ended, in a job that outlives others.
+        self.fate: int | None = None
         self.routes = Routes()
         #: Whether the driver of a job that outlives others is gone, and no host was before.
         self.bereft = False
@@ -238,6 +240,7 @@ class _Job:
             self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
         else:
             self.late = self.processes.left() if status is None else ""
+            self.fate = supervisor.ends(self.watch.place).get(self.watch.driver or 0)
             self._end()
         remove(self.processes.litter)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
@@ -275,13 +278,14 @@ class _Job:
             time.sleep(_LOOK_S)
 
     def _lost(self) -> bool:
-        """Return whether mpiexec runs a job that has no driver any more, or gets none."""
+        """Return whether the job has no driver any more, or gets none."""
         if not self.ends:  # later there are those that we have ended
             self.ends = supervisor.ends(self.watch.place)
         if self.watch.driver is None:
             self.ends = self.ends or supervisor.bereaved(self.watch.place)
             return self.local and bool(self.ends)
-        return self.watch.silent and self.watch.ending is None
+        gone = self.watch.silent or self.process.poll() is not None  # takes what is left with it
+        return gone and self.watch.ending is None
 
     def _verdict(self, status: int | None) -> int:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
@@ -340,15 +344,14 @@ class _Job:
             who = f"a rank (process {first})"
             what = "before the job had begun, which takes all of its ranks: start it again"
         else:
-            noted = supervisor.ends(self.watch.place).get(driver)
-            if noted is None:
+            if self.fate is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
                 say(f"{who}, and with it all that its program knew{_unread()}")
                 return 1
-            status = noted
+            status = self.fate
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
-        say(f"{who} {_how(status)}, {what}{self._full(status)}")
+        say(f"{who} {_how(status)}, {what}{self._full(status)}{_unread()}")
         return _exit_status(status) or 1
 
 
