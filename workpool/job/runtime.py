@@ -29,9 +29,9 @@ from .control import Caller, Choice, Order
 from .crew import Crew
 from .deaths import Deaths
 from .drain import Drain
-from .service import meet
 from .survival import abort, orphaned, vanish
 from .tables import Table, Tables
+from .together import meet
 
 if TYPE_CHECKING:
     from .. import rma

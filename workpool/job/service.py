@@ -10,40 +10,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from .. import layout
 from ..errors import ResourceError
-from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell
-from ..members.liveness import Liveness, this_process
+from ..members.liveness import Liveness
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
-from .control import Called, Choice, Order
+from .control import Called, Order
 from .survival import STUCK, Sentry, abort, orphaned, survives, vanish
+from .together import meet, open_window
 
 if TYPE_CHECKING:
     from .. import rma
     from ..worker.worker import Worker
-
-
-def meet(group: rma.Group) -> Liveness:
-    """Tell each other who we are.  Collective."""
-    here = this_process()._replace(rank=group.outer(group.rank))
-    return Liveness(group.gather(here), here)
-
-
-def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
-    """Allocate a table's window.  Collective."""
-    start = b""
-    if group.rank == choice.repository:
-        start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
-    window = group.allocate(geometry.nbytes, choice.repository, start, geometry.watched_nbytes)
-    identity = bytearray(layout.IDENTITY_NBYTES)
-    window.get(0, identity)
-    window.flush()  # the bytes are here only after it
-    geometry.check_identity(identity)
-    return window
 
 
 def launch(group: rma.Group) -> int:

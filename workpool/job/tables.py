@@ -18,7 +18,7 @@ from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..members.liveness import Liveness
 from .control import Choice
-from .service import open_window
+from .together import open_window
 
 if TYPE_CHECKING:
     from .. import rma

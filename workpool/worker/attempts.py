@@ -19,7 +19,7 @@ from ..serializer import Blocks, CallableCache, Encoded, Kind, clear_script, spl
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, TurnRun
-from .runner import AnyRunner, Evicted, Pool, Runner
+from .runner import AnyRunner, EnteredPool, Evicted, Runner
 
 if TYPE_CHECKING:
     from .isolation import IsolatedRunner
@@ -177,7 +177,7 @@ class Attempts:
             callables.check(code_id)
 
     def _run_range(
-        self, claim: Claim, pool: Pool, descriptor: Descriptor, inline: memoryview
+        self, claim: Claim, pool: EnteredPool, descriptor: Descriptor, inline: memoryview
     ) -> bytes:
         """Run chunks of a range for a while, fetching its items as they are needed."""
         offset, nbytes = descriptor.payload

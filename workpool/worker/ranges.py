@@ -18,7 +18,7 @@ from ..reduction import Reduction
 from ..schedule import Schedule, chunk
 from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
 from ..turns import Part, Turn
-from .runner import Evicted, Pool, Runner
+from .runner import EnteredPool, Evicted, Runner
 
 #: A turn lasts for so many items, at the most for so long, and at the least for so many chunks.
 TURN_ITEMS = 20
@@ -124,7 +124,7 @@ class TurnRun:
     Parameters
     ----------
     runner : Runner
-    pool : Pool
+    pool : EnteredPool
         Whose items they are.
     pace : Pace
     take : callable
@@ -139,7 +139,7 @@ class TurnRun:
     def __init__(
         self,
         runner: Runner,
-        pool: Pool,
+        pool: EnteredPool,
         pace: Pace,
         take: Callable[[int], range],
         descriptor: Descriptor,

@@ -49,7 +49,7 @@ class Evicted(Exception):
     """The attempt was taken back while the worker was busy with it: forget it."""
 
 
-class Pool(NamedTuple):
+class EnteredPool(NamedTuple):
     """What a worker keeps for the tasks of one pool."""
 
     pool_id: int
@@ -144,8 +144,9 @@ class Runner:
         self.contributions = Contributions()
         self.rank = rank
         self.host = host
-        self._pools: Recent[Pool] = Recent(POOLS)  # by whatever number the caller knows them
-        self._pool: Pool | None = None  # the one whose tasks run now
+        #: By whatever number the caller knows them.
+        self._pools: Recent[EnteredPool] = Recent(POOLS)
+        self._pool: EnteredPool | None = None  # the one whose tasks run now
         self._forked = False
         me = ref(self)  # for a hook is kept for good
         os.register_at_fork(after_in_child=lambda: _note_fork(me))
@@ -158,7 +159,7 @@ class Runner:
         """Say that this thread runs no more tasks."""
         contributions.current.set(None)
 
-    def find(self, number: int, /) -> Pool | None:
+    def find(self, number: int, /) -> EnteredPool | None:
         """Return a pool; None if it must be prepared, for the first time or again."""
         pool = self._pools.use(number)
         if pool is not None:
@@ -167,19 +168,19 @@ class Runner:
             self.contributions.pool = pool.pool_id
         return pool
 
-    def enter(self, number: int, content: bytes | bytearray) -> Pool:
+    def enter(self, number: int, content: bytes | bytearray) -> EnteredPool:
         """Prepare for the tasks of a context, once: see ``Context``."""
         context = Context.decode(content)
         # And with them what their initializers have made.
         self._pools.drop_if(lambda pool: context.closed(pool.pool_id))
         return self._prepare(number, context)
 
-    def _be_in(self, pool: Pool) -> None:
+    def _be_in(self, pool: EnteredPool) -> None:
         self._pool = pool
         pool.callables.uncheck()
         use_prepared(pool.prepared)
 
-    def _prepare(self, number: int, context: Context) -> Pool:
+    def _prepare(self, number: int, context: Context) -> EnteredPool:
         """Do what a pool wants done before its first task."""
         self._pool = None
         namespaces = collect_globals()
@@ -200,13 +201,15 @@ class Runner:
                 self._leave(error)
             failure = self.failure(error, initializer)
         self.contributions.clear()  # an initializer is no task: it contributes nothing
-        pool = Pool(context.pool_id, failure, CallableCache(), prepared)
+        pool = EnteredPool(context.pool_id, failure, CallableCache(), prepared)
         self._be_in(pool)
         self.contributions.pool = pool.pool_id
         self._pools.keep(number, pool)
         return pool
 
-    def call(self, pool: Pool, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+    def call(
+        self, pool: EnteredPool, kind: int, code_id: int, payload: Any
+    ) -> tuple[Kind, Encoded]:
         """Run one task."""
         function: Callable[..., Any] | None = None
         clear_script()
@@ -238,7 +241,7 @@ class Runner:
         return _VALUE, encoded
 
     def send_ahead(
-        self, pool: Pool, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
+        self, pool: EnteredPool, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
     ) -> None:
         """Do nothing: here a task that is next has not begun."""
 

@@ -1,0 +1,32 @@
+"""What the driver and its workers do together: when a job begins, and when it opens a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import layout
+from ..layout import Geometry
+from ..members.liveness import Liveness, this_process
+from .control import Choice
+
+if TYPE_CHECKING:
+    from .. import rma
+
+
+def meet(group: rma.Group) -> Liveness:
+    """Tell each other who we are.  Collective."""
+    here = this_process()._replace(rank=group.outer(group.rank))
+    return Liveness(group.gather(here), here)
+
+
+def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
+    """Allocate a table's window.  Collective."""
+    start = b""
+    if group.rank == choice.repository:
+        start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
+    window = group.allocate(geometry.nbytes, choice.repository, start, geometry.watched_nbytes)
+    identity = bytearray(layout.IDENTITY_NBYTES)
+    window.get(0, identity)
+    window.flush()  # the bytes are here only after it
+    geometry.check_identity(identity)
+    return window
