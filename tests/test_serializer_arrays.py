@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from workpool.serializer import Blocks, arrays, encode_blocks, frozen, pack_value, unpack
+from workpool.serializer import Blocks, arrays, encode_blocks, pack_value, unpack
 from workpool.serializer.values import encode
 
 CODES = "?bBhHiIlLqQefdgFDG"
@@ -216,15 +216,6 @@ def test_kinds_of_arrays_are_not_remembered_without_end():
     for length in range(500, 500 + 2 * arrays._MOST):
         assert unpack(as_bytes(np.ones(length))).shape == (length,)
         assert len(arrays._kinds) <= arrays._MOST
-
-
-def test_what_holds_arrays_is_frozen_as_it_was():
-    array = np.zeros(3)
-    kept = frozen((array, np.float64(2)))
-    array[:] = 1
-    restored, number = unpack(pack_value([kept, array]))[0]
-    assert restored.tolist() == [0, 0, 0]
-    assert number == 2
 
 
 @pytest.mark.parametrize("numpy", [None, types.ModuleType("numpy"), types.SimpleNamespace(dtype=1)])

@@ -8,16 +8,13 @@ import socket
 import struct
 import sys
 import types
-from datetime import date
-from decimal import Decimal
-from fractions import Fraction
 
 import cloudpickle
 import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import Packed, frozen, pack_value, unpack
+from workpool.serializer import Packed, pack_value, unpack
 from workpool.serializer.frames import ALIGNMENT
 
 LARGE = 1 << 15  # of doubles: 256 KiB
@@ -151,41 +148,6 @@ def test_tobytes_is_independent_of_the_array():
     array[:] = 1.0
     assert unpack(joined)[0] == 0.0
     assert unpack(received(encoded))[0] == 1.0
-
-
-def test_what_is_frozen_stays_as_it_was():
-    objects = np.array([[0], None], object)
-    record = np.zeros(1, "i8,f8")[0]
-    kept = [frozen(objects), frozen(record)]
-    objects[0][0] = record[0] = 1
-    objects, record = unpack(pack_value(kept))
-    assert objects.tolist() == [[0], None]
-    assert record.item() == (0, 0.0)
-
-
-def test_what_few_things_are_frozen_together_stays_as_it_was():
-    array, numbers, named = np.zeros(3), [0], {"n": 0}
-    kept = [frozen(it) for it in ((1, array), [numbers, named], {"a": array, "b": (numbers,)})]
-    array[:] = numbers[0] = named["n"] = 1
-    pair, several, by_name = unpack(received(pack_value(kept)))
-    assert pair[0] == 1
-    assert pair[1].tolist() == by_name["a"].tolist() == [0, 0, 0]
-    assert several == [[0], {"n": 0}]
-    assert by_name["b"] == ([0],)
-
-
-def test_what_is_frozen_has_the_same_thing_in_two_places_as_before():
-    array, numbers = np.zeros(3), [0]
-    kept = [frozen((array, array)), frozen({"a": numbers, "b": numbers})]
-    arrays, by_name = unpack(received(pack_value(kept)))
-    assert arrays[0] is arrays[1]
-    assert by_name["a"] is by_name["b"]
-
-
-@pytest.mark.parametrize("value", [date(2026, 1, 1), Decimal(1), Fraction(1, 2), np.float64(1)])
-def test_what_nothing_can_change_is_frozen_as_it_is(value):
-    assert frozen(value) is value
-    assert frozen([1, value])[1] is value
 
 
 def test_lengths_are_64_bit():

@@ -33,7 +33,7 @@ What crosses, and the function on either side of it::
 * What a pool's initializer sets among the script's globals is **prepared**: each function that a
   worker restores later on finds it among its own.
 * The items of a map are pickled in **blocks** of up to 256.  Of the results, what a later call
-  of the function could change is **frozen** when its own call returns.
+  of the function could change, because somebody holds it, is **frozen** when its own call returns.
 * A result refers to the classes that the script has, which nothing that comes home writes to.
   Functions, and classes that the script has under no name, come home by value.
 * A journal knows a call by its **fingerprint**, which is the same in the next run of the script: no
@@ -68,6 +68,7 @@ From what the rest of workpool calls down to what all the others stand on::
     enumerations  those of the script
     byname        what goes by its name
     names         what a function names, and what that is
+    alone         whether nobody else can change an object
     atoms         values that nothing can change
     derived       what of a class follows from its body
     script        ``__main__`` in a process that does not run the script

@@ -194,6 +194,7 @@ class Blocks:
                 yield function, part
             else:
                 found += part
+                del part  # nobody else holds them
         if found:
             yield None, found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copyreg
 from functools import cached_property
 from operator import attrgetter
+from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ _layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "
 
 _PLAIN: Final = _layout(type("Plain", (), {}))
 """How instances of a class are laid out that have a dictionary and nothing else."""
+
+_SLOT_NBYTES: Final = calcsize("P")
 
 
 def is_below_descriptors(kind: Any) -> bool:
@@ -64,6 +67,19 @@ def is_its_attributes(kind: Any) -> bool:
         and kind.__getattribute__ is object.__getattribute__
         and is_pickled_whole(kind)
     )
+
+
+def slots_alone(kind: Any) -> tuple[MemberDescriptorType, ...] | None:
+    """Return the slots of a class whose instances have nothing else; None of any other."""
+    found = tuple(vars(base)[name] for base in kind.__mro__ for name in members(base))
+    weak = kind.__weakrefoffset__ > 0  # below 0 it is before the object
+    nbytes = object.__basicsize__ + _SLOT_NBYTES * (len(found) + weak)
+    alone = (
+        _layout(kind)[:3] == (nbytes, 0, 0)
+        and kind.__getattribute__ is object.__getattribute__
+        and is_pickled_whole(kind)
+    )
+    return found if found and alone else None
 
 
 def members(cls: type) -> list[str]:

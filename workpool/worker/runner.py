@@ -17,6 +17,7 @@ from .. import contributions
 from ..context import CHUNK, Context
 from ..contributions import Contributions
 from ..errors import ProtocolError, SerializationError, WindowError
+from ..forgetting import forgetting
 from ..recent import Recent
 from ..serializer import (
     ATOMS,
@@ -225,7 +226,7 @@ class Runner:
                 raise SerializationError("the task has neither code nor a function in its payload")
             value: Any
             if kind == CHUNK:
-                value = [frozen(function(*item)) for item in args]
+                value = [frozen([function(*item)]) for item in args]
             else:
                 value = function(*args, **kwargs)
             encoded = pack_value(value, function)
@@ -257,7 +258,8 @@ class Runner:
         Parameters
         ----------
         function : callable
-        items : sequence
+        items : range or list
+            A list is empty afterwards: what a call returns of its item, nobody else shall hold.
         several : bool
             Whether each item is a tuple of arguments.
 
@@ -273,12 +275,14 @@ class Runner:
             if function is None:
                 raise SerializationError("the range has neither code nor a function")
             apart = len(items) > 1
-            for item in items if several else zip(items):
-                value = function(*item)
+            for item in forgetting(items) if isinstance(items, list) else items:
+                value = function(*item) if several else function(item)
                 if self._forked:
                     break
                 if apart and type(value) not in ATOMS:
-                    value = frozen(value)
+                    held = [value]
+                    item = value = None  # the list alone has it
+                    value = frozen(held)
                 if parts:
                     if type(value) is not Frozen:
                         pack_value(value, function)  # what cannot come back does not count

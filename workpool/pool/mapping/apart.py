@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from ...clock import monotonic
+from ...forgetting import forgetting
 from ..callbacks import Callbacks
-from .call import forgetting
 
 
 def results(

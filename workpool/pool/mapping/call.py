@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
 from ...clock import monotonic
 from ...driver.driver import Driver
+from ...forgetting import forgetting
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
 from ...serializer import Code, Kind, unpack_outcome
@@ -30,12 +30,6 @@ TURNS = 2
 TURN_ITEMS = 20
 
 T = TypeVar("T")
-
-
-def forgetting(values: list[T]) -> Iterator[T]:
-    """Iterate over a list, which lets go of each value: it may be large, and needed no more."""
-    values.reverse()
-    return map(values.pop, repeat(-1, len(values)))
 
 
 def turns(items: int, workers: int) -> int:

@@ -1,0 +1,152 @@
+"""Whether nobody else can change an object, by counting who holds it.
+
+What a function has made and returned is held by its caller and by nobody else: no later call comes
+to it again, whatever it does.  To see that takes a fraction of the time of a copy.  What is in the
+object is counted likewise, for an element of it may well be held elsewhere.
+
+Objects are counted while they are in a container: its own reference to each is one, that of the
+count another.  How the interpreter counts those that are passed on, which it may borrow from
+Python 3.14 on, does not matter then.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABCMeta
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from enum import Enum
+from functools import lru_cache, partial
+from types import MemberDescriptorType
+from typing import Any, Final, TypeAlias
+from weakref import getweakrefcount
+
+from ..lazy import np
+from .atoms import ATOMS, are_unchanging
+from .instances import is_its_attributes, is_pickled_whole, slots_alone
+
+MOST = 16
+"""Elements that are looked at one by one; to encode more of them takes no longer."""
+
+DEPTH = 4
+"""Containers in one another that are looked into."""
+
+#: What an object is counted as that its container alone holds.
+_ONCE: Final = 2
+
+#: Counts references; where that is not exact, nothing is alone.
+_count: Final[Callable[[Any], int]] = (
+    sys.getrefcount
+    if sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    else lambda it: 0
+)
+
+_Look: TypeAlias = Callable[[Any, bool, int], bool]
+"""Of an object, whether its container alone holds it, and how deep to look: whether it is alone."""
+
+
+def is_alone(held: list[Any]) -> bool:
+    """Return whether nobody can change the only element of a list, but who gets it from the list.
+
+    Notes
+    -----
+    Cost: 0.4 us for a list or dict of atoms; where others are in it, 0.4 us more for each of them.
+    """
+    once = _count(held[0]) == _ONCE
+    kind: Any = type(held[0])
+    look = _BUILTIN.get(kind) or _look_of_other(kind)
+    return look(held[0], once, DEPTH)
+
+
+def _are_alone(held: Collection[Any], depth: int, once: int = _ONCE + 1) -> bool:
+    """Return whether nobody can change what is in a container; `once` counts our variable, too."""
+    if ATOMS.issuperset(map(type, held)):
+        return True
+    if not depth or len(held) > MOST:
+        return False
+    counts = map(_count, held)
+    for it in held:
+        kind: Any = type(it)
+        count = next(counts)
+        if kind in ATOMS:
+            continue
+        look = _BUILTIN.get(kind) or _look_of_other(kind)
+        if not look(it, count == once, depth - 1):
+            return False
+    return True
+
+
+def _tuple(it: Any, once: bool, depth: int) -> bool:
+    return ATOMS.issuperset(map(type, it)) or (once and _are_alone(it, depth))
+
+
+def _list(it: Any, once: bool, depth: int) -> bool:
+    return once and _are_alone(it, depth)
+
+
+def _dict(it: Any, once: bool, depth: int) -> bool:
+    return once and ATOMS.issuperset(map(type, it)) and _are_alone(it.values(), depth)
+
+
+def _set(it: Any, once: bool, depth: int) -> bool:
+    return once and ATOMS.issuperset(map(type, it)) and not getweakrefcount(it)
+
+
+def _frozenset(it: Any, once: bool, depth: int) -> bool:
+    return ATOMS.issuperset(map(type, it))
+
+
+def _deque(it: Any, once: bool, depth: int) -> bool:
+    return once and not getweakrefcount(it) and _are_alone(it, depth)
+
+
+def _mapping(it: Any, once: bool, depth: int) -> bool:
+    made_by = getattr(it, "default_factory", None)
+    plain = (made_by is None or type(made_by) is type) and not getattr(it, "__dict__", None)
+    return plain and not getweakrefcount(it) and _dict(it, once, depth)
+
+
+def _array(it: Any, once: bool, depth: int) -> bool:
+    return once and it.flags.owndata and not it.dtype.hasobject and not getweakrefcount(it)
+
+
+def _object(it: Any, once: bool, depth: int) -> bool:
+    alone = once and not getweakrefcount(it) and _count(vars(it)) == _ONCE
+    return alone and _dict(vars(it), True, depth)
+
+
+def _slotted(slots: tuple[MemberDescriptorType, ...], it: Any, once: bool, depth: int) -> bool:
+    with suppress(AttributeError):  # one that is not set
+        found = [slot.__get__(it) for slot in slots]
+        return once and not getweakrefcount(it) and _are_alone(found, depth, once=_ONCE + 2)
+    return False
+
+
+_BUILTIN: Final[dict[Any, _Look]] = {
+    tuple: _tuple,
+    list: _list,
+    dict: _dict,
+    set: _set,
+    frozenset: _frozenset,
+    deque: _deque,
+    **dict.fromkeys((OrderedDict, Counter, defaultdict), _mapping),
+}
+
+
+@lru_cache(maxsize=64)
+def _look_of_other(kind: Any) -> _Look:
+    if are_unchanging(kind) or issubclass(kind, Enum):
+        return lambda it, once, depth: True
+    if kind.__module__ == "numpy" and kind is np.ndarray:
+        return _array
+    row = kind.__base__ is tuple and hasattr(kind, "_fields") and not kind.__dictoffset__
+    if row and is_pickled_whole(kind):
+        return _tuple
+    says = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
+    if type(kind) in (type, ABCMeta) and not says:
+        if is_its_attributes(kind):
+            return _object
+        if slots := slots_alone(kind):
+            return partial(_slotted, slots)
+    return lambda it, once, depth: False
