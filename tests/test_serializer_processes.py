@@ -464,6 +464,27 @@ def test_what_stands_for_another_object_is_not_asked_before_it_is_whole(run_scri
     )
 
 
+def test_instances_have_a_dictionary_where_they_have_one_in_the_script(run_script):
+    run_script("""
+        import collections, dataclasses, typing
+        X = typing.TypeVar("X")
+        Row = collections.namedtuple("Row", "a b")
+        class Pair(typing.NamedTuple):
+            a: int
+        class Numbers(list): __slots__ = ()
+        class Several(tuple): __slots__ = ()
+        class Generic(tuple, typing.Generic[X]): __slots__ = ()
+        class Below(Pair): __slots__ = ()
+        class Noted(Row): pass
+        @dataclasses.dataclass(slots=True)
+        class Point:
+            x: int
+        ALL = Row, Pair, Numbers, Several, Generic, Below, Noted, Point
+        def layouts(): return [(cls.__dictoffset__, cls.__basicsize__) for cls in ALL]
+        assert run(layouts) == layouts()
+        """)
+
+
 def test_a_local_that_cannot_be_made_anew_is_as_in_this_thread(run_script):
     run_script("""
         import threading

@@ -61,8 +61,6 @@ def is_alone(held: list[Any]) -> bool:
 
 def _are_alone(held: Collection[Any], depth: int, once: int = _ONCE + 1) -> bool:
     """Return whether nobody can change what is in a container; `once` counts our variable, too."""
-    if ATOMS.issuperset(map(type, held)):
-        return True
     if not depth or len(held) > MOST:
         return False
     counts = map(_count, held)
@@ -82,11 +80,13 @@ def _tuple(it: Any, once: bool, depth: int) -> bool:
 
 
 def _list(it: Any, once: bool, depth: int) -> bool:
-    return once and _are_alone(it, depth)
+    return once and (ATOMS.issuperset(map(type, it)) or _are_alone(it, depth))
 
 
 def _dict(it: Any, once: bool, depth: int) -> bool:
-    return once and ATOMS.issuperset(map(type, it)) and _are_alone(it.values(), depth)
+    if not once or not ATOMS.issuperset(map(type, it)):
+        return False
+    return ATOMS.issuperset(map(type, it.values())) or _are_alone(it.values(), depth)
 
 
 def _set(it: Any, once: bool, depth: int) -> bool:
@@ -98,7 +98,7 @@ def _frozenset(it: Any, once: bool, depth: int) -> bool:
 
 
 def _deque(it: Any, once: bool, depth: int) -> bool:
-    return once and not getweakrefcount(it) and _are_alone(it, depth)
+    return not getweakrefcount(it) and _list(it, once, depth)
 
 
 def _mapping(it: Any, once: bool, depth: int) -> bool:

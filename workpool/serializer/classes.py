@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
 from types import FunctionType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .annotations import annotations_of
@@ -310,8 +310,9 @@ def set_first(cls: type, attributes: dict[str, Any]) -> None:
 def _slots_of(cls: type) -> dict[str, Any]:
     """Return the slots that a class must be built with."""
     slots = vars(cls).get("__slots__")
-    if slots is None or issubclass(cls, (Enum, tuple)):
-        return {}  # whose instances do without; named tuples refuse to be told
+    by_itself = issubclass(cls, Enum) or NamedTuple in vars(cls).get("__orig_bases__", ())
+    if slots is None or by_itself:
+        return {}
     if not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(members(cls))  # an iterator, used up
     return {"__slots__": slots}
