@@ -109,6 +109,36 @@ with WorkPool() as pool:
     assert line.endswith("died, signal 9, while it ran task die")
 
 
+@pytest.mark.parametrize("ended_by", ["subprocess", "multiprocessing"])
+def test_programs_of_the_others_go_on(ended_by: str) -> None:
+    text = f"""
+import subprocess
+
+def program(seconds):
+    if {ended_by!r} == "subprocess":
+        return subprocess.run(["sleep", str(seconds)]).returncode
+    import multiprocessing
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(seconds,))
+    process.start()
+    process.join()
+    return process.exitcode
+
+with WorkPool() as pool:
+    each(pool, os.getpid)
+    own = subprocess.Popen(["sleep", "1"])
+    futures = [pool.submit(program, 1) for _ in range(3)]
+    while not all(future.running() for future in futures):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.kill(member(2), signal.SIGKILL)
+    print([future.result() for future in futures], own.wait())
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "[0, 0, 0] 0\n" in ended.out) == (0, True), ended
+
+
 def test_workers_die_one_after_another_and_nothing_is_lost() -> None:
     text = """
 with WorkPool() as pool:

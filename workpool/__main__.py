@@ -63,6 +63,8 @@ def main() -> int:
         group = rma.Group(mortal=survival.survives())
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
+    if survival.survives():
+        survival.spare_programs()
     forget_line()
     gc.freeze()
     gc.enable()

@@ -13,9 +13,9 @@ import ctypes
 import faulthandler
 import itertools
 import os
+import signal
 import threading
 from collections.abc import Callable
-from signal import SIGBUS
 from time import sleep  # as it is now: a task may replace that of the module
 from typing import TYPE_CHECKING, NoReturn
 
@@ -46,6 +46,19 @@ ABORT_S = 3.0
 def survives() -> bool:
     """Return whether this process belongs to a job that outlives the death of workers."""
     return os.environ.get(supervisor.VARIABLE) == "1"
+
+
+def spare_programs() -> None:
+    """See that a death is not that of the programs which tasks, and the script, have started.
+
+    MPICH's mpiexec sends SIGUSR1 to the process groups of the other ranks.  MPI catches it in the
+    ranks alone; what is ignored is ignored in the programs that they start as well.
+    """
+    from .. import rma
+
+    catches = "Open MPI" not in rma.library_version()
+    if catches and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 class Sentry(threading.Thread):
@@ -122,7 +135,7 @@ def obituary(liveness: Liveness, member: int, task: object = None) -> str:
     ended = _end_of(process.pid, wait=liveness.near(member))
     how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
     ran = "" if task is None else f", while it ran task {task_name(task)}"
-    advice = f"; {WAS_FULL}" if ended == -SIGBUS else ""
+    advice = f"; {WAS_FULL}" if ended == -signal.SIGBUS else ""
     return f"{name_of(liveness, member)} died{how}{ran}{advice}"
 
 
