@@ -19,6 +19,7 @@ from workpool.context import Context, TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
+from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.driver import Driver
 from workpool.driver.waits import Waits
@@ -394,7 +395,7 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
         else:
             sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", noted)
+    monkeypatch.setattr(waits_module, "sleep", noted)
     driver.waits.pause(Backoff(1.0))
     scene.worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
     driver.progress()

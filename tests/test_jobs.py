@@ -142,6 +142,40 @@ def test_a_program_may_stop_the_clock(ranks: int) -> None:
     assert run_ranks(ranks, script, timeout=30).stdout == "8 [2, 1, 0, 1, 2]\n16\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_program_may_have_a_sleep_of_its_own(ranks: int) -> None:
+    """As tests do that count sleeps, or forbid them."""
+    script = """
+        import select, time
+        from unittest import mock
+        from workpool import WorkPool
+
+        def task(seconds):
+            select.select([], [], [], seconds)
+
+        def forbids(n):
+            with mock.patch("time.sleep", side_effect=AssertionError):
+                task(2e-3)
+            return n
+
+        def use(pool):
+            for seconds in (0, 1e-3, 0.05):
+                pool.submit(task, seconds).result()
+                task(0.05)
+            pool.with_options(isolate=True).submit(task, 0.05).result()
+            pool.with_options(retries=1, retry_delay_s=0.05).submit(task, 0).result()
+
+        for options in ({}, {"side_effect": AssertionError}):
+            with mock.patch("time.sleep", **options) as sleep, WorkPool() as pool:
+                use(pool)
+                print(sleep.call_count)
+                print(sum(pool.map(forbids, range(20))))
+            with WorkPool(rows=64) as pool:
+                use(pool)
+    """
+    assert run_ranks(ranks, script, timeout=30).stdout == "0\n190\n" * 2
+
+
 def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> None:
     """Open MPI's leaves its ranks where they are; so does MPICH's, if a proxy of it is killed."""
     script = """

@@ -18,6 +18,7 @@ import pytest
 from launching import ROOT
 
 from workpool.errors import ResourceError, UsageError
+from workpool.journal import file as file_module
 from workpool.journal.file import holder, inspect
 from workpool.journal.journal import Entry, Journal, read_keys
 from workpool.journal.ledger import Ledger, Ledgers
@@ -153,7 +154,9 @@ def test_who_only_looks_keeps_no_job_from_starting(
     looking = os.open(f"{path}.lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
     slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(looking) or slept.append(seconds))
+    monkeypatch.setattr(
+        file_module, "sleep", lambda seconds: os.close(looking) or slept.append(seconds)
+    )
     Journal(path).close()
     assert slept  # it was in the way
 
@@ -175,7 +178,7 @@ def test_an_interrupt_while_it_waits_for_the_lock_leaves_no_file_open(
         raise KeyboardInterrupt
 
     journal = Journal(tmp_path / "run.db")
-    monkeypatch.setattr(time, "sleep", interrupted)
+    monkeypatch.setattr(file_module, "sleep", interrupted)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(KeyboardInterrupt):
         Journal(tmp_path / "run.db")

@@ -312,7 +312,7 @@ def test_who_keeps_mpi_moving_looks_often_whatever_is_going_on(
             assert seconds == thread.SHORTEST_S
 
     monkeypatch.setattr(ticker, "enter", lambda: None)
-    monkeypatch.setattr(ticker, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(ticker, "sleep", sleep)
     thread._run()
     assert len(pauses) == 2000
 

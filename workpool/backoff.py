@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from collections.abc import Callable
+
+from .clock import sleep
 
 #: Looks before the first sleep.  ``sched_yield`` costs under 1 us, ``time.sleep(0)`` some 80 us.
 SPINS = 20
@@ -61,7 +62,7 @@ class Backoff:
         longest_s: float,
         spins: int = SPINS,
         growth: float = 2,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = sleep,
     ) -> None:
         self._longest_s = longest_s
         self._growth = growth

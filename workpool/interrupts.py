@@ -16,14 +16,13 @@ import _thread
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Final
 
-from .clock import monotonic
+from .clock import monotonic, sleep
 from .whole import delays
 
 #: How often an interrupt that waits tries again where it cannot see each step.
@@ -95,7 +94,7 @@ class Deferring:
         self._act(signum, frame)
 
     def _nudge(self, thread: int, signum: int, since_s: float, after_s: float) -> None:
-        time.sleep(after_s)
+        sleep(after_s)
         if self._since_s == since_s:
             self._nudged = True
             signal.pthread_kill(thread, signum)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection
 
 from ..backoff import WAIT_S, Backoff
-from ..clock import monotonic
+from ..clock import monotonic, sleep
 from ..errors import TaskLost
 from ..whole import within
 
@@ -107,7 +106,7 @@ class Waits:
         if rest_s is None:
             backoff.pause(at_most_s)
         else:
-            time.sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+            sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
         return rest_s is None
 
 

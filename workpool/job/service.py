@@ -6,10 +6,10 @@ import faulthandler
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from ..clock import sleep
 from ..errors import ResourceError
 from ..members import doorbell
 from ..members.doorbell import Doorbell
@@ -71,9 +71,9 @@ def _serve(group: rma.Group, survive: bool) -> None:
     orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))
-    sleep = bell.sleep if liveness.near(0) else time.sleep
+    rest = bell.sleep if liveness.near(0) else sleep
     sentry = _sentry(group, liveness, orders.control) if survive else None
-    worker.serve(orders.obey, sleep)
+    worker.serve(orders.obey, rest)
     if sentry is not None:
         sentry.stop()
         orders.control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead

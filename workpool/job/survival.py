@@ -16,9 +16,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from time import sleep  # as it is now: a task may replace that of the module
 from typing import TYPE_CHECKING, NoReturn
 
+from ..clock import sleep
 from ..members.liveness import Liveness
 from ..serializer import task_name
 from ..system import supervisor

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 
-from ..clock import monotonic
+from ..clock import monotonic, sleep
 from ..errors import ResourceError, UsageError
 from ..lazy import sqlite3
 
@@ -87,7 +86,7 @@ def _take(held: int) -> bool:
         except BlockingIOError:
             if monotonic() > give_up:
                 return False
-            time.sleep(_WAIT_S / 10)
+            sleep(_WAIT_S / 10)
 
 
 def _holder(held: int) -> str:

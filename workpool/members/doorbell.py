@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import _socket as socket  # its wrapper takes 3 ms to import, before the first task of every rank
 import select
-import time
 from collections.abc import Mapping, Sized
 from contextlib import suppress
 
-from ..clock import monotonic
+from ..clock import monotonic, sleep
 from .liveness import Process
 
 #: Sleeps that are shorter than this cannot be interrupted.
@@ -70,7 +69,7 @@ class Doorbell:
                 return True
             except (OSError, ValueError):
                 pass  # no descriptors are left, or a child that a task has forked keeps the name
-        time.sleep(seconds)
+        sleep(seconds)
         return False
 
     def _listen(self) -> socket.socket:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from array import array
 from typing import Any
 
-from ..clock import monotonic
+from ..clock import monotonic, sleep
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
@@ -267,14 +266,14 @@ class Group:
                 # What was counted before this look may have been while we were in the barrier.
                 first, end = count[0], monotonic() + PROBE_S
                 while count[0] == first < PROBES and monotonic() < end:
-                    time.sleep(PROBE_S / 1000)
+                    sleep(PROBE_S / 1000)
                 seen = count[0] != first or first == PROBES
             elif self.rank == (1 if host == 0 else 0):
                 one, old = array("q", [1]), array("q", [0])
                 for _ in range(PROBES):
                     win.Fetch_and_op(one, old, host, 0, MPI.SUM)
                     win.Flush(host)
-                    time.sleep(PROBE_S / 500)
+                    sleep(PROBE_S / 500)
         return self.agree(seen)
 
     def abort(self, status: int) -> None:

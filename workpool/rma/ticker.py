@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 
+from ..clock import sleep
 from ..system.streams import run_or_exit
 from ..whole import whole
 from .mpi import MPI
@@ -56,7 +56,7 @@ class Ticker(threading.Thread):
             pause_s = min(self.GROWTH * pause_s, self.LONGEST_S)
             if words != seen:
                 seen, pause_s = words, self.SHORTEST_S
-            time.sleep(pause_s)
+            sleep(pause_s)
 
     @whole  # a finalizer that comes here must not wait for the lock
     def _enter(self) -> None:

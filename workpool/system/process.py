@@ -13,11 +13,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import IO
 
-from ..clock import monotonic
+from ..clock import monotonic, sleep
 from .channel import Channel
 from .ranks import without_line
 from .streams import open_streams
@@ -108,7 +107,7 @@ class ChildProcess:
         give_up = monotonic() + STACK_S
         nbytes = -1
         while monotonic() < give_up:
-            time.sleep(5e-3)
+            sleep(5e-3)
             before, nbytes = nbytes, os.fstat(self._stack_fd).st_size
             if nbytes == before > 0:
                 break
@@ -123,7 +122,7 @@ class ChildProcess:
             give_up = monotonic() + STOP_S
             with contextlib.suppress(ChildProcessError):  # it has ended
                 while not still and monotonic() < give_up:
-                    time.sleep(50e-6)
+                    sleep(50e-6)
                     still = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
             yield still is not None
         finally:
@@ -151,7 +150,7 @@ class ChildProcess:
         """
         give_up = monotonic() + GONE_S
         while monotonic() < give_up and not self.ended():
-            time.sleep(1e-3)
+            sleep(1e-3)
         self.kill()
         return self._process.returncode, self._tail.text()
 

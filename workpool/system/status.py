@@ -28,10 +28,10 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from ..clock import sleep
 from ..lazy import socket
 from .streams import flush
 
@@ -126,7 +126,7 @@ class Reporter:
         self._tell()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Open MPI ends its ranks with it
-        time.sleep(PATIENCE_S)
+        sleep(PATIENCE_S)
 
     def _let_go(self) -> None:
         """Be silent: this process was forked, and its end is not the driver's."""

@@ -19,13 +19,12 @@ tasks that wait for each other do not deadlock as long as there are workers for 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from .. import verbs
 from ..arena import keep_freed
 from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
-from ..clock import monotonic, monotonic_ns
+from ..clock import monotonic, monotonic_ns, sleep
 from ..layout import Geometry
 from ..members.leases import Heart
 from ..repository import TAKERS, Claim, Claimant, Miss, Offer
@@ -112,9 +111,7 @@ class Worker:
         watched = [service.watch() for service in self._services.values()]  # each of them
         return any(watched)
 
-    def serve(
-        self, control: Callable[[], bool], sleep: Callable[[float], object] = time.sleep
-    ) -> None:
+    def serve(self, control: Callable[[], bool], sleep: Callable[[float], object] = sleep) -> None:
         """Run tasks until `control` says that it is over.
 
         Parameters
