@@ -176,6 +176,36 @@ def test_a_program_may_have_a_sleep_of_its_own(ranks: int) -> None:
     assert run_ranks(ranks, script, timeout=30).stdout == "0\n190\n" * 2
 
 
+def test_a_program_may_have_an_open_of_its_own() -> None:
+    """As tests do that have files of their own, or none."""
+    script = """
+        import select
+        from unittest import mock
+        from workpool import WorkPool
+
+        def task(seconds):
+            select.select([], [], [], seconds)
+            return seconds
+
+        def replaces(**options):
+            with mock.patch("builtins.open", **options):
+                return task(1)
+
+        opens = [
+            {"new_callable": mock.mock_open, "read_data": "x"},
+            {"side_effect": FileNotFoundError},
+        ]
+        with WorkPool(lease_s=0.5) as pool:
+            pool.submit(task, 0.1).result()
+            for options in opens:
+                with mock.patch("builtins.open", **options):
+                    print(pool.submit(task, 1).result(), sum(pool.map(abs, range(100))))
+            print([future.result() for future in [pool.submit(replaces, **o) for o in opens]])
+        print([worker.evicted for worker in pool.stats()])
+    """
+    assert run_ranks(3, script).stdout == "1 4950\n1 4950\n[1, 1]\n[0, 0]\n"
+
+
 def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> None:
     """Open MPI's leaves its ranks where they are; so does MPICH's, if a proxy of it is killed."""
     script = """

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from io import FileIO  # a program's tests, or a task, may replace `open`
 from typing import Literal, NamedTuple
 
 State = Literal["running", "stopped", "dead", "elsewhere"]
@@ -103,8 +104,10 @@ def this_process() -> Process:
     """Return the process that calls."""
     space = ""
     with suppress(OSError):  # no /proc, or not all of it
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            space = file.read().strip()  # two machines may have the same name: clones, localhost
+        with FileIO("/proc/sys/kernel/random/boot_id") as file:
+            space = (
+                file.read().decode().strip()
+            )  # two machines may have the same name: clones, localhost
         space += os.readlink("/proc/self/ns/pid")
     return Process(os.uname().nodename, space, os.getpid(), _look(os.getpid())[1])
 
@@ -116,7 +119,7 @@ def _look(pid: int) -> tuple[str, int]:
     have taken all descriptors.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with FileIO(f"/proc/{pid}/stat") as file:
             # The second field is the name in parentheses, and may hold anything.
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -9,6 +9,7 @@ import mmap
 import os
 import re
 from contextlib import suppress
+from io import FileIO  # a task may have replaced `open`
 
 SHM = "/dev/shm"
 
@@ -72,7 +73,7 @@ def litter_of(pid: int) -> set[str]:
     """Return the files that MPI made for a process and that nobody removes if it is killed."""
     paths: set[str] = set()
     with suppress(OSError):
-        with open(f"/proc/{pid}/maps", "rb") as file:  # names of files need not be text
+        with FileIO(f"/proc/{pid}/maps") as file:  # names of files need not be text
             lines = os.fsdecode(file.read()).splitlines()
         paths |= {line.split(maxsplit=5)[5].strip() for line in lines if _LITTER.search(line)}
     with suppress(OSError):
