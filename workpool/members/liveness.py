@@ -105,9 +105,8 @@ def this_process() -> Process:
     space = ""
     with suppress(OSError):  # no /proc, or not all of it
         with FileIO("/proc/sys/kernel/random/boot_id") as file:
-            space = (
-                file.read().decode().strip()
-            )  # two machines may have the same name: clones, localhost
+            # Two machines may have the same name: clones, localhost.
+            space = file.read().decode().strip()
         space += os.readlink("/proc/self/ns/pid")
     return Process(os.uname().nodename, space, os.getpid(), _look(os.getpid())[1])
 
