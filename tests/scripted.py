@@ -17,8 +17,13 @@ LOG, START, PRICE, NUMBER = logging.getLogger("x"), datetime.date(2000, 1, 1), D
 HOST, FIRST = ipaddress.ip_address("::1"), operator.itemgetter(0, "x")
 SLICE, TYPE, LEAST = slice(1, None), np.dtype("f4"), functools.partial(min, default=0)
 GENERATOR = np.random.default_rng(1)
+@functools.singledispatch
+def generic(x): return B
+@generic.register
+def _(x: int): return A
 def nothing(): pass
 def reads_generator(x): return GENERATOR.bit_generator.state
+def calls_generic(x): return generic(x), generic("")
 def reads_values(x=MISSING): return x is MISSING, HEAD, ROOT, LOG, START, PRICE, NUMBER
 def reads_more(): return HOST, FIRST, SLICE, TYPE, LEAST([]), LEAST.func
 def reads_atoms(x): return A, B, C, x, pi

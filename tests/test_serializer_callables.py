@@ -159,6 +159,11 @@ class Below(Defined):
     def size(self): return len(LIST)
 class Slots: __slots__ = ("x",)
 class Listed(list): pass
+@functools.singledispatch
+def generic(x): return LIST
+@generic.register
+def _(x: Defined): return 1
+generic.seen = 1
 @dataclasses.dataclass
 class Point:
     x: int = dataclasses.field(default=0, metadata=UNITS)
@@ -206,6 +211,7 @@ def reads_lock(): return LOCK
 def reads_large_text(): return LARGE_TEXT
 def reads_restless(): return RESTLESS
 def reads_two_large(): return HALF, OTHER_HALF
+def reads_generic(): return generic
 def reads_long_list_of_classes(): return LONG_OF_CLASSES
 HALF, OTHER_HALF = np.zeros(1 << 16), bytearray(9 << 16)
 LONG_OF_CLASSES = [Defined] * 300
@@ -305,6 +311,10 @@ def decorated(): return LIST
         ("reads_space", "SPACE.n = 2"),
         ("reads_space", "SPACE.n.append(2)"),
         ("reads_list_in_tuple", "TUPLE[1].append(2)"),
+        ("reads_generic", "LIST.append(2)"),
+        ("reads_generic", "generic.seen = 2"),
+        ("reads_generic", "generic.register(str, len)"),
+        ("reads_generic", "Defined.x = 1"),
         ("reads_through_other", "LIST.append(2)"),
         ("reads_nested", "TABLE['a'] = 1"),
         ("in_class_body", "LIST.append(2)"),

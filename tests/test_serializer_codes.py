@@ -656,7 +656,10 @@ NAMED = list(enumerate(("helper", "counts")))
 
 @pytest.mark.parametrize(
     "name",
-    ["factorial", "even", "reads_atoms", "reads_generator", "closure", "local_recursive"],
+    [
+        *("factorial", "even", "reads_atoms", "reads_generator", "closure", "local_recursive"),
+        "calls_generic",
+    ],
 )
 def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):
     callables = CallableCache()

@@ -36,17 +36,14 @@ from ..interrupts import FAILURES
 from .annotations import annotations_of
 from .byname import PROTOCOL, named
 from .classes import reduce_class
+from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
     MADE_ANEW,
     REDUCED_TO_NAMES,
-    dispatched,
-    is_generic,
-    make_dispatch,
     reduce_descriptor,
-    reduce_generic,
     reduce_member,
     reduce_past_getattr,
 )

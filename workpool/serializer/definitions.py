@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from .derived import is_written
 from .enumerations import own_attributes
+from .generic import dispatched, generic_parts, is_generic
 from .names import reads
-from .rebuilt import dispatched, generic_parts, is_generic
 
 #: What Python adds to a class by itself, and what changes nothing.
 _INCIDENTAL: Final = frozenset(

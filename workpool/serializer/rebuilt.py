@@ -9,8 +9,8 @@ Of what is in the standard library:
 * **Weak references**: to what comes along, if anything else there refers to it.
 * **A class below property, staticmethod or classmethod**, such as a property that keeps what it
   returned: what these keep in C would be lost.
-* **A cached_property** holds a lock before Python 3.12, and **a generic function** of
-  `functools.singledispatch`, or a method of that kind, weak references.
+* **A cached_property** holds a lock before Python 3.12, and a generic method of
+  `functools.singledispatch` weak references; for functions of that kind see `generic`.
 * **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
   default be known as such.
 * **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
@@ -39,76 +39,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
-from types import FunctionType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from .annotations import reduce_forward_ref
 from .atoms import ATOMS, SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
-from .names import CACHED, cells_of
+from .names import CACHED
 from .script import reduce_sentinel
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
 _TypeVarTuple: Final[Any] = getattr(typing, "TypeVarTuple", None)  # from Python 3.11
-
-
-_GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
-
-
-def is_generic(function: FunctionType) -> bool:
-    """Tell whether a function is what `functools.singledispatch` returns."""
-    return function.__code__ is _GENERIC
-
-
-def _make_generic(name: str = "") -> Any:
-    """Return a generic function without implementations; they may refer to it."""
-
-    def nothing(*args: Any, **kwargs: Any) -> None: ...
-
-    nothing.__name__ = name
-    return functools.singledispatch(nothing)
-
-
-def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], Any]) -> None:
-    implementations, attributes, wrapped = state
-    for cls, implementation in implementations.items():
-        generic.register(cls, implementation)
-    functools.update_wrapper(generic, wrapped)
-    vars(generic).update(attributes)
-
-
-def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
-    """Return the implementations of a generic function, and its attributes."""
-    own = vars(_make_generic()).keys()
-    attributes = {name: value for name, value in vars(function).items() if name not in own}
-    return dict(function.registry), attributes
-
-
-def reduce_generic(function: Any) -> tuple[Any, ...]:
-    state = (*generic_parts(function), function.__wrapped__)
-    return _make_generic, (function.__name__,), state, None, None, _fill_generic
-
-
-_DISPATCH: Final = functools.singledispatch(repr).dispatch.__code__
-
-
-def dispatched(function: FunctionType) -> dict[type, Any] | None:
-    """Return the implementations among which a ``dispatch`` of a generic function chooses.
-
-    A bound method has it from Python 3.13 on.  None for any other function.
-    """
-    if function.__code__ is not _DISPATCH:
-        return None
-    return next(value for name, _, value in cells_of(function) if name == "registry")  # type: ignore[return-value]
-
-
-def make_dispatch(implementations: dict[type, Any]) -> Callable[[type], Any]:
-    generic = _make_generic()
-    for cls, implementation in implementations.items():
-        generic.register(cls, implementation)
-    dispatch: Callable[[type], Any] = generic.dispatch
-    return dispatch
 
 
 def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ by its bindings or by its bytes:
   path, a date, a compiled pattern, a logger;
 * a module, or a function, class or builtin that goes by name: pickle does not copy those;
 * another function or class by value, by the same rule; itself, for a recursive one;
+* what `functools.singledispatch` makes of functions, by those that it chooses among;
 * a `functools.lru_cache` around one, whatever it has kept: that makes no difference but of time,
   and stays on a worker as long as its function does;
 * a tuple, frozenset or frozendict of such things, or a list, set, dict or mapping proxy of up to
@@ -58,6 +59,7 @@ from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
 from .byname import importable_module, named, names_by_value
 from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
+from .generic import generic_parts, is_generic
 from .instances import functions_in, is_below_descriptors, is_its_attributes, slots
 from .names import CACHED, UNBOUND, content, global_names, reads
 from .states import MOST_NBYTES, State, state_of
@@ -242,8 +244,13 @@ class Snapshot:
             (function, function.__code__, defaults, kwdefaults, function.__dict__)
         )
 
-    def _bind_function(self, function: FunctionType) -> list[object]:
+    def _bind_function(self, function: FunctionType) -> list[object] | None:
         self._bind_own(function)
+        if is_generic(function):
+            elements = self._bind_elements(function.registry)  # type: ignore[attr-defined]
+            self._bind(vars(function))
+            own = (function.__wrapped__, *generic_parts(function)[1].values())  # type: ignore[attr-defined]
+            return None if elements is None else [*elements, *own]
         values: list[object] = [function.__defaults__]
         for mapping in (function.__dict__, function.__kwdefaults__):
             if mapping is not None:
