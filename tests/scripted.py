@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 
 ALWAYS_THE_SAME = """
+import dataclasses
 import datetime, functools, ipaddress, logging, math, operator, os.path, pathlib, struct
 from decimal import Decimal
 import numpy as np
@@ -17,13 +18,21 @@ LOG, START, PRICE, NUMBER = logging.getLogger("x"), datetime.date(2000, 1, 1), D
 HOST, FIRST = ipaddress.ip_address("::1"), operator.itemgetter(0, "x")
 SLICE, TYPE, LEAST = slice(1, None), np.dtype("f4"), functools.partial(min, default=0)
 GENERATOR = np.random.default_rng(1)
+class Slots: __slots__ = ("x",)
+SLOTS = Slots()
+SLOTS.x = 1
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed: x: int
+FIXED = Fixed(2)
 @functools.singledispatch
-def generic(x): return B
+def generic(x): return FIXED.x
 @generic.register
-def _(x: int): return A
+def _(x: int): return SLOTS.x
 def nothing(): pass
 def reads_generator(x): return GENERATOR.bit_generator.state
-def calls_generic(x): return generic(x), generic("")
+def reads_slots(x): return SLOTS.x + x
+def reads_fixed(x): return FIXED.x + x
+def calls_generic(x): return generic(x) + generic("")
 def reads_values(x=MISSING): return x is MISSING, HEAD, ROOT, LOG, START, PRICE, NUMBER
 def reads_more(): return HOST, FIRST, SLICE, TYPE, LEAST([]), LEAST.func
 def reads_atoms(x): return A, B, C, x, pi

@@ -140,6 +140,10 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
     assert all(codes.lookup(fn) is code for _ in range(3))
 
 
+HAS_GETSTATE = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="objects are asked for a __getstate__ that they may not have"
+)
+
 MUTABLE = """
 import argparse, collections, dataclasses, enum, functools, operator, random, threading
 import types, typing
@@ -157,13 +161,24 @@ class Defined: x = 0
 class Below(Defined):
     @property
     def size(self): return len(LIST)
-class Slots: __slots__ = ("x",)
-class Listed(list): pass
+class Slots:
+    __slots__ = ("x", "y")
+    def unit(self): return UNITS
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed: x: list
+class Failed(Exception): pass
+class TheOne:
+    def __reduce__(self): return "THE_ONE"
+class Reduced:
+    def __init__(self, x): self.x = x
+    def __reduce__(self): return make_reduced, (self.x,)
+def make_reduced(x): return Reduced(x) if LIST else None
 @functools.singledispatch
 def generic(x): return LIST
 @generic.register
 def _(x: Defined): return 1
 generic.seen = 1
+class Listed(list): pass
 @dataclasses.dataclass
 class Point:
     x: int = dataclasses.field(default=0, metadata=UNITS)
@@ -185,6 +200,8 @@ class Scaled:
 def plus_one(x): return x + 1
 called = Scaled(plus_one, ARRAY)
 SLOTS, LISTED, LONG = Slots(), Listed(), list(range(257))
+SLOTS.y = [1]
+FIXED, ERROR, REDUCED, THE_ONE = Fixed([1]), Failed(1), Reduced(1), TheOne()
 TUPLE = (1, [2])
 class Number(int): pass
 NUMBER = Number(3)
@@ -211,10 +228,18 @@ def reads_lock(): return LOCK
 def reads_large_text(): return LARGE_TEXT
 def reads_restless(): return RESTLESS
 def reads_two_large(): return HALF, OTHER_HALF
-def reads_generic(): return generic
 def reads_long_list_of_classes(): return LONG_OF_CLASSES
+def reads_long_list_of_functions(): return LONG_OF_FUNCTIONS
+def reads_long_list_of_texts(): return LONG_OF_TEXTS
+def reads_frozen_slots(): return FIXED
+def reads_error(): return ERROR
+def reads_reduced(): return REDUCED
+def reads_the_one(): return THE_ONE
+def reads_generic(): return generic
 HALF, OTHER_HALF = np.zeros(1 << 16), bytearray(9 << 16)
 LONG_OF_CLASSES = [Defined] * 300
+LONG_OF_FUNCTIONS = [lambda: LIST] * 300
+LONG_OF_TEXTS = ["__main__.py"] * 300
 def reads_class(): return Defined
 def reads_class_with_unit(): return Sized
 def reads_subclass(): return Below
@@ -311,6 +336,26 @@ def decorated(): return LIST
         ("reads_space", "SPACE.n = 2"),
         ("reads_space", "SPACE.n.append(2)"),
         ("reads_list_in_tuple", "TUPLE[1].append(2)"),
+        ("reads_slots", "SLOTS.x = 1"),
+        ("reads_slots", "SLOTS.y.append(2)"),
+        ("reads_slots", "Slots.z = 1"),
+        ("reads_slots", "UNITS['unit'] = 'ft'"),
+        ("reads_frozen_slots", "FIXED.x.append(2)"),
+        ("reads_frozen_slots", "Fixed.y = 1"),
+        ("reads_subclass_of_list", "LISTED.append(2)"),
+        ("reads_subclass_of_list", "LISTED.x = 2"),
+        ("reads_subclass_of_int", "NUMBER.x = 2"),
+        ("reads_subclass_of_int", "Number.x = 2"),
+        pytest.param("reads_options", "OPTIONS['size'] = 4", marks=HAS_GETSTATE),
+        pytest.param("reads_options", "Options.y = 1", marks=HAS_GETSTATE),
+        ("reads_error", "ERROR.args = 2,"),
+        ("reads_error", "Failed.x = 1"),
+        ("reads_reduced", "REDUCED.x = 2"),
+        ("reads_reduced", "LIST.append(2)"),
+        ("reads_long_list_of_classes", "LONG_OF_CLASSES[3] = None"),
+        ("reads_long_list_of_classes", "Defined.x = 1"),
+        ("reads_long_list_of_functions", "LIST.append(2)"),
+        ("reads_long_list_of_texts", "LONG_OF_TEXTS.pop()"),
         ("reads_generic", "LIST.append(2)"),
         ("reads_generic", "generic.seen = 2"),
         ("reads_generic", "generic.register(str, len)"),
@@ -346,8 +391,7 @@ def test_a_change_in_place_ends_the_code(codes, name, change):
 @pytest.mark.parametrize(
     "name",
     [
-        *("reads_slots", "reads_subclass_of_list", "reads_subclass_of_int", "reads_lock"),
-        *("reads_nested_lists", "reads_options", "OPTIONS", "reads_long_list_of_classes"),
+        *("reads_lock", "reads_nested_lists", "OPTIONS", "reads_the_one"),
         *("reads_large_array", "reads_large_text", "reads_two_large", "reads_restless"),
     ],
 )

@@ -369,6 +369,11 @@ def appends(them): them.append(1); return LIST
 def appends_within(them, fn): them[0].append(fn()); return LIST
 LIST, ARRAY, QUEUE, MISSING = [], np.zeros(2), collections.deque(), object()
 COUNTED = Counted()
+def appends_to_row(row): row.append(1); return LONG[300]
+def appends_to_row_of_slots(row): row.append(1); return SLOTS.rows[1]
+class Slots: __slots__ = ("rows",)
+LONG, SLOTS = [0] * 300 + [[]], Slots()
+SLOTS.rows = [[], []]
 """
 
 
@@ -382,6 +387,8 @@ COUNTED = Counted()
         ("COUNTED, COUNTED", [1]),
         ("writes, ARRAY", [1, 0]),
         ("writes_first, [ARRAY]", [1, 0]),
+        ("appends_to_row, LONG[300]", [1]),
+        ("appends_to_row_of_slots, SLOTS.rows[1]", [1]),
         ("lists, LIST", [1]),
         ("writes_and_calls, ARRAY, nothing", [1, 0]),
         ("writes_and_calls, ARRAY, lambda: None", [1, 0]),
@@ -610,6 +617,28 @@ def make():
         return n
     return counts
 counts_in_cell = make()
+class Slots:
+    __slots__ = ("calls", "seen")
+    def __init__(self): self.calls, self.seen = 0, []
+    def __getstate__(self): return None, {"calls": self.calls}
+    def __setstate__(self, state): self.calls, self.seen = state[1]["calls"], []
+SLOTS = Slots()
+def counts_in_slot():
+    SLOTS.calls += 1
+    return SLOTS.calls
+def remembers_in_slot():
+    SLOTS.seen.append(1)
+    return len(SLOTS.seen)
+class Listed(list): pass
+LISTED = Listed()
+def appends():
+    LISTED.append(1)
+    return len(LISTED)
+class Failed(Exception): pass
+FAILED = Failed()
+def keeps_trace():
+    try: raise FAILED
+    except Failed as error: return 1 if error.__traceback__.tb_next is None else 2
 """
 
 
@@ -617,7 +646,8 @@ counts_in_cell = make()
     "name",
     [
         *("counts", "deletes", "remembers", "has_attribute", "alters_other", "alters_default"),
-        "counts_in_cell",
+        *("counts_in_cell", "counts_in_slot", "remembers_in_slot"),
+        *("appends", "keeps_trace"),
     ],
 )
 def test_what_a_task_leaves_behind_is_gone_for_the_next(codes, name):
@@ -658,7 +688,7 @@ NAMED = list(enumerate(("helper", "counts")))
     "name",
     [
         *("factorial", "even", "reads_atoms", "reads_generator", "closure", "local_recursive"),
-        "calls_generic",
+        *("reads_slots", "reads_fixed", "calls_generic"),
     ],
 )
 def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):

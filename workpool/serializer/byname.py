@@ -20,6 +20,9 @@ registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pi
 
 
 _SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
+_AS_MODULE: Final = tuple(  # and so pickle writes these names, where they are the whole text
+    b"\x8c%c%b" % (len(name), name.encode()) for name in sorted(SCRIPT_MODULES)
+)
 
 
 def _is_by_value(module: str) -> bool:
@@ -31,7 +34,7 @@ def _is_by_value(module: str) -> bool:
 
 def names_by_value(pickled: bytes) -> bool:
     """Tell whether a pickle may name something that no worker can import."""
-    if pickled.find(_SCRIPT) >= 0:
+    if pickled.find(_SCRIPT) >= 0 and any(name in pickled for name in _AS_MODULE):
         return True
     registered = registered_modules()
     return bool(registered) and any(name.encode() in pickled for name in registered)

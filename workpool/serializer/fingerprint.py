@@ -28,14 +28,12 @@ from .atoms import ATOMS
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import ByValuePickler
 from .definitions import bounds_of, class_parts, code_parts, compiled_parts, function_parts
+from .instances import HEAP_TYPE
 from .rebuilt import MADE_ANEW
 
 FINGERPRINT_NBYTES: Final = 16
 
 LARGE_NBYTES: Final = 1 << 26
-
-#: In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE).
-_HEAP_TYPE: Final = 1 << 9
 
 MOST_SETS: Final = 6
 """Sets, each within the one before: objects that know each other by sets have very many paths."""
@@ -189,7 +187,7 @@ class _Pickler(ByValuePickler):
         if kind is FunctionType:
             return None if named(obj) else self._met_again(obj) or function_parts(obj)
         if isinstance(obj, type):
-            plain = not obj.__flags__ & _HEAP_TYPE or named(obj)
+            plain = not obj.__flags__ & HEAP_TYPE or named(obj)
             return None if plain else self._met_again(obj) or class_parts(obj)
         if kind is TypeVar:
             variance = obj.__covariant__, obj.__contravariant__

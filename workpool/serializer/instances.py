@@ -6,7 +6,7 @@ Slots are found by their descriptors: ``__slots__`` may be an iterator, and used
 from __future__ import annotations
 
 import copyreg
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
@@ -14,6 +14,9 @@ from typing import Any, Final
 
 DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 """Attributes of classes that keep in C what they are made of."""
+
+HEAP_TYPE: Final = 1 << 9
+"""In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE)."""
 
 _layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
 
@@ -69,17 +72,27 @@ def is_its_attributes(kind: Any) -> bool:
     )
 
 
+def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
+    """Return the slots of instances of a class, without those of classes written in C."""
+    slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
+    return tuple(vars(base)[name] for base in slotted for name in members(base))
+
+
+@lru_cache(maxsize=64)
+def is_its_members(kind: Any) -> bool:
+    """Tell whether there is nothing to instances of a class but a dictionary and slots, if any.
+
+    However they are pickled.
+    """
+    weak, own = kind.__weakrefoffset__ > 0, kind.__dictoffset__ > 0  # below 0 before the object
+    nbytes = object.__basicsize__ + _SLOT_NBYTES * (len(slot_members(kind)) + weak + own)
+    return _layout(kind)[:2] == (nbytes, 0) and kind.__getattribute__ is object.__getattribute__
+
+
 def slots_alone(kind: Any) -> tuple[MemberDescriptorType, ...] | None:
     """Return the slots of a class whose instances have nothing else; None of any other."""
-    found = tuple(vars(base)[name] for base in kind.__mro__ for name in members(base))
-    weak = kind.__weakrefoffset__ > 0  # below 0 it is before the object
-    nbytes = object.__basicsize__ + _SLOT_NBYTES * (len(found) + weak)
-    alone = (
-        _layout(kind)[:3] == (nbytes, 0, 0)
-        and kind.__getattribute__ is object.__getattribute__
-        and is_pickled_whole(kind)
-    )
-    return found if found and alone else None
+    alone = not kind.__dictoffset__ and is_its_members(kind) and is_pickled_whole(kind)
+    return (slot_members(kind) or None) if alone else None
 
 
 def members(cls: type) -> list[str]:

@@ -12,19 +12,21 @@ by its bindings or by its bytes:
   and stays on a worker as long as its function does;
 * a tuple, frozenset or frozendict of such things, or a list, set, dict or mapping proxy of up to
   `MOST`; a slice, an itemgetter, an attrgetter, a partial of such things;
-* an object that is nothing but its attributes, if they and its class are such things;
+* an object that is nothing but its attributes and slots, if they and its class are such things;
 * an array, and anything else that plain pickle makes the same bytes of each time: a longer list, a
-  data frame, a random generator; all of them together up to `MOST_NBYTES`.
+  data frame, a random generator, an object that says itself how it is pickled; all of them together
+  up to `MOST_NBYTES`, and up to `MOST_PARTED` of them with functions and classes of the script,
+  which are looked at by the same rule.
 
-What is larger, or cannot be pickled, or is pickled with what only the script has: any of these can
-change in place, unseen, so such a function has no snapshot.  A snapshot holds while each binding is
-identical, and each array, or what else is known by its bytes, has the same::
+What is larger, or cannot be pickled, can change in place, unseen, so such a function has no
+snapshot.  A snapshot holds while each binding is identical, and each array, or what else is known
+by its bytes, has the same::
 
     function    its code, defaults, keyword defaults, attributes
     globals     each name that its code, or code nested in it, loads, stores or deletes
     cells       each variable of its closure
     classes     each attribute
-    objects     each attribute
+    objects     each attribute and slot
     containers  each element
     the rest    what `state_of` returns
 
@@ -43,8 +45,9 @@ import functools
 import operator
 import sys
 from abc import ABCMeta, get_cache_token
-from collections.abc import Collection, Container, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from enum import Enum
+from pickle import Pickler
 from types import (
     CellType,
     CodeType,
@@ -53,16 +56,24 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from .atoms import FROZEN_DICT, UNCHANGING, is_unchanging
-from .byname import importable_module, named, names_by_value
+from .atoms import ATOMS, FROZEN_DICT, UNCHANGING, is_unchanging
+from .byname import importable_module, named
 from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .generic import generic_parts, is_generic
-from .instances import functions_in, is_below_descriptors, is_its_attributes, slots
+from .instances import (
+    functions_in,
+    is_below_descriptors,
+    is_its_attributes,
+    is_its_members,
+    is_pickled_whole,
+    slot_members,
+    slots,
+)
 from .names import CACHED, UNBOUND, content, global_names, reads
-from .states import MOST_NBYTES, State, state_of
+from .states import MOST_NBYTES, State, known, state_of
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -80,6 +91,22 @@ ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
 
 _NOT_COPIED: Final = (*ONE_EACH, tuple, frozenset)
 """Kinds of which it is no matter whether there are two."""
+
+
+MOST_PARTED: Final = 16
+"""Objects that are known by bytes in which definitions stand: of more it takes less to send all."""
+
+
+_Read: TypeAlias = Callable[[object], object]
+"""Of a slot, from an object."""
+
+
+def _slot(read: _Read, value: object) -> object:
+    """Return what an object has in a slot, or `UNBOUND`."""
+    try:
+        return read(value)
+    except AttributeError:
+        return UNBOUND
 
 
 def is_definition(fn: object) -> bool:
@@ -110,10 +137,12 @@ class Snapshot:
         self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._elements = 0  # how many these are
         self._objects: list[tuple[object, type, dict[str, Any]]] = []
+        self._slots: list[tuple[object, type, list[tuple[_Read, object]]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
         self._attributes: list[tuple[Mapping[str, Any], Set[str]]] = []
-        self._states: list[tuple[object, State]] = []
+        self._states: list[tuple[object, type[Pickler], State]] = []
         self._nbytes = 0  # of these
+        self._parted = 0  # how many of them have definitions
         self._token: object = None  # of what abstract base classes have been told
 
     @classmethod
@@ -179,6 +208,9 @@ class Snapshot:
         for it, kind, attributes in self._objects:
             if type(it) is not kind or vars(it) is not attributes:
                 return False
+        for it, kind, contents in self._slots:
+            if type(it) is not kind or not all(_slot(read, it) is had for read, had in contents):
+                return False
         for collection, length in self._lengths:
             if len(collection) != length:
                 return False
@@ -194,11 +226,11 @@ class Snapshot:
             return False
         if self._cells and not all(content(cell) is value for cell, value in self._cells):
             return False
-        return not self._states or all(state_of(it) == state for it, state in self._states)
+        return all(state_of(it, pickler) == state for it, pickler, state in self._states)
 
     def _parts(self, value: Any) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
-        kind = type(value)
+        kind: Any = type(value)
         if kind is FunctionType:
             return self._bind_function(value)
         if issubclass(kind, type):
@@ -227,6 +259,8 @@ class Snapshot:
             return [kind, *tuple(value)]
         if kind is SimpleNamespace or is_its_attributes(kind):
             return self._bind_attributes(value)
+        if is_its_members(kind) and is_pickled_whole(kind):
+            return self._bind_slots(value)
         return self._bind_state(value)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
@@ -298,7 +332,7 @@ class Snapshot:
             self._lengths.append((sys.modules, len(sys.modules)))
         return []
 
-    def _bind_elements(self, container: Any) -> tuple[object, ...] | None:
+    def _bind_elements(self, container: Any) -> Iterable[object] | None:
         if len(container) > MOST:
             return self._bind_state(container)
         elements = tuple(container)
@@ -315,12 +349,32 @@ class Snapshot:
         self._objects.append((value, type(value), attributes))
         return [type(value), *self._bind(attributes).values()]
 
-    def _bind_state(self, value: Any) -> tuple[()] | None:
-        """Record what is known by its bytes alone."""
+    def _bind_slots(self, value: Any) -> Iterable[object]:
+        """Record the slots of an object, and its other attributes if it may have some."""
+        kind: Any = type(value)
+        readers: list[_Read] = [it.__get__ for it in slot_members(kind)]
+        contents = [(read, _slot(read, value)) for read in readers]
+        self._slots.append((value, kind, contents))
+        self._elements += len(contents)
+        own = self._bind_attributes(value) if kind.__dictoffset__ else [kind]
+        return [*own, *(it for _, it in contents if it is not UNBOUND)]
+
+    def _bind_state(self, value: Any) -> list[Any] | None:
+        """Record what is known by its bytes alone, and return the definitions that it has."""
         # Whole on a worker, where tasks use it.
-        state = state_of(value, MOST_NBYTES - self._nbytes, self._own_globals)
-        if state is None or names_by_value(state[-1]):  # the pickle has their names alone
+        found = known(value, MOST_NBYTES - self._nbytes, self._own_globals)
+        if found is None:
             return None
-        self._nbytes += sum(len(part) for part in state if type(part) is bytes)
-        self._states.append((value, state))
-        return ()
+        self._nbytes += sum(len(part) for part in found.state if type(part) is bytes)
+        self._states.append((value, found.pickler, found.state))
+        self._parted += bool(found.definitions)
+        if self._parted > MOST_PARTED:
+            return None
+        if not self._own_globals:  # a worker asks nobody what there is twice
+            met = (it for it in found.met if type(it) not in ATOMS)
+            copied = [it for it in met if not isinstance(it, _NOT_COPIED)]
+            if len(copied) <= MOST:  # to look for more takes longer than it is worth
+                self.copied += copied
+            elif found.definitions:
+                return None
+        return found.definitions
