@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from itertools import count, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from workpool.errors import UsageError
-from workpool.layout import Terms
+from workpool.layout import Items, Terms
 from workpool.pool.mapping import cutter
 from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import TIDY, Stretch
 from workpool.schedule import Schedule, chunk, tickets
-from workpool.serializer import Blocks, CodeCache
+from workpool.serializer import Blocks, CodeCache, encode_blocks
 from workpool.tasks import Segment
-from workpool.worker.ranges import GROWTH, Pace
+from workpool.worker.ranges import GROWTH, Pace, TurnRun
 
 
 def sizes(schedule: Schedule, items: int, workers: int) -> list[int]:
@@ -67,6 +70,35 @@ def test_what_takes_less_than_to_share_it_out_is_not_shared_where_all_of_it_is_s
     assert pace.share("f", 10**6, 40, 2, 200, lambda: 40) == 40 // (2 * 2)
     pace.measured("long", 1, 1e-3, 1e-6)
     assert pace.share("long", 8, 8, 2, 8, lambda: 8) == 8 // (2 * 2)
+
+
+def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items() -> None:
+    total, chunks = 3000, list[range]()
+    encoded = encode_blocks(range(total), False)
+    assert encoded is not None
+    blocks = Blocks(encoded, lambda start, stop: encoded[start:stop])
+
+    def take(count: int) -> range:
+        first = chunks[-1].stop if chunks else 0
+        chunks.append(range(first, min(first + count, total)))
+        return chunks[-1]
+
+    def get(code_id: int) -> Callable[[int], int]:
+        time.sleep(5e-3)  # the function reads much, which is looked at
+        return abs
+
+    def call_items(function: Any, items: range, several: bool) -> tuple[list[int], None]:
+        return [*map(function, items)], None
+
+    runner: Any = SimpleNamespace(call_items=call_items)
+    pool: Any = SimpleNamespace(callables=SimpleNamespace(get=get))
+    descriptor: Any = SimpleNamespace(items=Items(0, 0, total), code=SimpleNamespace(blob_id=1))
+    terms = Terms(Schedule.ADAPTIVE, 1, last=False, first=0, total=total)
+    pace = Pace()
+    while not chunks or chunks[-1]:
+        TurnRun(runner, pool, pace, take, descriptor, terms, blocks).run()
+    assert [len(chunk) for chunk in chunks[:4]] == [1, 1, 8, 64]
+    assert len(chunks) < 12
 
 
 def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:

@@ -7,6 +7,7 @@ what they are is to be looked at as well.
 from __future__ import annotations
 
 from io import BytesIO
+from operator import attrgetter
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -27,6 +28,9 @@ _WHOLE: Final = frozenset({"array", "builtins", "collections", "numpy", "pandas"
 """Packages whose objects are pickled by methods of their own, and yet with all there is to them."""
 
 
+_nbytes: Final = attrgetter("nbytes")
+
+
 class _TooLarge(Exception):
     pass
 
@@ -37,7 +41,8 @@ class _Pickle(BytesIO):
     def __init__(self, most_nbytes: int) -> None:
         super().__init__()
         self.left = most_nbytes
-        self.buffers: list[bytes] = []
+        #: Out of band: in band they would be copied before they are counted.
+        self.buffers: list[PickleBuffer] = []
 
     def count(self, nbytes: int) -> None:
         self.left -= nbytes
@@ -48,14 +53,10 @@ class _Pickle(BytesIO):
         self.count(len(data))
         return super().write(data)
 
-    def keep(self, buffer: PickleBuffer) -> None:
-        """Take in a buffer, out of band: in band it would be copied before it is counted."""
-        view = buffer.raw()
-        self.count(view.nbytes)
-        self.buffers.append(bytes(view))
-
     def state(self) -> State:
-        return *self.buffers, self.getvalue()
+        views = [*map(PickleBuffer.raw, self.buffers)]
+        self.count(sum(map(_nbytes, views)))
+        return b"".join(views), self.getvalue()
 
 
 class _Searcher(Pickler):
@@ -140,19 +141,20 @@ def known(value: object, most_nbytes: int, whole: bool) -> Known | None:
         return None if state is None else Known(state, Pickler, [], [])
     for search, again in _WAYS_WHOLE if whole else _WAYS:
         file = _Pickle(most_nbytes)
-        pickler = search(file, PROTOCOL, buffer_callback=file.keep)
+        pickler = search(file, PROTOCOL, buffer_callback=file.buffers.append)
         try:
             pickler.dump(value)
+            state = file.state()
         except interrupts():
             raise
         except _TooLarge:
             return None
         except BaseException:  # __reduce__ may raise anything, SystemExit included
             continue
-        if not names_by_value(file.getvalue()):  # as one names itself that the script has once
+        if not names_by_value(state[-1]):  # as one names itself that the script has once
             definitions = pickler.definitions if isinstance(pickler, _Parted) else []
             met = [it for _, it in pickler.memo.copy().values()]
-            return Known(file.state(), again, definitions, met)
+            return Known(state, again, definitions, met)
     return None
 
 
@@ -168,12 +170,12 @@ def state_of(value: Any, pickler: type[Pickler] = Pickler) -> State | None:
         return _array_state(value, MOST_NBYTES)
     file = _Pickle(MOST_NBYTES)
     try:
-        pickler(file, PROTOCOL, buffer_callback=file.keep).dump(value)
+        pickler(file, PROTOCOL, buffer_callback=file.buffers.append).dump(value)
+        return file.state()
     except interrupts():
         raise
     except BaseException:
         return None
-    return file.state()
 
 
 def _is_plain_array(value: Any) -> bool:

@@ -33,6 +33,10 @@ CHUNK_S = 2e-3
 MOST_CHUNK_S = 50e-3
 TAKES = 400
 
+#: And how many times what comes before its first call: to restore items, and see whether what the
+#: function reads is still what it was, which takes as long as there is much of it.
+READIES = 20
+
 #: To share out less than that takes longer than to do it.  But the last of many items may be
 #: giants: only where all together seem to take no longer than this, nothing less is shared out.
 LEAST_S = 50e-6
@@ -105,9 +109,18 @@ class Pace:
             wanted = self.count(function, max(least, look() // (2 * workers)), before)
         return wanted
 
-    def measured(self, function: Hashable, items: int, elapsed_s: float, take_s: float) -> None:
-        """Take in how long some items took, and how long it took to get them."""
-        wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, TAKES * take_s))
+    def measured(
+        self,
+        function: Hashable,
+        items: int,
+        elapsed_s: float,
+        take_s: float,
+        ready_s: float = 0.0,
+    ) -> None:
+        """Take in how long some items took, and how long it took to get them and to be ready."""
+        known = function in self._mean_s  # before, it must be fetched as well, once
+        all_s = max(TAKES * take_s, READIES * ready_s if known else 0.0)
+        wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, all_s))
         usual_s = self._chunk_s or wanted_s
         # Now and then somebody else has the core.
         self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
@@ -179,10 +192,12 @@ class TurnRun:
         over = end + self._pace.turn_s(self._function)
         while taken := self._take():
             asked, start = end, monotonic()
-            self._run_chunk(taken)
+            began = self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
             end = monotonic()
-            self._pace.measured(self._function, len(taken), end - start, start - asked)
+            self._pace.measured(
+                self._function, len(taken), end - began, start - asked, began - start
+            )
             if end >= over or nbytes >= TURN_NBYTES or self._failed is not None:
                 break
         parts, covered = self._parts, []
@@ -220,7 +235,9 @@ class TurnRun:
         """Return how many items nobody has taken.  RMA cost: 1 fetch_add."""
         return self._items.total - self._take_items(0).start
 
-    def _run_chunk(self, taken: range) -> None:
+    def _run_chunk(self, taken: range) -> float:
+        """Run a chunk and keep its part of the results; return when its first call began."""
+        began = 0.0
         function = self._sent
         if function is None:
             function = self._pool.callables.get(self._code_id)
@@ -237,6 +254,7 @@ class TurnRun:
                 self._failed = self._runner.failure(error, function)
             else:
                 function = function if sent is None else sent
+                began = began or monotonic()
                 found, self._failed = self._runner.call_items(function, items, self._blocks.several)
                 values += found
         total = len(values)
@@ -244,6 +262,7 @@ class TurnRun:
             values = self._fold(values)
         encoded, count = self._encode(values, function)
         self._parts.append(Part(taken.start, total if count == len(values) else count, encoded))
+        return began or monotonic()
 
     def _fold(self, values: list[Any]) -> list[Any]:
         assert self._reduction is not None
