@@ -177,6 +177,28 @@ def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
     run_ranks(ranks, script)
 
 
+def test_a_result_is_as_it_was_although_no_other_is_of_its_block() -> None:
+    """Items that are sent with their function, in blocks of 256: two workers share out 510."""
+    script = """
+        import random  # has a global that is one for all that is sent
+        from workpool import WorkPool
+
+        class Box: pass
+
+        box = Box()
+
+        def note(item):
+            seen = vars(random).setdefault("seen", [])
+            seen.append(item is box)
+            return len(seen), seen
+
+        with WorkPool() as pool:
+            for n, seen in pool.map(note, [box] * 510, schedule="static"):
+                assert seen == [True] * n
+    """
+    run_ranks(3, script)
+
+
 def test_errors_come_at_their_item() -> None:
     script = """
         import threading

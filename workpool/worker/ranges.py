@@ -255,7 +255,9 @@ class TurnRun:
             else:
                 function = function if sent is None else sent
                 began = began or monotonic()
-                found, self._failed = self._runner.call_items(function, items, self._blocks.several)
+                found, self._failed = self._runner.call_items(
+                    function, items, self._blocks.several, apart=len(taken) > 1
+                )
                 values += found
         total = len(values)
         if self._reduction is not None:

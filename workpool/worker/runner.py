@@ -251,7 +251,11 @@ class Runner:
         return True
 
     def call_items(
-        self, function: Callable[..., Any] | None, items: Sequence[Any], several: bool
+        self,
+        function: Callable[..., Any] | None,
+        items: Sequence[Any],
+        several: bool,
+        apart: bool,
     ) -> tuple[list[Any], bytes | None]:
         """Call a function with each item; return its values, and what the next item raised.
 
@@ -262,11 +266,13 @@ class Runner:
             A list is empty afterwards: what a call returns of its item, nobody else shall hold.
         several : bool
             Whether each item is a tuple of arguments.
+        apart : bool
+            Whether other calls come before the values are encoded.
 
         Returns
         -------
         values : list
-            Of several, those are `Frozen` that later calls could change.
+            Those are `Frozen` then that later calls could change.
         failed : bytes or None
         """
         values: list[Any] = []
@@ -274,7 +280,6 @@ class Runner:
         try:
             if function is None:
                 raise SerializationError("the range has neither code nor a function")
-            apart = len(items) > 1
             for item in forgetting(items) if isinstance(items, list) else items:
                 value = function(*item) if several else function(item)
                 if self._forked:
