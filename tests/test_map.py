@@ -177,6 +177,31 @@ def test_results_are_as_they_were_when_their_call_returned(ranks: int) -> None:
     run_ranks(ranks, script)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_results_are_as_they_were_although_the_end_of_an_item_ends_them(ranks: int) -> None:
+    """An array in shared memory that is attached to by an item is there as long as the item is."""
+    script = """
+        from workpool import WorkPool
+
+        class Workspace:
+            def __init__(self, n):
+                self.found = [n]
+            def __del__(self):
+                self.found.clear()
+
+        def use(workspace):
+            return workspace.found
+
+        with WorkPool() as pool:
+            for options in ({}, {"schedule": "self"}, {"chunksize": 1}, {"chunksize": 5}):
+                found = pool.map(use, [Workspace(n) for n in range(100)], **options)
+                assert list(found) == [[n] for n in range(100)]
+                found = pool.starmap(use, [(Workspace(n),) for n in range(100)], **options)
+                assert list(found) == [[n] for n in range(100)]
+    """
+    run_ranks(ranks, script)
+
+
 def test_a_result_is_as_it_was_although_no_other_is_of_its_block() -> None:
     """Items that are sent with their function, in blocks of 256: two workers share out 510."""
     script = """

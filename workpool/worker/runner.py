@@ -263,7 +263,8 @@ class Runner:
         ----------
         function : callable
         items : range or list
-            A list is empty afterwards: what a call returns of its item, nobody else shall hold.
+            A list is empty afterwards if later calls follow: an item that a call returns, nobody
+            else shall hold.
         several : bool
             Whether each item is a tuple of arguments.
         apart : bool
@@ -280,14 +281,16 @@ class Runner:
         try:
             if function is None:
                 raise SerializationError("the range has neither code nor a function")
-            for item in forgetting(items) if isinstance(items, list) else items:
+            for item in forgetting(items) if apart and isinstance(items, list) else items:
                 value = function(*item) if several else function(item)
                 if self._forked:
                     break
                 if apart and type(value) not in ATOMS:
                     held = [value]
-                    item = value = None  # the list alone has it
-                    value = frozen(held)
+                    if value is item:
+                        item = None
+                    value = None  # the list alone has it
+                    value = frozen(held)  # before another item goes: it may end what is in this
                 if parts:
                     if type(value) is not Frozen:
                         pack_value(value, function)  # what cannot come back does not count
