@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from workpool.serializer import as_bytes, frozen, pack_value, unpack
+from workpool.serializer import Frozen, as_bytes, frozen, pack_value, unpack
 
 Pair = namedtuple("Pair", "first second")
 
@@ -171,6 +171,54 @@ def test_what_others_hold_arrives_as_it_was(wrap, make, change):
     change(held)
     assert repr(wrap(held)) != before
     assert repr(arrive(kept)) == before
+
+
+class Hiding(Slotted):
+    """What is pickled is not what is in the slot of its base."""
+
+    __slots__ = ()
+
+    @property
+    def first(self) -> Any:
+        return Elsewhere.table
+
+    @first.setter
+    def first(self, value: Any) -> None:
+        Slotted.first.__set__(self, value)  # type: ignore[attr-defined]
+
+
+class Uneven(tuple):  # type: ignore[type-arg]
+    """A tuple that nobody may go through."""
+
+    __slots__ = ()
+    _fields = ("first",)
+
+    def __iter__(self) -> Any:
+        raise RuntimeError
+
+
+class Strict(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise KeyError(name)
+
+
+class Guarded(metaclass=Strict):
+    """Its class is not asked for what it does not have: pickle refuses it."""
+
+
+def test_a_property_that_hides_a_slot_may_be_anything():
+    held = [Hiding()]
+    held[0].second = 2
+    assert type(frozen(held)) is Frozen
+
+
+def test_a_tuple_that_cannot_be_iterated_over_arrives():
+    assert arrive(frozen([Uneven((1,))]))[0] == 1
+
+
+def test_what_cannot_be_pickled_is_no_error_yet():
+    value = Guarded()
+    assert frozen([value]) is value
 
 
 def test_one_thing_in_two_places_is_one_thing_afterwards():

@@ -141,10 +141,10 @@ def _look_of_other(kind: Any) -> _Look:
     if kind.__module__ == "numpy" and kind is np.ndarray:
         return _array
     row = kind.__base__ is tuple and hasattr(kind, "_fields") and not kind.__dictoffset__
-    if row and is_pickled_whole(kind):
+    if row and kind.__iter__ is tuple.__iter__ and is_pickled_whole(kind):
         return _tuple
-    says = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
-    if type(kind) in (type, ABCMeta) and not says:
+    plain = type(kind) in (type, ABCMeta)  # of others it may be an error to ask them
+    if plain and not hasattr(kind, "__getnewargs__") and not hasattr(kind, "__getnewargs_ex__"):
         if is_its_attributes(kind):
             return _object
         if slots := slots_alone(kind):

@@ -90,9 +90,14 @@ def is_its_members(kind: Any) -> bool:
 
 
 def slots_alone(kind: Any) -> tuple[MemberDescriptorType, ...] | None:
-    """Return the slots of a class whose instances have nothing else; None of any other."""
+    """Return the slots of a class whose instances have nothing else; None of any other.
+
+    A property that hides a slot of a base is pickled in its place: it may be anything.
+    """
+    found = slot_members(kind)
+    hidden = any(getattr(kind, slot.__name__, None) is not slot for slot in found)
     alone = not kind.__dictoffset__ and is_its_members(kind) and is_pickled_whole(kind)
-    return (slot_members(kind) or None) if alone else None
+    return found if found and alone and not hidden else None
 
 
 def members(cls: type) -> list[str]:
