@@ -221,6 +221,11 @@ def test_what_cannot_be_pickled_is_no_error_yet():
     assert frozen([value]) is value
 
 
+def test_many_things_in_one_another_are_encoded():
+    """To look at each takes longer."""
+    assert type(frozen([[[[n] for n in range(9)] for _ in range(9)]])) is Frozen
+
+
 def test_one_thing_in_two_places_is_one_thing_afterwards():
     array, numbers = np.zeros(3), [0]
     arrays = arrive(frozen([(array, array)]))

@@ -27,10 +27,10 @@ from .atoms import ATOMS, are_unchanging
 from .instances import is_its_attributes, is_pickled_whole, slots_alone
 
 MOST = 16
-"""Elements that are looked at one by one; to encode more of them takes no longer."""
+"""Elements of a container that are looked at one by one; to encode more takes no longer."""
 
-DEPTH = 4
-"""Containers in one another that are looked into."""
+ROOM = 64
+"""Likewise of containers in one another, among whose elements it is shared out."""
 
 #: What an object is counted as that its container alone holds.
 _ONCE: Final = 2
@@ -43,7 +43,7 @@ _count: Final[Callable[[Any], int]] = (
 )
 
 _Look: TypeAlias = Callable[[Any, bool, int], bool]
-"""Of an object, whether its container alone holds it, and how deep to look: whether it is alone."""
+"""Of an object, whether its container alone holds it, and its share of `ROOM`: is it alone?"""
 
 
 def is_alone(held: list[Any]) -> bool:
@@ -56,13 +56,14 @@ def is_alone(held: list[Any]) -> bool:
     once = _count(held[0]) == _ONCE
     kind: Any = type(held[0])
     look = _BUILTIN.get(kind) or _look_of_other(kind)
-    return look(held[0], once, DEPTH)
+    return look(held[0], once, ROOM)
 
 
-def _are_alone(held: Collection[Any], depth: int, once: int = _ONCE + 1) -> bool:
+def _are_alone(held: Collection[Any], room: int, once: int = _ONCE + 1) -> bool:
     """Return whether nobody can change what is in a container; `once` counts our variable, too."""
-    if not depth or len(held) > MOST:
+    if len(held) > min(room, MOST):
         return False
+    room //= len(held) + 1
     counts = map(_count, held)
     for it in held:
         kind: Any = type(it)
@@ -70,56 +71,56 @@ def _are_alone(held: Collection[Any], depth: int, once: int = _ONCE + 1) -> bool
         if kind in ATOMS:
             continue
         look = _BUILTIN.get(kind) or _look_of_other(kind)
-        if not look(it, count == once, depth - 1):
+        if not look(it, count == once, room):
             return False
     return True
 
 
-def _tuple(it: Any, once: bool, depth: int) -> bool:
-    return ATOMS.issuperset(map(type, it)) or (once and _are_alone(it, depth))
+def _tuple(it: Any, once: bool, room: int) -> bool:
+    return ATOMS.issuperset(map(type, it)) or (once and _are_alone(it, room))
 
 
-def _list(it: Any, once: bool, depth: int) -> bool:
-    return once and (ATOMS.issuperset(map(type, it)) or _are_alone(it, depth))
+def _list(it: Any, once: bool, room: int) -> bool:
+    return once and (ATOMS.issuperset(map(type, it)) or _are_alone(it, room))
 
 
-def _dict(it: Any, once: bool, depth: int) -> bool:
+def _dict(it: Any, once: bool, room: int) -> bool:
     if not once or not ATOMS.issuperset(map(type, it)):
         return False
-    return ATOMS.issuperset(map(type, it.values())) or _are_alone(it.values(), depth)
+    return ATOMS.issuperset(map(type, it.values())) or _are_alone(it.values(), room)
 
 
-def _set(it: Any, once: bool, depth: int) -> bool:
+def _set(it: Any, once: bool, room: int) -> bool:
     return once and ATOMS.issuperset(map(type, it)) and not getweakrefcount(it)
 
 
-def _frozenset(it: Any, once: bool, depth: int) -> bool:
+def _frozenset(it: Any, once: bool, room: int) -> bool:
     return ATOMS.issuperset(map(type, it))
 
 
-def _deque(it: Any, once: bool, depth: int) -> bool:
-    return not getweakrefcount(it) and _list(it, once, depth)
+def _deque(it: Any, once: bool, room: int) -> bool:
+    return not getweakrefcount(it) and _list(it, once, room)
 
 
-def _mapping(it: Any, once: bool, depth: int) -> bool:
+def _mapping(it: Any, once: bool, room: int) -> bool:
     made_by = getattr(it, "default_factory", None)
     plain = (made_by is None or type(made_by) is type) and not getattr(it, "__dict__", None)
-    return plain and not getweakrefcount(it) and _dict(it, once, depth)
+    return plain and not getweakrefcount(it) and _dict(it, once, room)
 
 
-def _array(it: Any, once: bool, depth: int) -> bool:
+def _array(it: Any, once: bool, room: int) -> bool:
     return once and it.flags.owndata and not it.dtype.hasobject and not getweakrefcount(it)
 
 
-def _object(it: Any, once: bool, depth: int) -> bool:
+def _object(it: Any, once: bool, room: int) -> bool:
     alone = once and not getweakrefcount(it) and _count(vars(it)) == _ONCE
-    return alone and _dict(vars(it), True, depth)
+    return alone and _dict(vars(it), True, room)
 
 
-def _slotted(slots: tuple[MemberDescriptorType, ...], it: Any, once: bool, depth: int) -> bool:
+def _slotted(slots: tuple[MemberDescriptorType, ...], it: Any, once: bool, room: int) -> bool:
     with suppress(AttributeError):  # one that is not set
         found = [slot.__get__(it) for slot in slots]
-        return once and not getweakrefcount(it) and _are_alone(found, depth, once=_ONCE + 2)
+        return once and not getweakrefcount(it) and _are_alone(found, room, once=_ONCE + 2)
     return False
 
 
@@ -137,7 +138,7 @@ _BUILTIN: Final[dict[Any, _Look]] = {
 @lru_cache(maxsize=64)
 def _look_of_other(kind: Any) -> _Look:
     if are_unchanging(kind) or issubclass(kind, Enum):
-        return lambda it, once, depth: True
+        return lambda it, once, room: True
     if kind.__module__ == "numpy" and kind is np.ndarray:
         return _array
     row = kind.__base__ is tuple and hasattr(kind, "_fields") and not kind.__dictoffset__
@@ -149,4 +150,4 @@ def _look_of_other(kind: Any) -> _Look:
             return _object
         if slots := slots_alone(kind):
             return partial(_slotted, slots)
-    return lambda it, once, depth: False
+    return lambda it, once, room: False
