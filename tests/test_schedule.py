@@ -87,7 +87,7 @@ def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items() -> N
         time.sleep(5e-3)  # the function reads much, which is looked at
         return abs
 
-    def call_items(function: Any, items: range, several: bool) -> tuple[list[int], None]:
+    def call_items(function: Any, items: range, *_: bool, **__: bool) -> tuple[list[int], None]:
         return [*map(function, items)], None
 
     runner: Any = SimpleNamespace(call_items=call_items)
