@@ -69,6 +69,7 @@ From what the rest of workpool calls down to what all the others stand on::
     byname        what goes by its name
     names         what a function names, and what that is
     alone         whether nobody else can change an object
+    generic       functions of `functools.singledispatch`
     atoms         values that nothing can change
     derived       what of a class follows from its body
     script        ``__main__`` in a process that does not run the script

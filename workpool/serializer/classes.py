@@ -312,7 +312,7 @@ def _slots_of(cls: type) -> dict[str, Any]:
     slots = vars(cls).get("__slots__")
     by_itself = issubclass(cls, Enum) or NamedTuple in vars(cls).get("__orig_bases__", ())
     if slots is None or by_itself:
-        return {}
+        return {}  # whose makers see to it, and refuse to be told
     if not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(members(cls))  # an iterator, used up
     return {"__slots__": slots}
