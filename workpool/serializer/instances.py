@@ -72,10 +72,14 @@ def is_its_attributes(kind: Any) -> bool:
     )
 
 
+def _slots_in(kind: Any) -> list[tuple[Any, str]]:
+    slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
+    return [(base, name) for base in slotted for name in members(base)]
+
+
 def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
     """Return the slots of instances of a class, without those of classes written in C."""
-    slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
-    return tuple(vars(base)[name] for base in slotted for name in members(base))
+    return tuple(vars(base)[name] for base, name in _slots_in(kind))
 
 
 @lru_cache(maxsize=64)
@@ -107,10 +111,5 @@ def members(cls: type) -> list[str]:
 
 def slots(obj: object) -> dict[str, Any]:
     """Return what an object has in its slots, without those of classes written in C."""
-    return {
-        name: getattr(obj, name)
-        for base in type(obj).__mro__
-        if "__slots__" in vars(base)
-        for name in members(base)
-        if hasattr(obj, name)
-    }
+    names = [name for _, name in _slots_in(type(obj))]
+    return {name: getattr(obj, name) for name in names if hasattr(obj, name)}

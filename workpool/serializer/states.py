@@ -140,11 +140,8 @@ def known(value: object, most_nbytes: int, whole: bool) -> Known | None:
         state = _array_state(value, most_nbytes)
         return None if state is None else Known(state, Pickler, [], [])
     for search, again in _WAYS_WHOLE if whole else _WAYS:
-        file = _Pickle(most_nbytes)
-        pickler = search(file, PROTOCOL, buffer_callback=file.buffers.append)
         try:
-            pickler.dump(value)
-            state = file.state()
+            pickler, state = _pickled(value, search, most_nbytes)
         except interrupts():
             raise
         except _TooLarge:
@@ -168,14 +165,19 @@ def state_of(value: Any, pickler: type[Pickler] = Pickler) -> State | None:
     """
     if _is_plain_array(value):
         return _array_state(value, MOST_NBYTES)
-    file = _Pickle(MOST_NBYTES)
     try:
-        pickler(file, PROTOCOL, buffer_callback=file.buffers.append).dump(value)
-        return file.state()
+        return _pickled(value, pickler, MOST_NBYTES)[1]
     except interrupts():
         raise
     except BaseException:
         return None
+
+
+def _pickled(value: object, kind: type[Pickler], most_nbytes: int) -> tuple[Pickler, State]:
+    file = _Pickle(most_nbytes)
+    pickler = kind(file, PROTOCOL, buffer_callback=file.buffers.append)
+    pickler.dump(value)
+    return pickler, file.state()
 
 
 def _is_plain_array(value: Any) -> bool:
