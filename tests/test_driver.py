@@ -480,16 +480,36 @@ def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.Mon
 
 
 def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> None:
-    scene = Scene(rows=64)
-    driver = scene.driver
-    extent = Extent(scene.geometry.region(1).offset, 8)
+    extent = Extent(Scene(rows=64).geometry.region(1).offset, 8)
     record = layout.write_outcome(Kind.VALUE, 5, *extent).ljust(layout.OUTCOME_NBYTES, b"\0")
-    for end in (record, NOTHING_TO_FETCH):
-        scene.submit(1)
-        driver.progress()
-        scene.end_one(end)
-        driver.progress()
-        assert len(driver._collector.retired) == (end is not record)
+    for end, left in ((record, (0, 1)), (NOTHING_TO_FETCH, (1, 2))):
+        scene = Scene(rows=64)
+        driver = scene.driver
+        for number in range(2):
+            scene.submit(number)
+            driver.progress()
+        for retired in left:  # after the last one nobody runs anything that needs room
+            scene.end_one(end)
+            driver.progress()
+            assert len(driver._collector.retired) == retired
+
+
+@pytest.mark.parametrize("comes", ["task", "numbers"])
+def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> None:
+    scene = Scene()
+    driver = scene.driver
+    region = driver._store.region
+    nbytes = region.stretch.nbytes * 45 // 100
+    scene.submit(1, bytes(nbytes))
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    assert region.free_nbytes < nbytes
+    if comes == "task":
+        scene.submit(2, bytes(nbytes))
+        assert scene.claim().descriptor[0].payload.offset != layout.STREAMED
+    else:
+        assert driver.reserve(nbytes) is not None
 
 
 def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:

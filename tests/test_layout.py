@@ -58,7 +58,7 @@ def test_outcomes_of_a_batch_round_trip() -> None:
 def test_records_round_trip() -> None:
     blob, items = Blob(2**63, layout.STREAMED, 2**63), Items(3, 2**40, 7)
     descriptor = Descriptor(2**63, 1, *blob, *NO_BLOB, *Extent(2**62, 5), 99, *items)
-    inline = bytes(range(layout.INLINE_PAYLOAD_NBYTES))
+    inline = bytes(n % 251 for n in range(layout.INLINE_PAYLOAD_NBYTES))
     record = layout.write_descriptor(descriptor, inline)
     assert len(record) == layout.DESCRIPTOR_NBYTES
     found, rest = layout.read_descriptor(memoryview(record))
@@ -66,7 +66,7 @@ def test_records_round_trip() -> None:
     assert (found.code, found.context, found.items) == (blob, NO_BLOB, items)
     assert found.payload == Extent(2**62, 5)
     outcome = 2, 10**18, layout.INLINE, layout.INLINE_OUTCOME_NBYTES
-    inline = bytes(range(layout.INLINE_OUTCOME_NBYTES))
+    inline = bytes(n % 251 for n in range(layout.INLINE_OUTCOME_NBYTES))
     record = layout.write_outcome(*outcome, inline)
     assert len(record) == layout.PLACE_AT
     record += layout.write_extent(Extent(2**62, 2**40))

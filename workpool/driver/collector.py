@@ -76,6 +76,8 @@ class Collector:
     row_s : float
         How long a row takes, over the last ones.
     streams : Streams
+    lent : bool
+        Whether some of the retired rows have something in the arena.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Collector:
         self._uncounted: list[tuple[_Kin, Sequence[int]]] = []  # how long some tasks took
         self._rows = self.published.rows
         self._words = publisher.words
-        self._lent = False  # some of the retired rows have something in the arena
+        self.lent = False
         self._calm: list[int] = []  # the word of a row that asked for nothing
         self._seen: tuple[int, Batch, int] | None = None  # a row that is DONE, and its word
         self._window = publisher.window
@@ -162,8 +164,8 @@ class Collector:
 
     @property
     def crowded(self) -> bool:
-        """Whether rows had better be freed: there are many, or workers may wait for their room."""
-        return self._lent or len(self.retired) >= RETIRED
+        """Whether rows had better be freed, even if somebody waits for a result: there are many."""
+        return len(self.retired) >= RETIRED
 
     def retire(self) -> None:
         """Free the rows that were collected, and count their tasks.
@@ -176,7 +178,7 @@ class Collector:
                 row, holds, extent = self.retired.pop()
                 self._store.give_back(holds, extent, row)
                 rows.append(row)
-            self._lent = False
+            self.lent = False
             self._publisher.retire(rows)
         self.count()
 
@@ -229,7 +231,7 @@ class Collector:
                 kind, content = self._fetch(batch.tasks, kind, Extent(offset, nbytes))
             fetched.append((batch, row, owner, kind, elapsed_ns, content))
         if fetched:
-            self._lent = True
+            self.lent = True
             self._window.flush()  # before the rows are free, and with them the workers' extents
             for each in fetched:
                 self._take_in(*each)
@@ -277,7 +279,7 @@ class Collector:
                 finished = Finished(task.context, owner, ((task, kind, content),), carried)
         if finished is not None:
             self.add(finished, times_ns)
-        self._lent |= batch.extent is not None or batch.tasks[0].segment is not None
+        self.lent |= batch.extent is not None or batch.tasks[0].segment is not None
         self.published.pop(row.number)
         self.retired.append((row, batch.holds, batch.extent))
 

@@ -162,7 +162,7 @@ class Dispatcher:
             self._collector.retire()  # which takes in how long tasks take: so many share a row
             if monotonic() > self._calm_s:
                 self.publish()
-        elif self._collector.crowded or self.ahead:
+        elif self._collector.lent or self._collector.crowded or self.ahead:
             self._collector.retire()
         else:  # one of the two, for a result may come meanwhile
             self._publisher.prepare()
@@ -233,6 +233,11 @@ class Dispatcher:
         """Return a batch's descriptor all the same; None if a row that ends will give the room."""
         task_id, now = batch.tasks[0].task_id, monotonic()
         record = None
+        if self._collector.lent:
+            self._collector.retire()
+            record = self._store.descriptor(batch)
+        if record is not None:
+            return record
         if task_id != self._stuck_id:
             self._stuck_id, self._stuck_s = task_id, now
         elif now > self._stuck_s + STUCK_S:

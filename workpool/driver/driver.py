@@ -188,8 +188,15 @@ class Driver(Progress):
 
     @whole
     def reserve(self, nbytes: int) -> Extent | None:
-        """Return room in the driver's region of the arena, or None."""
+        """Return room in the driver's region of the arena, or None.
+
+        Notes
+        -----
+        RMA cost: that of ``Publisher.retire``, if anything that was collected has room there.
+        """
         with self._lock:
+            if self._collector.lent:
+                self._collector.retire()
             return self._store.region.reserve(nbytes)
 
     @whole

@@ -121,8 +121,10 @@ class Piece(NamedTuple):
 #: What became of one task of a batch: kind, nanoseconds, encoding.
 TaskOutcome: TypeAlias = tuple[int, int, memoryview | bytes]
 
-DESCRIPTOR_NBYTES = 256
-OUTCOME_NBYTES = 128
+#: Of records, in whose rest a small payload or outcome stands: one that lies apart in the arena
+#: takes a task 10 us longer, and records of twice the size take all others 2 us longer.
+DESCRIPTOR_NBYTES = 512
+OUTCOME_NBYTES = 512
 _DESCRIPTOR = struct.Struct("<QQQqQQqQqQQQqQ")
 _TERMS = struct.Struct("<QQQQQ")
 _OUTCOME = struct.Struct("<QQqQ")
