@@ -105,7 +105,7 @@ def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_the
     pool: Any = SimpleNamespace(driver=driver, lock=threading.RLock())
     mapping = Mapping(pool, SimpleNamespace(fn=abs, operation=None))  # type: ignore[arg-type]
     for segment in "abc":
-        stretch = Stretch(segment, 10, None, None, 10)  # type: ignore[arg-type]
+        stretch = Stretch(segment, 10, None, None, 10, True)  # type: ignore[arg-type]
         stretch.seats = 1
         mapping._stretches.append(stretch)
     mapping.stop()

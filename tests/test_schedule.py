@@ -138,7 +138,7 @@ def test_functions_of_long_ago_are_forgotten() -> None:
 def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
     items = 3 * TIDY
     terms = Terms(Schedule.SELF, 2, True, 0, items)
-    stretch = Stretch(Segment(1, b"", items, terms), items, None, None, items)
+    stretch = Stretch(Segment(1, b"", items, terms), items, None, None, items, True)
     stretch.cover([(0, 2 * TIDY)])
     for item in range(TIDY):
         stretch.cover([(item, item + 1)])
@@ -151,6 +151,41 @@ def test_names() -> None:
     for wrong in ("dynamic", "", None):
         with pytest.raises(UsageError, match="adaptive"):
             Schedule.named(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [
+        (1e-8, [4096, 65_536, 65_536]),  # numbers
+        (1e-6, [4096, 10_000, 10_000, 10_000]),  # objects
+        (1e-3, [4096, 256, 256, 256]),  # their own methods pickle them
+    ],
+)
+def test_workers_have_something_soon_and_go_on_while_the_next_items_are_pickled(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, sizes: list[int]
+) -> None:
+    def clock() -> float:
+        return seconds * encoded
+
+    def encode(items: Any, *args: Any, **kwargs: Any) -> bytes:
+        nonlocal encoded
+        encoded += len(items)
+        return b""
+
+    encoded = 0
+    monkeypatch.setattr(cutter, "monotonic", clock)
+    monkeypatch.setattr(cutter, "encode_blocks", encode)
+    codes = CodeCache()
+    terms = Schedule.ADAPTIVE, False, None, None
+    cutting = Cutter(count().__next__, 2, len, codes.at_once(len), codes, *terms)
+    uncut, found = cutting.begin([None] * 200_000), []
+    while not uncut.ended:
+        found += cutting.cut(uncut, large=False) or []
+    assert sum(stretch.items for stretch in found) == 200_000
+    assert [stretch.items for stretch in found[: len(sizes)]] == pytest.approx(sizes, rel=1e-3)
+    assert [stretch.last for stretch in found] == [False] * (len(found) - 1) + [True]
+    again = cutting.begin([None] * 200_000)
+    assert again.size == uncut.size, "what comes next is mostly like what came before"
 
 
 @pytest.mark.parametrize("schedule", [Schedule.ADAPTIVE, Schedule.GUIDED])

@@ -203,7 +203,7 @@ class View(Executor):
             to be pickled with each).
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
-            Even then those of a long map (more than some 65,000 numbers, or 10 MB) are pickled only
+            Even then those of a long map (more than some 4,000 items, or 1 MB) are pickled only
             as workers come near them, and large arrays of a list, or of an array, are read where
             they are: do not change them before their results are there.
         schedule : {"adaptive", "static", "self", "guided", "factoring", "trapezoid"}

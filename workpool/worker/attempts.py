@@ -16,6 +16,7 @@ from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items
 from ..serializer import Blocks, CallableCache, Encoded, Kind, clear_script, split
+from ..turns import Turn
 from .batch import BatchRun, Calls, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, TurnRun
@@ -187,8 +188,11 @@ class Attempts:
         def fetch(start: int, stop: int) -> memoryview:
             return self._exchange.fetch(claim, _PAYLOAD, offset + start, stop - start, inline)
 
+        take = partial(take_items, self._window, self._geometry, descriptor.items)
         items, blocks = self._blocks
         if blocks is None or items != descriptor.items:
+            if offset == layout.STREAMED and take(0).start == descriptor.total:
+                return Turn([], None, True, []).encoded()  # others have taken all meanwhile
             least = nbytes if offset == layout.STREAMED else min(nbytes, Blocks.LEAST)
             first = self._exchange.fetch(claim, _PAYLOAD, offset, least, inline)
             blocks = Blocks(first, fetch)
@@ -199,7 +203,6 @@ class Attempts:
             clear_script()
             if code_id and blocks.has_function:
                 pool.callables.get(code_id)  # it may refer to what has come along
-        take = partial(take_items, self._window, self._geometry, descriptor.items)
         terms = layout.read_terms(inline)
         turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)
         self._runners.latest = blocks

@@ -146,7 +146,7 @@ class Mapping:
         Parameters
         ----------
         more : callable
-            Called whenever a segment has been consumed: to add items.
+            Called whenever the last of some items has been consumed: to add others.
         deadline : float, optional
             By the monotonic clock.
         """
@@ -157,7 +157,8 @@ class Mapping:
                 for values in found if stretch.plan is None else stretch.plan.merged(found):
                     yield from forgetting(values)
                 self._stretches.pop(0)
-                more()
+                if stretch.last:
+                    more()
             if self._supply.refusal is not None:
                 raise self._supply.refusal
         finally:

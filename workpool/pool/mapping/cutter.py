@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from ...clock import monotonic
 from ...errors import SerializationError
 from ...journal.ledger import Ledger
 from ...layout import Terms
@@ -28,6 +29,11 @@ from .stretch import Stretch
 
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
+
+#: Items of the first one, which workers wait for; and how long it may take to encode another, while
+#: they work on the one before.
+FIRST_ITEMS = 1 << 12
+CUT_S = 10e-3
 
 #: How many times fewer items are in a block, and in a segment, if a block is too large; and the
 #: fewest in a block: larger items are better sent one by one.
@@ -150,6 +156,9 @@ class Cutter:
         self._ledger = ledger
         self._owner: Any = fn if owner is None else owner
         self.at_once = self._own_code is None or ledger is not None
+        # Where all are cut at once, nobody waits for the next segment.
+        self._paced = schedule is Schedule.ADAPTIVE and not self.at_once
+        self._items = FIRST_ITEMS if self._paced else SEGMENT_ITEMS  # small ones, of the next
 
     @property
     def _own_code(self) -> Code | None:
@@ -158,7 +167,7 @@ class Cutter:
 
     def begin(self, items: Sequence[Any]) -> Uncut:
         """Return items that are to be cut."""
-        size = len(items) if self._schedule is not Schedule.ADAPTIVE else SEGMENT_ITEMS
+        size = len(items) if self._schedule is not Schedule.ADAPTIVE else self._items
         if isinstance(items, range) and self._ledger is None:
             size = min(len(items), RANGE_ITEMS)
         return Uncut(items, size)
@@ -203,6 +212,7 @@ class Cutter:
         if self._ledger is not None:
             plan = self._ledger.plan(self.fn, self._own_code, part, self._several)
             part = plan.missing(part)
+        began = monotonic()
         content = self._encoded(part, uncut)
         while content is None:
             if uncut.large:
@@ -213,10 +223,18 @@ class Cutter:
                 uncut.large = True
             else:
                 return None
+            began = monotonic()
             content = self._encoded(part, uncut)
         uncut.at += uncut.size
         segment = self.segment(content, range(len(part)), uncut.ended)
-        return Stretch(segment, len(part), plan, self.code, uncut.heavier * len(part))
+        weight = uncut.heavier * len(part)
+        if self._paced and not isinstance(part, range):
+            fitting = int(CUT_S / max(monotonic() - began, 1e-6) * weight)
+            self._items = max(BLOCK, min(fitting, SEGMENT_ITEMS))
+            uncut.size = max(1, self._items // uncut.heavier)
+            if not uncut.ended:
+                weight = SEGMENT_ITEMS  # the next one waits until this one is taken
+        return Stretch(segment, len(part), plan, self.code, weight, uncut.ended)
 
     def _encoded(self, items: Sequence[Any], uncut: Uncut) -> Encoded | None:
         """Encode items, and have the function's code bring the definitions in them."""

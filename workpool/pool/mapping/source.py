@@ -64,7 +64,7 @@ class Source:
             self._range = iterables[0]
         else:
             self._items = iter(iterables[0])
-        # One window is one stretch of a map: the next is taken when it is used up.
+        # When one is used up, the next is taken.
         self._window = None if buffersize is None else min(buffersize // WINDOWS, SEGMENT_ITEMS)
 
     def all(self) -> Sequence[Any]:

@@ -29,16 +29,25 @@ class Stretch:
         Of the function: what the items refer to comes with it.
     weight : int
         How many small items would take as much room.
+    last : bool
+        Whether they are the last of those that the map was given together.
     """
 
     def __init__(
-        self, segment: Segment, items: int, plan: Plan | None, code: Code | None, weight: int
+        self,
+        segment: Segment,
+        items: int,
+        plan: Plan | None,
+        code: Code | None,
+        weight: int,
+        last: bool,
     ) -> None:
         self.segments = [segment]  # what is shared out of it now
         self.items = items
         self.plan = plan
         self.code = code
         self.weight = weight
+        self.last = last
         self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
         self.seats = 0  # turns under way
