@@ -16,11 +16,30 @@ import numpy as np
 import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
-from workpool.serializer import CallableCache, Code
+from workpool.errors import SerializationError
+from workpool.serializer import CallableCache, Code, pack_call, pack_value, unpack, unpack_call
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.serializer.callables import load_callable
 
 LIMIT = 10
+
+
+class Refusing:
+    """Refuses to be pickled, as what wrapt has decorated does."""
+
+    def __init__(self, fn):
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args):
+        return self.__wrapped__(*args)
+
+    def __reduce_ex__(self, protocol):
+        raise NotImplementedError("object proxy must define __reduce__()")
+
+
+@Refusing
+def refusing(x):
+    return x + 1
 
 
 def module_level(x):
@@ -97,6 +116,25 @@ def globals_of_this_module(original=module_level):
 )
 def test_other_callables_go_in_the_payload(codes, fn):
     assert [codes.lookup(fn) for _ in range(4)] == [None] * 4
+
+
+def reader(fn):
+    script = {"__name__": "__main__", "fn": fn}
+    exec("def task(x): return fn(x)", script)
+    return script["task"]
+
+
+@pytest.mark.parametrize("fn", [refusing, reader(refusing)], ids=["itself", "read"])
+def test_what_refuses_to_be_pickled_goes_by_the_name_of_its_module(fn):
+    assert unpack_call(pack_call(fn, (1,), {}))[0](1) == 2
+    assert unpack_call(pack_call(map, (fn, [1]), {}))[1][0](1) == 2
+    assert unpack(pack_value(fn))(1) == 2
+
+
+def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():
+    hidden = Refusing(module_level)  # which another one is there
+    with pytest.raises(SerializationError, match=r"'fn', which the function reads.*must define"):
+        pack_call(reader(hidden), (1,), {})
 
 
 def test_registering_a_module_by_value_takes_effect(codes):

@@ -53,6 +53,35 @@ def named(obj: object) -> bool:
     -----
     Cost: 2 us; the lookup of one qualified name.
     """
+    if not _is_importable(obj):
+        return False
+    if isinstance(obj, (FunctionType, BuiltinFunctionType, type)):
+        return True
+    reduce = copyreg.dispatch_table.get(type(obj))
+    try:
+        return isinstance(reduce(obj) if reduce else obj.__reduce_ex__(PROTOCOL), str)
+    except Exception:  # the object's own code; what fails here is not a name
+        return False
+
+
+def only_named(obj: object) -> bool:
+    """Tell whether `obj` refuses to be pickled, as what wrapt has decorated, but can be imported.
+
+    Notes
+    -----
+    Cost: 0.3 us for what has no qualified name.
+    """
+    if not _is_importable(obj):
+        return False
+    try:
+        obj.__reduce_ex__(PROTOCOL)
+    except Exception:  # whatever its own code says
+        return True
+    return False
+
+
+def _is_importable(obj: object) -> bool:
+    """Tell whether `obj` is what a worker gets by importing its module and its qualified name."""
     try:
         module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
         if type(module) is not str or type(name) is not str or _is_by_value(module):
@@ -60,9 +89,6 @@ def named(obj: object) -> bool:
         found: object = sys.modules[module]
         for part in name.split("."):
             found = getattr(found, part)
-        if found is not obj or isinstance(obj, (FunctionType, BuiltinFunctionType, type)):
-            return found is obj
-        reduce = copyreg.dispatch_table.get(type(obj))
-        return isinstance(reduce(obj) if reduce else obj.__reduce_ex__(PROTOCOL), str)
-    except Exception:  # the module's or the object's own code; what fails here is not a name
+        return found is obj
+    except Exception:  # the module's or the object's own code
         return False

@@ -133,4 +133,6 @@ def _attempt(dump: _Dump, obj: object, keep: _Keep) -> bytes | None:
         raise
     except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
         return None
+    except NotImplementedError:  # what an object says that refuses to be pickled, as those of wrapt
+        return None
     return None if names_by_value(pickled) else pickled
