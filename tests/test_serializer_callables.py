@@ -135,6 +135,8 @@ def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():
     hidden = Refusing(module_level)  # which another one is there
     with pytest.raises(SerializationError, match=r"'fn', which the function reads.*must define"):
         pack_call(reader(hidden), (1,), {})
+    with pytest.raises(SerializationError, match="or a function that calls it, in a module"):
+        pack_call(hidden, (1,), {})
 
 
 def test_registering_a_module_by_value_takes_effect(codes):

@@ -122,6 +122,8 @@ def test_what_the_function_reads_is_named(where):
         message = str(failure(task, 1))
         assert "'guard', which the function reads, of type generator" in message
         assert "build it in the task or in the initializer" in message
+        assert "the script itself must have none under that name" in message
+        assert "read it as an attribute of a module" in message
 
 
 def test_a_callable_object_is_named():

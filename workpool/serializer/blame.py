@@ -33,7 +33,10 @@ def culprit(
     if found is None and _failure(inner) is not None:
         read = {name: (f"{name!r}, which the function reads,", it) for name, it in reads(inner)}
         cells = [it for name, it in read.items() if name in inner.__code__.co_freevars]
-        remedy = "build it in the task or in the initializer, or import it from a module"
+        remedy = (
+            "build it in the task or in the initializer (the script itself must have none under "
+            "that name), or read it as an attribute of a module"
+        )
         found = _first_failure([*read.values()], locks_in) or _first_failure(cells)
     if found is None and (attributes := _attributes(inner)):
         suspects = [(f"self.{name}, which comes along,", it) for name, it in attributes.items()]
@@ -41,7 +44,7 @@ def culprit(
         found = _first_failure(suspects)
     if found is None and (failure := _failure(fn)) is not None:
         found = "the function", fn, failure
-        remedy = "define it in a module that the workers can import"
+        remedy = "define it, or a function that calls it, in a module that the workers can import"
     task = task_name(fn)
     if found is None:
         return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
