@@ -46,6 +46,10 @@ def module_level(x):
     return x + LIMIT
 
 
+locked = threading.Lock().locked  # a method in C of what cannot be pickled, as those of pybind11
+locked.__module__ = __name__
+
+
 class ModuleLevel:
     @staticmethod
     def static(x):
@@ -129,6 +133,13 @@ def test_what_refuses_to_be_pickled_goes_by_the_name_of_its_module(fn):
     assert unpack_call(pack_call(fn, (1,), {}))[0](1) == 2
     assert unpack_call(pack_call(map, (fn, [1]), {}))[1][0](1) == 2
     assert unpack(pack_value(fn))(1) == 2
+
+
+@pytest.mark.parametrize("fn", [locked, reader(locked)], ids=["itself", "read"])
+def test_a_function_in_c_of_what_cannot_be_pickled_goes_by_the_name_of_its_module(fn):
+    found = unpack_call(pack_call(fn, (), {}))[0]
+    assert (found if fn is locked else found.__globals__["fn"]) is locked
+    assert unpack_call(pack_call(map, (locked, [1]), {}))[1][0] is locked
 
 
 def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():

@@ -6,7 +6,7 @@ import copyreg
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 import cloudpickle
 
@@ -53,7 +53,7 @@ def named(obj: object) -> bool:
     -----
     Cost: 2 us; the lookup of one qualified name.
     """
-    if not _is_importable(obj):
+    if not _is_importable(obj, "__qualname__"):
         return False
     if isinstance(obj, (FunctionType, BuiltinFunctionType, type)):
         return True
@@ -64,26 +64,39 @@ def named(obj: object) -> bool:
         return False
 
 
-def only_named(obj: object) -> bool:
-    """Tell whether `obj` refuses to be pickled, as what wrapt has decorated, but can be imported.
+def name_of_refusing(obj: Any) -> str | None:
+    """Return the name of what refuses to be pickled, but can be imported; None of all else.
+
+    What wrapt has decorated is such; so are functions of pybind11 2, which pickle takes for methods
+    of an object that cannot be pickled.
 
     Notes
     -----
     Cost: 0.3 us for what has no qualified name.
     """
-    if not _is_importable(obj):
-        return False
+    is_builtin = type(obj) is BuiltinFunctionType
+    attribute = "__name__" if is_builtin else "__qualname__"
+    if not _is_importable(obj, attribute):
+        return None
     try:
-        obj.__reduce_ex__(PROTOCOL)
+        (obj.__self__ if is_builtin else obj).__reduce_ex__(PROTOCOL)
     except Exception:  # whatever its own code says
-        return True
-    return False
+        name: str = getattr(obj, attribute)
+        return name
+    return None
 
 
-def _is_importable(obj: object) -> bool:
-    """Tell whether `obj` is what a worker gets by importing its module and its qualified name."""
+def _is_importable(obj: object, attribute: str) -> bool:
+    """Tell whether `obj` is what a worker gets by importing its module and the name it has there.
+
+    Parameters
+    ----------
+    obj : object
+    attribute : str
+        What its name is: ``__qualname__``, or ``__name__``.
+    """
     try:
-        module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        module, name = getattr(obj, "__module__", None), getattr(obj, attribute, None)
         if type(module) is not str or type(name) is not str or _is_by_value(module):
             return False
         found: object = sys.modules[module]

@@ -8,8 +8,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
-* **What refuses to be pickled and can be imported**, such as a function that wrapt has decorated,
-  goes by its name: a function of the script may read it.
+* **What refuses to be pickled and can be imported**, such as a function of pybind11 or
+  one that wrapt has decorated, goes by its name: a function of the script may read it.
 * **Annotations** from Python 3.14 on, see `annotations`.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
@@ -36,7 +36,7 @@ import cloudpickle
 
 from ..interrupts import FAILURES
 from .annotations import annotations_of
-from .byname import PROTOCOL, named, only_named
+from .byname import PROTOCOL, name_of_refusing, named
 from .classes import reduce_class
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
@@ -179,8 +179,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self._ordinary[id(kind)] = kind
         elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
             return self._reduce_once(obj)
-        elif only_named(obj):
-            return obj.__qualname__  # pickle looks in its __module__
+        elif (name := name_of_refusing(obj)) is not None:
+            return name  # pickle looks in its __module__
         return NotImplemented
 
     def _reduce_definition(self, definition: Any) -> Any:
