@@ -17,7 +17,15 @@ import pytest
 from scripted import ALWAYS_THE_SAME, define, looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import CallableCache, Code, pack_call, pack_value, unpack, unpack_call
+from workpool.serializer import (
+    CallableCache,
+    Code,
+    fingerprint,
+    pack_call,
+    pack_value,
+    unpack,
+    unpack_call,
+)
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.serializer.callables import load_callable
 
@@ -133,6 +141,7 @@ def test_what_refuses_to_be_pickled_goes_by_the_name_of_its_module(fn):
     assert unpack_call(pack_call(fn, (1,), {}))[0](1) == 2
     assert unpack_call(pack_call(map, (fn, [1]), {}))[1][0](1) == 2
     assert unpack(pack_value(fn))(1) == 2
+    assert fingerprint((fn, 1), type(None)) != fingerprint((fn, 2), type(None))  # for a journal
 
 
 @pytest.mark.parametrize("fn", [locked, reader(locked)], ids=["itself", "read"])

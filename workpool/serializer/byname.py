@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
+from pickle import PicklingError
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from .script import SCRIPT_MODULES
 
 PROTOCOL: Final = 5
 """Of pickle."""
+
+REFUSALS: Final = PicklingError, AttributeError, TypeError, NotImplementedError
+"""What pickle says of a lambda or a module, and what wrapt has decorated of itself."""
 
 registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
 """Returns the modules given to `cloudpickle.register_pickle_by_value`."""

@@ -25,7 +25,7 @@ from ..errors import UsageError
 from ..interrupts import interrupts
 from ..lazy import hashlib
 from .atoms import ATOMS
-from .byname import PROTOCOL, named, registered_modules
+from .byname import PROTOCOL, REFUSALS, named, registered_modules
 from .byvalue import ByValuePickler
 from .definitions import bounds_of, class_parts, code_parts, compiled_parts, function_parts
 from .instances import HEAP_TYPE
@@ -124,7 +124,7 @@ def _bytes_of(obj: object, refused: type, within: _Pickler | None = None) -> byt
             return pickled
     except interrupts():
         raise
-    except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
+    except REFUSALS:
         pass
     # What cannot be pickled fast in a set is not tried anew by itself, but all that it is part of.
     ways = _WAYS if within is None else (bool(within.fast),)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from functools import partial
-from pickle import PickleBuffer, PicklingError, dumps
+from pickle import PickleBuffer, dumps
 from types import FunctionType
 from typing import Any, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
-from .byname import PROTOCOL, names_by_value
+from .byname import PROTOCOL, REFUSALS, names_by_value
 from .byvalue import dumps_by_value
 from .frames import OUT_OF_BAND_NBYTES, Encoded, Packed
 from .reach import Reach, Torn
@@ -131,8 +131,6 @@ def _attempt(dump: _Dump, obj: object, keep: _Keep) -> bytes | None:
         pickled = dump(obj, keep)
     except interrupts():
         raise
-    except (PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, a module
-        return None
-    except NotImplementedError:  # what an object says that refuses to be pickled, as those of wrapt
+    except REFUSALS:
         return None
     return None if names_by_value(pickled) else pickled
