@@ -188,6 +188,21 @@ def test_workers_have_something_soon_and_go_on_while_the_next_items_are_pickled(
     assert again.size == uncut.size, "what comes next is mostly like what came before"
 
 
+@pytest.mark.parametrize("nbytes", [10, 10_000])
+def test_each_worker_finds_items_however_slowly_they_are_pickled(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int
+) -> None:
+    monkeypatch.setattr(cutter, "monotonic", count().__next__)  # each look at it is a second later
+    codes, workers = CodeCache(), 100
+    terms = Schedule.ADAPTIVE, False, None, None
+    cutting = Cutter(count().__next__, workers, len, codes.at_once(len), codes, *terms)
+    for _ in range(2):  # as do those of another window
+        uncut, found = cutting.begin([bytes(nbytes)] * 5000), []
+        while not uncut.ended:
+            found += cutting.cut(uncut, large=False) or []
+        assert min(stretch.items for stretch in found[:-1]) == 4 * workers
+
+
 @pytest.mark.parametrize("schedule", [Schedule.ADAPTIVE, Schedule.GUIDED])
 @pytest.mark.parametrize("nbytes", [10, 1000, 10_000, 20_000])
 def test_larger_items_are_fewer_in_a_block_and_in_a_segment(

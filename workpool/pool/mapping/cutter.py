@@ -35,6 +35,10 @@ SEGMENT_ITEMS = 1 << 16
 FIRST_ITEMS = 1 << 12
 CUT_S = 10e-3
 
+#: The fewest for each worker, however large they are, or long they take: no more than one segment
+#: is shared out at a time, and a worker that finds nothing in it waits for the call of another.
+WORKER_ITEMS = 4
+
 #: How many times fewer items are in a block, and in a segment, if a block is too large; and the
 #: fewest in a block: larger items are better sent one by one.
 SHRINK = 4
@@ -56,6 +60,8 @@ class Uncut:
     items : sequence
     size : int
         Of the part that is cut off next.
+    least : int
+        Of a part of large items.
 
     Attributes
     ----------
@@ -69,9 +75,10 @@ class Uncut:
         Whether an item may be larger than a block.
     """
 
-    def __init__(self, items: Sequence[Any], size: int) -> None:
+    def __init__(self, items: Sequence[Any], size: int, least: int) -> None:
         self.items = items
         self.size = size
+        self.least = least
         self.at = 0
         self.block = BLOCK
         self.heavier = 1
@@ -97,7 +104,7 @@ class Uncut:
             return False
         self.block, self.heavier = block, heavier
         if cut:
-            self.size //= SHRINK
+            self.size = max(self.least, self.size // SHRINK)
         return True
 
 
@@ -167,10 +174,11 @@ class Cutter:
 
     def begin(self, items: Sequence[Any]) -> Uncut:
         """Return items that are to be cut."""
-        size = len(items) if self._schedule is not Schedule.ADAPTIVE else self._items
+        least = WORKER_ITEMS * self.workers
+        size = max(self._items, least) if self._schedule is Schedule.ADAPTIVE else len(items)
         if isinstance(items, range) and self._ledger is None:
             size = min(len(items), RANGE_ITEMS)
-        return Uncut(items, size)
+        return Uncut(items, size, least)
 
     def cut(self, uncut: Uncut, large: bool) -> list[Stretch] | None:
         """Return what is cut off next; None if the items are better sent one by one.
@@ -231,7 +239,7 @@ class Cutter:
         if self._paced and not isinstance(part, range):
             fitting = int(CUT_S / max(monotonic() - began, 1e-6) * weight)
             self._items = max(BLOCK, min(fitting, SEGMENT_ITEMS))
-            uncut.size = max(1, self._items // uncut.heavier)
+            uncut.size = max(uncut.least, self._items // uncut.heavier)
             if not uncut.ended:
                 weight = SEGMENT_ITEMS  # the next one waits until this one is taken
         return Stretch(segment, len(part), plan, self.code, weight, uncut.ended)
