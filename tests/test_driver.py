@@ -512,6 +512,21 @@ def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> Non
         assert driver.reserve(nbytes) is not None
 
 
+def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
+    scene = Scene(rows=1024)
+    driver = scene.driver
+    content = bytes(driver._store.region.stretch.nbytes // 5)
+    for number in range(3):
+        segment = Segment(number, content, 5, Terms(0, 1, 1, 0, 5))
+        driver.submit(Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment), None)
+        driver._dispatcher.publish()
+        claim = scene.claim()
+        assert claim.descriptor[0].payload.offset != layout.STREAMED
+        scene.worker.complete(claim, NOTHING_TO_FETCH)
+        driver.progress()
+        driver.end(segment)
+
+
 def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
     scene = Scene()
     driver, numbers = scene.driver, np.ones(100_000)

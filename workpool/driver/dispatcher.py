@@ -264,8 +264,9 @@ class Dispatcher:
         if self.draining:
             return
         rows = self._published.rows
-        if len(rows) + len(self._collector.retired) + TOGETHER > self._num_rows:
-            self._collector.retire()
+        few = len(rows) + len(self._collector.retired) + TOGETHER > self._num_rows
+        if few or self._collector.lent:
+            self._collector.retire()  # else items and code that find no room would be streamed
         waiting, full = self._backlog.tasks, False
         # A part of what waits, so that no worker is left without.
         share = -(-len(waiting) // (2 * self._workers))
