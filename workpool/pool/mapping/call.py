@@ -131,7 +131,7 @@ class Mapping:
         except Exception as error:
             self._supply.refuse(error)
         else:
-            self._take_on(self._cutter.begin(items), [])
+            self._take_on(self._cutter.begin(items, first=False), [])
 
     def _take_on(self, uncut: Uncut, found: list[Stretch]) -> None:
         try:

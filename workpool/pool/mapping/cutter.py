@@ -62,6 +62,8 @@ class Uncut:
         Of the part that is cut off next.
     least : int
         Of a part of large items.
+    paced : bool
+        Whether a part is as large as can be encoded in a short time.
 
     Attributes
     ----------
@@ -75,10 +77,11 @@ class Uncut:
         Whether an item may be larger than a block.
     """
 
-    def __init__(self, items: Sequence[Any], size: int, least: int) -> None:
+    def __init__(self, items: Sequence[Any], size: int, least: int, paced: bool) -> None:
         self.items = items
         self.size = size
         self.least = least
+        self.paced = paced
         self.at = 0
         self.block = BLOCK
         self.heavier = 1
@@ -163,22 +166,23 @@ class Cutter:
         self._ledger = ledger
         self._owner: Any = fn if owner is None else owner
         self.at_once = self._own_code is None or ledger is not None
-        # Where all are cut at once, nobody waits for the next segment.
-        self._paced = schedule is Schedule.ADAPTIVE and not self.at_once
-        self._items = FIRST_ITEMS if self._paced else SEGMENT_ITEMS  # small ones, of the next
 
     @property
     def _own_code(self) -> Code | None:
         """The code of the function itself."""
         return self.code if self._owner is self.fn else None
 
-    def begin(self, items: Sequence[Any]) -> Uncut:
-        """Return items that are to be cut."""
-        least = WORKER_ITEMS * self.workers
-        size = max(self._items, least) if self._schedule is Schedule.ADAPTIVE else len(items)
+    def begin(self, items: Sequence[Any], first: bool = True) -> Uncut:
+        """Return items that are to be cut; workers wait for the `first` ones."""
+        least, paced = WORKER_ITEMS * self.workers, False
         if isinstance(items, range) and self._ledger is None:
             size = min(len(items), RANGE_ITEMS)
-        return Uncut(items, size, least)
+        elif self._schedule is not Schedule.ADAPTIVE:
+            size = len(items)
+        else:
+            paced = first and not self.at_once
+            size = max(FIRST_ITEMS if paced else SEGMENT_ITEMS, least)
+        return Uncut(items, size, least, paced)
 
     def cut(self, uncut: Uncut, large: bool) -> list[Stretch] | None:
         """Return what is cut off next; None if the items are better sent one by one.
@@ -236,12 +240,11 @@ class Cutter:
         uncut.at += uncut.size
         segment = self.segment(content, range(len(part)), uncut.ended)
         weight = uncut.heavier * len(part)
-        if self._paced and not isinstance(part, range):
+        if uncut.paced and not uncut.ended:
             fitting = int(CUT_S / max(monotonic() - began, 1e-6) * weight)
-            self._items = max(BLOCK, min(fitting, SEGMENT_ITEMS))
-            uncut.size = max(uncut.least, self._items // uncut.heavier)
-            if not uncut.ended:
-                weight = SEGMENT_ITEMS  # the next one waits until this one is taken
+            small = max(BLOCK, min(fitting, SEGMENT_ITEMS))
+            uncut.size = max(uncut.least, small // uncut.heavier)
+            weight = SEGMENT_ITEMS  # the next one waits until this one is taken
         return Stretch(segment, len(part), plan, self.code, weight, uncut.ended)
 
     def _encoded(self, items: Sequence[Any], uncut: Uncut) -> Encoded | None:
