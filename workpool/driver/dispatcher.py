@@ -231,13 +231,13 @@ class Dispatcher:
 
     def _without_room(self, batch: Batch) -> bytes | None:
         """Return a batch's descriptor all the same; None if a row that ends will give the room."""
-        task_id, now = batch.tasks[0].task_id, monotonic()
-        record = None
         if self._collector.lent:
             self._collector.retire()
             record = self._store.descriptor(batch)
-        if record is not None:
-            return record
+            if record is not None:
+                return record
+        task_id, now = batch.tasks[0].task_id, monotonic()
+        record = None
         if task_id != self._stuck_id:
             self._stuck_id, self._stuck_s = task_id, now
         elif now > self._stuck_s + STUCK_S:

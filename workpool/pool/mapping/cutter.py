@@ -30,8 +30,12 @@ from .stretch import Stretch
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
 
-#: Items of the first one, which workers wait for; and how long it may take to encode another, while
-#: they work on the one before.
+#: The same of a range: the counters that items are taken from only grow, as long as their table is
+#: open.
+RANGE_ITEMS = 1 << 40
+
+#: Items of the first segment, which workers wait for; and how long it may take to encode another,
+#: while they work on the one before.
 FIRST_ITEMS = 1 << 12
 CUT_S = 10e-3
 
@@ -43,10 +47,6 @@ WORKER_ITEMS = 4
 #: fewest in a block: larger items are better sent one by one.
 SHRINK = 4
 LEAST_BLOCK = 4
-
-#: The same of a range: the counters that items are taken from only grow, as long as their table is
-#: open.
-RANGE_ITEMS = 1 << 40
 
 
 class Uncut:
