@@ -192,11 +192,10 @@ class Driver(Progress):
 
         Notes
         -----
-        RMA cost: that of ``Publisher.retire``, if anything that was collected has room there.
+        RMA cost: that of ``Publisher.retire``.
         """
         with self._lock:
-            if self._collector.lent:
-                self._collector.retire()
+            self._collector.retire()  # what was collected may have room there
             return self._store.region.reserve(nbytes)
 
     @whole

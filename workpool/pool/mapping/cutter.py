@@ -110,6 +110,12 @@ class Uncut:
             self.size = max(self.least, self.size // SHRINK)
         return True
 
+    def pace(self, elapsed_s: float) -> None:
+        """Have the next part be encoded in a short time; a whole one has taken so long."""
+        fitting = int(CUT_S / max(elapsed_s, 1e-6) * self.heavier * self.size)
+        small = max(BLOCK, min(fitting, SEGMENT_ITEMS))
+        self.size = max(self.least, small // self.heavier)
+
 
 class Cutter:
     """Makes segments of the items of one map.
@@ -241,9 +247,7 @@ class Cutter:
         segment = self.segment(content, range(len(part)), uncut.ended)
         weight = uncut.heavier * len(part)
         if uncut.paced and not uncut.ended:
-            fitting = int(CUT_S / max(monotonic() - began, 1e-6) * weight)
-            small = max(BLOCK, min(fitting, SEGMENT_ITEMS))
-            uncut.size = max(uncut.least, small // uncut.heavier)
+            uncut.pace(monotonic() - began)
             weight = SEGMENT_ITEMS  # the next one waits until this one is taken
         return Stretch(segment, len(part), plan, self.code, weight, uncut.ended)
 
