@@ -133,8 +133,12 @@ def wait_for(path: str) -> None:
 
 
 def rate(run: Callable[[int], object], count: int, seconds: float, least: int = 100) -> float:
-    """Return the tasks per second of `count` tasks, or of as many as take about `seconds`."""
+    """Return the tasks per second of `count` tasks, or of as many as take about `seconds`.
+
+    Not of the first `least` ones, for which memory is touched that all others use again.
+    """
     tasks = min(count, least)
+    run(tasks)
     while True:
         begun = time.perf_counter()
         run(tasks)
