@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import mmap
-import platform
 import random
-import resource
 from array import array
 
-import numpy as np
 import pytest
 
 from workpool import layout, protocol
-from workpool.arena import LONG_NBYTES, Region, empty
+from workpool.arena import Region
 from workpool.errors import LayoutError, ProtocolError, UsageError
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
 from workpool.protocol import TRANSITIONS, State, Step
-from workpool.system.pages import populate
 
 # --- layout -------------------------------------------------------------------------------------
 
@@ -212,31 +207,3 @@ def test_region_takes_back_only_what_it_gave() -> None:
     for foreign in (Extent(0, 64), Extent(4096, 64), Extent(8192, 64)):
         with pytest.raises(ProtocolError, match="not reserved"):
             region.release(foreign)
-
-
-def test_long_memory_begins_on_a_cache_line() -> None:
-    several = [empty(LONG_NBYTES + n) for n in range(10)]
-    assert [len(memory) - LONG_NBYTES for memory in several] == list(range(10))
-    assert not any(np.asarray(memory).ctypes.data % layout.LINE_NBYTES for memory in several)
-
-
-def test_pages_that_are_asked_for_together_cost_no_faults() -> None:
-    pages = 1024
-
-    def faults(asked: bool) -> int:
-        with mmap.mmap(-1, pages * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
-            block.madvise(mmap.MADV_NOHUGEPAGE)
-            memory = np.frombuffer(block, np.uint8)
-            if asked:
-                populate(memory.ctypes.data + 1, memory.nbytes - 1)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            memory[:: mmap.PAGESIZE] = 1
-            after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            del memory
-            return after - before
-
-    assert faults(asked=False) >= pages
-    if tuple(map(int, platform.release().split(".")[:2])) >= (5, 14):
-        assert faults(asked=True) < pages / 10
-    for address in (4096, 4097, 8191):
-        populate(address, 4095)  # no whole page, or one that is not ours

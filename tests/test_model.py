@@ -94,6 +94,16 @@ SMALL = {
     "pieces, one is evicted": Small(
         {"tasks": 1, "how": "pieces", "suspicions": 1}, PIECES | TAKEN_BACK, 43, 0
     ),
+    "three pieces each": Small({"tasks": 2, "how": "pieces", "count": 3}, PIECES, 100, 0),
+    "three pieces, a worker dies": Small(
+        {"tasks": 1, "how": "pieces", "count": 3, "rows": 3, "crashes": 1, "late": True},
+        PIECES | {Step.RECLAIM},
+        28,
+        0,
+    ),
+    "three pieces, one is evicted": Small(
+        {"tasks": 1, "how": "pieces", "count": 3, "suspicions": 1}, PIECES | TAKEN_BACK, 260, 0
+    ),
     "contributions": Small({"tasks": 2, "how": "commit"}, {Step.COMMIT}, 21, 0),
     "contributions, a worker dies": Small(
         {"tasks": 1, "how": "commit", "rows": 3, "crashes": 1, "late": True},

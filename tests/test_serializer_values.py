@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import pickle
 import random
 import socket
@@ -14,8 +15,8 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import Packed, pack_value, unpack
-from workpool.serializer.frames import ALIGNMENT
+from workpool.serializer import Packed, as_bytes, pack_value, unpack
+from workpool.serializer.frames import ALIGNMENT, LONE_NBYTES, framed
 
 LARGE = 1 << 15  # of doubles: 256 KiB
 
@@ -150,15 +151,33 @@ def test_tobytes_is_independent_of_the_array():
     assert unpack(received(encoded))[0] == 1.0
 
 
-def test_lengths_are_64_bit():
-    class Frame:
-        """Claims to be 5 GiB long; only its length is asked for."""
+def test_lengths_are_64_bit(tmp_path):
+    with (tmp_path / "empty").open("wb+") as file:
+        file.truncate(5 << 30)
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with memory, memoryview(memory) as content:
+        packed = framed(b"\x80\x05.", [content, content])
+        assert packed.nbytes > 10 << 30
+        assert packed.segments[-1].nbytes == 5 << 30
+        del packed
 
-        nbytes = 5 << 30
 
-    packed = Packed(b"\x80\x05.", [Frame(), Frame()])
-    assert packed.nbytes > 10 << 30
-    assert packed.segments[-1].nbytes == 5 << 30
+@pytest.mark.parametrize("nbytes", [LARGE, LONE_NBYTES])
+def test_what_is_kept_does_not_change_with_the_callers_array(nbytes):
+    array = np.arange(nbytes, dtype="u1")
+    packed = pack_value(("as it is now", array))
+    kept = packed.keep()
+    assert kept is not packed
+    assert kept is (kept if isinstance(kept, bytes) else kept.keep())
+    array[:] = 0
+    _, restored = unpack(bytearray(as_bytes(kept)))
+    assert np.array_equal(restored, np.arange(nbytes, dtype="u1"))
+
+
+def test_what_is_lent_is_not_copied_to_be_kept():
+    packed = pack_value(np.zeros(LONE_NBYTES))
+    packed.lent = True
+    assert packed.keep() is packed
 
 
 @pytest.mark.parametrize("large", [False, True])

@@ -10,7 +10,7 @@ from workpool.context import Context, TaskKind
 from workpool.driver.store import Store
 from workpool.layout import NOTHING, Extent, Piece
 from workpool.repository import Row
-from workpool.serializer import Code, pack_value
+from workpool.serializer import Code, as_bytes, pack_value
 from workpool.tasks import Batch, PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 
@@ -37,6 +37,25 @@ def test_who_is_gone_reads_no_piece(store: Store, task: Task) -> None:
     assert store.supply(5, wanted, source) is None
     store.remove(batch)
     assert store.supply(5, wanted, source) is not None
+
+
+def test_a_piece_never_comes_to_the_place_of_the_one_before(store: Store) -> None:
+    """That is read while this one is written."""
+    source = bytes(range(256)) * (STRETCH.nbytes // 256)
+    wanted, places, content = Piece(1, 0, len(source), NOTHING), [], b""
+    while len(content) < len(source):
+        piece = store.supply(3, wanted, source)
+        assert piece is not None
+        places.append(piece.extent.offset)
+        content += bytes(store.read(piece.extent))
+        wanted = wanted._replace(position=len(content))
+    assert content == source
+    assert len(places) > 4
+    assert len(set(places[::2])) == len(set(places[1::2])) == 1
+    assert abs(places[0] - places[1]) >= piece.extent.nbytes
+    assert store.supply(5, wanted._replace(position=0), source) is None
+    assert store.supply(3, wanted, source) == wanted
+    assert store.supply(5, wanted._replace(position=0), source) is not None
 
 
 def test_the_code_of_long_ago_makes_room(
@@ -67,7 +86,7 @@ def test_a_payload_lies_in_the_arena_until_its_task_is_over(
     assert task.payload == (encoded if retried else b"")
     assert store.region.used_nbytes > used + 10_000
     store.leave(task, again)
-    assert task.payload == (encoded if retried or again else b"")
+    assert as_bytes(task.payload) == (encoded if retried or again else b"")
     assert task.extent is None
     assert store.region.used_nbytes == used
     store.leave(task)
@@ -105,8 +124,13 @@ def test_what_finds_no_room_is_streamed_only_if_nobody_gives_any(store: Store, t
     assert batch.placed
 
 
-def test_what_is_larger_than_half_of_the_arena_is_streamed(store: Store, task: Task) -> None:
-    task.payload = bytes(STRETCH.nbytes // 2 + 1)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_larger_than_five_eighths_of_the_arena_is_streamed(
+    store: Store, task: Task, streamed: bool
+) -> None:
+    """Half of it has room, with what stands before an array of that size."""
+    task.payload = bytes(STRETCH.nbytes * 5 // 8 + streamed)
     record = store.descriptor(Batch([task], task.payload))
     assert record is not None
-    assert layout.read_descriptor(memoryview(record))[0].offset == layout.STREAMED
+    payload = layout.read_descriptor(memoryview(record))[0].payload
+    assert (payload.offset == layout.STREAMED) is streamed

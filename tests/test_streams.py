@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,20 +16,20 @@ from workpool.worker import exchange
 NBYTES = 5 << 19
 
 #: So many looks of a worker take place during one stream.
-LOOKS = 14
+LOOKS = 24
 
 
-def result_of(nbytes: int) -> bytes:
-    return bytes(nbytes)
+def numbered(nbytes: int) -> bytes:
+    return array("I", range(nbytes // 4)).tobytes()
 
 
-def size_of(payload: bytes) -> int:
-    return len(payload)
+def is_numbered(payload: bytes) -> bool:
+    return payload == numbered(NBYTES)
 
 
 CALLS: dict[str, tuple[Callable[..., Any], Any, Any]] = {
-    "result": (result_of, NBYTES, bytes(NBYTES)),
-    "payload": (size_of, b"x" * NBYTES, NBYTES),
+    "result": (numbered, NBYTES, numbered(NBYTES)),
+    "payload": (is_numbered, numbered(NBYTES), True),
 }
 
 
@@ -102,6 +103,43 @@ def test_a_stream_may_be_cut_off_at_any_step(
     go_on(job)
     assert outcomes([again]) == [expected]
     assert room(job) == free
+
+
+@pytest.mark.parametrize("stream", CALLS)
+def test_while_one_side_copies_a_piece_the_other_is_at_the_next(
+    job: Stepped, monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    """What the driver can do, it does just before the worker touches a piece that is asked for."""
+    monkeypatch.setattr(exchange, "Backoff", lambda longest_s: Looks())
+    Looks.act, Looks.count = lambda count: job.driver.progress(), 0
+    ends = job.driver._collector.streams
+    aside = []
+
+    def driver() -> None:
+        before = ends.passed_s
+        job.driver.progress()
+        aside.append(ends.passed_s > before)
+
+    class Window:
+        """Lets the driver go first."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(job.window, name)
+
+        def get(self, disp: int, buffer: Any) -> None:
+            driver()
+            job.window.get(disp, buffer)
+
+        def put(self, disp: int, buffer: Any) -> None:
+            driver()
+            job.window.put(disp, buffer)
+
+    monkeypatch.setattr(job.service._exchange, "_window", Window())
+    fn, argument, expected = CALLS[stream]
+    task = job.submit(fn, argument)
+    go_on(job)
+    assert outcomes([task]) == [expected]
+    assert sum(aside) > 5
 
 
 def go_on(job: Stepped) -> None:

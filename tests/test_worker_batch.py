@@ -301,7 +301,7 @@ def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
         n = payload[0]
         scene.ran.append(n)
         content = bytes([n]) * sizes[n]
-        return Kind.VALUE, content if n % 2 else Packed(b"", [memoryview(content)])
+        return Kind.VALUE, content if n % 2 else Packed([content])
 
     scene.calls.call = call  # type: ignore[method-assign]
     scene.batch.run(Contributions())

@@ -11,24 +11,12 @@ volume 1, section 2.5.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
-from contextlib import suppress
 
 from . import verbs
 from .errors import ProtocolError
 from .layout import LINE_NBYTES, Extent
-from .lazy import np
 from .serializer import Encoded, Packed
-from .system.pages import populate
-
-#: Memory of at least this size is not zeroed before something is received in it: up to there, that
-#: takes a few microseconds.
-LONG_NBYTES = 1 << 17
-
-#: The same as long as NumPy is not imported, which takes 60,000, and many programs do without: more
-#: than a turn in a map of numbers brings.
-LONG_WITHOUT_NBYTES = 3 << 18
 
 
 def in_lines(nbytes: int) -> int:
@@ -36,22 +24,14 @@ def in_lines(nbytes: int) -> int:
     return -(-nbytes // LINE_NBYTES) * LINE_NBYTES
 
 
-#: Blocks up to this size come from the heap, of whose end twice as much may stay free.
-KEPT_NBYTES = (1 << 24) - (1 << 16)
+#: Most bytes of a piece of what is larger than a region: a few of them fit into a cache, and to ask
+#: for one takes a hundredth of what copying it takes.
+PIECE_NBYTES = 1 << 22
 
 
-def keep_freed() -> None:
-    """Have this process keep what arrays leave behind, for those that come next.
-
-    As long as no large block was freed, malloc gives back to the system whatever is free at the end
-    of the heap, and the pages of what is received next cost faults: for 64 KiB 13 us, where copying
-    them takes 4.  It learns from the first one that is freed, as in any program that has once freed
-    an array of that size.  Where ``MALLOC_TRIM_THRESHOLD_`` is set, this changes nothing.
-
-    References: mallopt(3), M_MMAP_THRESHOLD.
-    """
-    with suppress(MemoryError):
-        bytes(KEPT_NBYTES)  # which the system gives without a page that is touched
+def piece_nbytes(room_nbytes: int) -> int:
+    """Return the size of the pieces, two of which have room in so many bytes."""
+    return min(PIECE_NBYTES, room_nbytes // 2 // LINE_NBYTES * LINE_NBYTES)
 
 
 class Region:
@@ -168,19 +148,3 @@ def write(
                 window.put(offset + first - position, part)
             start += len(segment)
     window.flush()  # the buffers belong to MPI until now; and whoever is told must see them
-
-
-def empty(nbytes: int) -> memoryview:
-    """Return memory to receive bytes in: if it is long, on a cache line, and with any content."""
-    if nbytes < (LONG_NBYTES if "numpy" in sys.modules else LONG_WITHOUT_NBYTES):
-        return memoryview(bytearray(nbytes))
-    try:
-        memory = np.empty(nbytes + LINE_NBYTES, np.uint8)
-    except (ImportError, OSError):  # no open files, or no memory, left to import it
-        return memoryview(bytearray(nbytes))
-    address = memory.ctypes.data
-    if nbytes < KEPT_NBYTES:  # larger ones have large pages, and would leave the caches meanwhile
-        populate(address, nbytes)
-    start = -address % LINE_NBYTES
-    view: memoryview = memory[start : start + nbytes].data
-    return view

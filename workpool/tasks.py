@@ -228,8 +228,8 @@ class Task:
 
     def keep(self) -> None:
         """Keep the arguments as they are now, if they are still the caller's own, and not lent."""
-        if isinstance(self.payload, Packed) and not self.payload.lent:
-            self.payload = self.payload.tobytes()
+        if isinstance(self.payload, Packed):
+            self.payload = self.payload.keep()
             if self.batch is not None:
                 self.batch.payload = self.payload
 

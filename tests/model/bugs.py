@@ -38,6 +38,8 @@ _COMPLETE = (
 _PUT = "self.window.put(geometry.outcome(claim.number), record)\n"
 _PAYLOAD = "task 0 reads the payload b"
 _ANY_PAYLOAD = "task . reads the payload b"
+_PIECES = r"task . reads the payload b'\\x00"
+_LONG = {"tasks": 1, "how": "pieces", "count": 3, "workers": 1}
 _OUTCOME = "the outcome of task 0, ticket 0, owner . reads"
 
 BUGS = {
@@ -414,6 +416,33 @@ BUGS = {
         {"tasks": 2, "room": 1, "suspicions": 1, "stays": {1: 1}},
         "task 0 reads the payload b'payload.x01'",
         "task 0 reads the payload b'payload.x01'",
+    ),
+    "a piece of a payload where the last one is read": Bug(
+        Submitter,
+        "_supply",
+        [("place = half(self.buffer, number)", "place = half(self.buffer, 0)")],
+        _LONG,
+        _PIECES,
+        _PIECES,
+    ),
+    "the last piece said to be read before it is": Bug(
+        Worker,
+        "_take_piece",
+        [
+            ("if last or self._want(claim, end):", "if self._want(claim, end):"),
+            ("        if last:\n            self._want(claim, end)\n", ""),
+        ],
+        {"tasks": 2, "how": "pieces"},
+        _PIECES,
+        _PIECES,
+    ),
+    "a piece of an outcome where the last one is read": Bug(
+        Worker,
+        "_write_piece",
+        [("half(self.result, number).offset", "half(self.result, 0).offset")],
+        _LONG,
+        _OUTCOME,
+        _OUTCOME,
     ),
     "a result's extent released at once": Bug(
         Worker,

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from workpool import layout
-from workpool.layout import Geometry
+from workpool.layout import Extent, Geometry
 from workpool.testing import MemoryWindow
 
 Choose = Callable[[int], int]
 
-CHUNK = 8  # bytes of a payload, and of an outcome
+CHUNK = 8  # bytes of a payload, of an outcome, and of a piece of either
 GREEDY = Fraction(1, 2)  # workers: whoever takes tickets takes all there are, up to its limit
 MOST_TASKS = 32  # of one submitter
 
@@ -41,6 +41,21 @@ def payload_of(task: int) -> bytes:
 
 def outcome_of(task: int, ticket: int, owner: int) -> bytes:
     return b"outco" + bytes([task, ticket, owner])
+
+
+def piece_of(content: bytes, number: int) -> bytes:
+    """Return one of the pieces in which a content travels, all of which differ."""
+    return bytes([number]) + content[1:]
+
+
+def in_pieces(content: bytes, count: int) -> bytes:
+    """Return all of them."""
+    return b"".join(piece_of(content, number) for number in range(count))
+
+
+def half(buffer: Extent, number: int) -> Extent:
+    """Return where in a buffer for two of them a piece comes."""
+    return Extent(buffer.offset + number % 2 * CHUNK, CHUNK)
 
 
 class Port:

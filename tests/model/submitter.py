@@ -11,7 +11,19 @@ from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row, Stream
 from workpool.testing import MemoryWindow
 
-from .places import CHUNK, MOST_TASKS, Choose, Port, cell, obituary, outcome_of, payload_of
+from .places import (
+    CHUNK,
+    MOST_TASKS,
+    Choose,
+    Port,
+    cell,
+    half,
+    in_pieces,
+    obituary,
+    outcome_of,
+    payload_of,
+    piece_of,
+)
 
 
 @dataclass
@@ -33,6 +45,7 @@ class Submitter:
     batch: int = 2
     room: int = MOST_TASKS  # payloads that the arena holds at a time
     how: str = "inline"
+    count: int = 1  # pieces of each payload and outcome that travels so
     cancels: int = 0  # may withdraw so many tasks
     suspicions: int = 0  # may take so many claims from living owners
     hasty: int = 0  # may abandon so many rows of living publishers
@@ -56,7 +69,7 @@ class Submitter:
         self.publisher = Publisher(self.port, self.shape, self.member)  # type: ignore[arg-type]
         self.publisher._ahead = self.ahead
         self.region = Region(self.shape.region(self.member))
-        self.buffer = self.region.reserve(CHUNK)
+        self.buffer = self.region.reserve(2 * CHUNK)
         self.given = tuple(self.tasks)
 
     @property
@@ -101,7 +114,7 @@ class Submitter:
         for prepared in batch:
             payload = prepared.extent
             if self.how == "pieces":
-                payload = Extent(layout.STREAMED, CHUNK)
+                payload = Extent(layout.STREAMED, self.count * CHUNK)
             descriptor = Descriptor(prepared.task, 0, *NO_BLOB, *NO_BLOB, *payload)
             records.append(layout.write_descriptor(descriptor))
         if len(records) == 1:
@@ -153,25 +166,37 @@ class Submitter:
         elif state == State.WANTED:
             self._supply(window, prepared, seen)
         elif state == State.OFFERED:
-            piece = layout.read_piece(self.publisher.read_record(number))
-            assert piece[:3] == (Stream.OUTCOME, 0, CHUNK), f"{piece} is offered"
-            content = self._read(window, piece.extent)
-            if self.publisher.answer(seen, Step.TAKE):
-                self.pieces[self.shape.ticket(number, word)] = content
+            self._take_piece(window, seen)
 
     def _supply(self, window: MemoryWindow, prepared: Prepared, seen: Row) -> None:
-        """Answer a wish for the payload; one extent serves all streams, one after another."""
+        """Answer a wish for the payload; one buffer serves all streams, one after another.
+
+        The next piece is wanted while the last one is read: it comes to the other half.
+        """
         ticket = self.shape.ticket(*seen)
         wanted = layout.read_piece(self.publisher.read_record(seen.number))
+        number, total_nbytes = wanted.position // CHUNK, self.count * CHUNK
         assert wanted.stream == Stream.PAYLOAD, f"{wanted} is wanted"
-        if wanted.position == 0 and self.buffer_of in (None, ticket):
-            self.buffer_of = ticket
-            window.put(self.buffer.offset, payload_of(prepared.task))
-            self.publisher.answer(seen, Step.SUPPLY, wanted._replace(extent=self.buffer))
-        elif wanted.position == CHUNK:  # it has been read
+        assert wanted.total_nbytes == total_nbytes, f"{wanted} is wanted"
+        if wanted.position == total_nbytes:  # it has been read
             assert self.buffer_of == ticket
             self.buffer_of = None
             self.publisher.answer(seen, Step.SUPPLY, wanted)
+        elif self.buffer_of in (None, ticket):
+            self.buffer_of = ticket
+            place = half(self.buffer, number)
+            window.put(place.offset, piece_of(payload_of(prepared.task), number))
+            self.publisher.answer(seen, Step.SUPPLY, wanted._replace(extent=place))
+
+    def _take_piece(self, window: MemoryWindow, seen: Row) -> None:
+        ticket = self.shape.ticket(*seen)
+        piece = layout.read_piece(self.publisher.read_record(seen.number))
+        before = b"" if piece.position == 0 else self.pieces[ticket]
+        expected = (Stream.OUTCOME, len(before), self.count * CHUNK)
+        assert piece[:3] == expected, f"{piece} is offered"
+        content = self._read(window, piece.extent)
+        if self.publisher.answer(seen, Step.TAKE):
+            self.pieces[ticket] = before + content
 
     def _read(self, window: MemoryWindow, extent: Extent) -> bytes:
         buffer = bytearray(extent.nbytes)
@@ -184,12 +209,15 @@ class Submitter:
         _, _, *extent = layout.read_outcome(record)
         ticket, owner = self.shape.ticket(*seen), layout.owner_of(seen.word)
         if extent[0] == layout.STREAMED:
-            content = self.pieces.pop(ticket, None)
+            content = self.pieces.pop(ticket, b"")
         elif extent[0] == layout.INLINE:
             content = bytes(layout.inline_outcome(record, CHUNK))
         else:
             content = self._read(window, Extent(*extent))
-        assert content == outcome_of(task, ticket, owner), (
+        expected = outcome_of(task, ticket, owner)
+        if self.how == "pieces":
+            expected = in_pieces(expected, self.count)
+        assert content == expected, (
             f"the outcome of task {task}, ticket {ticket}, owner {owner} reads {content!r}"
         )
         if self.how == "commit" and task not in self.settled:

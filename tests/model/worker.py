@@ -14,7 +14,18 @@ from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, PointerTaker, Row, Stream
 from workpool.testing import MemoryWindow
 
-from .places import CHUNK, GREEDY, Choose, Port, cell, outcome_of, payload_of
+from .places import (
+    CHUNK,
+    GREEDY,
+    Choose,
+    Port,
+    cell,
+    half,
+    in_pieces,
+    outcome_of,
+    payload_of,
+    piece_of,
+)
 
 
 def forget(claimant: Claimant) -> None:
@@ -55,6 +66,7 @@ class Worker:
     method: str
     limit: int = 2
     how: str = "inline"  # "inline", "extent", "commit" or "pieces": how payload and outcome travel
+    count: int = 1  # pieces of each
 
     sweeps: int = 0  # may look behind the head so many times while there is work
     stays: int | None = None  # leaves after so many attempts
@@ -67,7 +79,7 @@ class Worker:
     claim: Claim | None = None
     asked: Step | None = None  # the answer that we wait for
     payload: bytes = b""  # as it has come in pieces
-    result: Extent | None = None  # of the claim
+    result: Extent | None = None  # of the claim, or room for two pieces of it
     named: list[tuple[Claim, Extent]] = field(default_factory=list)  # results that rows speak of
 
     def __post_init__(self) -> None:
@@ -148,7 +160,7 @@ class Worker:
             self._deliver(window, claim, task, self._read(window, extent))
             return
         if self.asked is None:
-            self._ask(claim, Step.WANT, Step.SUPPLY, Piece(Stream.PAYLOAD, 0, CHUNK, NOTHING))
+            self._want(claim, 0)
             return
         answer = self.claimant.answered(claim, self.asked)
         if answer is None:
@@ -156,18 +168,48 @@ class Worker:
         if isinstance(answer, Miss):
             self._drop()
         elif answer.stream == Stream.OUTCOME:
-            self._commit(window, claim, task, Extent(layout.STREAMED, CHUNK))
-        elif answer.position == 0:
-            self.payload = self._read(window, answer.extent)
-            self._ask(claim, Step.WANT, Step.SUPPLY, Piece(Stream.PAYLOAD, CHUNK, CHUNK, NOTHING))
+            if answer.position + CHUNK < answer.total_nbytes:
+                self._offer_piece(window, claim, task, answer.position // CHUNK + 1)
+            else:
+                self._commit(window, claim, task, Extent(layout.STREAMED, answer.total_nbytes))
+        elif answer.position < answer.total_nbytes:
+            self._take_piece(window, claim, answer)
         else:
             self._deliver(window, claim, task, self.payload)
 
-    def _ask(self, claim: Claim, step: Step, answer: Step, piece: Piece) -> None:
+    def _take_piece(self, window: MemoryWindow, claim: Claim, piece: Piece) -> None:
+        """Read a piece of the payload while the next one is wanted; after the last one, say so."""
+        end = piece.position + CHUNK
+        last = end == piece.total_nbytes
+        if last or self._want(claim, end):
+            self.payload += self._read(window, piece.extent)
+            if last:
+                self._want(claim, end)
+
+    def _want(self, claim: Claim, position: int) -> bool:
+        wanted = Piece(Stream.PAYLOAD, position, self.count * CHUNK, NOTHING)
+        return self._ask(claim, Step.WANT, Step.SUPPLY, wanted)
+
+    def _offer_piece(self, window: MemoryWindow, claim: Claim, task: int, number: int) -> None:
+        """Offer a piece of the outcome, and write the next one beside it."""
+        assert self.result is not None
+        place = half(self.result, number)
+        piece = Piece(Stream.OUTCOME, number * CHUNK, self.count * CHUNK, place)
+        if self._ask(claim, Step.OFFER, Step.TAKE, piece) and number + 1 < self.count:
+            self._write_piece(window, claim, task, number + 1)
+
+    def _write_piece(self, window: MemoryWindow, claim: Claim, task: int, number: int) -> None:
+        """Write a piece, complete at the flush with which it is offered."""
+        assert self.result is not None
+        content = piece_of(self._content(claim, task), number)
+        window.put(half(self.result, number).offset, content)
+
+    def _ask(self, claim: Claim, step: Step, answer: Step, piece: Piece) -> bool:
         if self.claimant.request(claim, step, piece):
             self.asked = answer
-        else:
-            self._drop()
+            return True
+        self._drop()
+        return False
 
     def _read(self, window: MemoryWindow, extent: Extent) -> bytes:
         buffer = bytearray(extent.nbytes)
@@ -181,15 +223,20 @@ class Worker:
             assert not self.claimant.advance(claim, Step.COMPLETE)
             self._drop()
             return
-        assert payload == payload_of(task), f"task {task} reads the payload {payload!r}"
+        expected = payload_of(task)
+        if self.how == "pieces":
+            expected = in_pieces(expected, self.count)
+        assert payload == expected, f"task {task} reads the payload {payload!r}"
+        if self.how == "pieces":
+            self.result = self.region.reserve(2 * CHUNK)
+            self._write_piece(window, claim, task, 0)
+            self._offer_piece(window, claim, task, 0)
+            return
         extent = Extent(layout.INLINE, CHUNK)
-        if self.how in ("extent", "pieces"):
+        if self.how == "extent":
             self.result = extent = self.region.reserve(CHUNK)
             window.put(extent.offset, self._content(claim, task))
-        if self.how == "pieces":
-            self._ask(claim, Step.OFFER, Step.TAKE, Piece(Stream.OUTCOME, 0, CHUNK, extent))
-        else:
-            self._commit(window, claim, task, extent)
+        self._commit(window, claim, task, extent)
 
     def _content(self, claim: Claim, task: int) -> bytes:
         return outcome_of(task, self.shape.ticket(claim.number, claim.word), self.member)

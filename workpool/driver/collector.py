@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from .. import layout
-from ..arena import empty
 from ..backoff import SPIN_S
 from ..contributions import Together
 from ..layout import Extent, TaskOutcome
 from ..protocol import State
 from ..repository import Publisher, Row
 from ..serializer import APART, CONTRIBUTES, Kind, pack_exception, split
+from ..system.memory import empty
 from ..tasks import Batch, Finished, Holds, Outcome, SharedCode, Tally, Task
 from .backlog import Backlog
 from .published import Published

@@ -28,7 +28,7 @@ ROWS_EACH = 2
 
 #: Payloads in the window above which others wait for a moment: what is used again and again is in
 #: some cache, and what has never been used costs 2 us for each page.
-WARM_NBYTES = 1 << 25
+WARM_NBYTES = 1 << 23
 
 #: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
 COPY_S = 0.5e-9
@@ -106,13 +106,22 @@ class Dispatcher:
         """Whether the workers have enough to do."""
         return len(self._published.rows) >= ROWS_EACH * self._workers
 
+    @property
+    def _wanting(self) -> bool:
+        """Whether some worker has nothing to do."""
+        return len(self._published.rows) < self._workers
+
     def patience_s(self, task: Task) -> float:
         """Return the seconds that large arguments may wait for room, as long as a copy would take.
 
-        What finds no room is copied into fresh memory, and into the window later.  Where tasks are
-        short, a row that ends meanwhile gives room for several, and its part of the arena is warm.
+        What finds no room is copied into memory of ours, and into the window later.  Where tasks
+        are short, a row that ends meanwhile gives room for several, and its part of the arena is
+        warm.
         """
-        copy_s = len(task.payload) * COPY_S
+        nbytes = len(task.payload)
+        if nbytes > self._store.most_nbytes or self._wanting:
+            return 0.0
+        copy_s = nbytes * COPY_S
         mean_s = (task.code.mean_s if task.code else None) or self._collector.row_s
         return max(copy_s, BATCH_S) if mean_s < self._workers * copy_s else 0.0
 
@@ -242,7 +251,9 @@ class Dispatcher:
             self._stuck_id, self._stuck_s = task_id, now
         elif now > self._stuck_s + STUCK_S:
             record = self._make_way(batch)
-        if record is None and not any(other.placed for other in self._published.rows.values()):
+        # In pieces if nobody is about to give any, or a worker would wait meanwhile.
+        rows = self._published.rows.values()
+        if record is None and (self._wanting or not any(other.placed for other in rows)):
             record = self._store.descriptor(batch, streamed=True)
         return record
 

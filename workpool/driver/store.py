@@ -2,7 +2,7 @@
 
     payloads   of rows, each as long as its row; large ones of tasks, until the task is over
     shared     code and contexts, as long as tasks may need them, at most a quarter of the room
-    buffer     the piece that is on its way to a worker, for all that finds no room
+    buffer     two pieces that are on their way to a worker, for all that finds no room
 
 A descriptor says where a worker finds what it needs of them.  Nothing fails for want of room: what
 does not fit is STREAMED, piece by piece through the buffer, which nothing else can use up.
@@ -14,11 +14,12 @@ from collections import OrderedDict
 from collections.abc import Container
 
 from .. import layout, verbs
-from ..arena import Region, empty, write
+from ..arena import Region, piece_nbytes, write
 from ..context import ISOLATED
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..repository import Row
 from ..serializer import Code, Encoded, Packed
+from ..system.memory import empty
 from ..tasks import Batch, Holds, Shared, SharedCode, Task
 
 #: Functions whose code stays in the arena.
@@ -33,15 +34,21 @@ class Store:
     window : verbs.Window
     stretch : Extent
         The part.
+
+    Attributes
+    ----------
+    most_nbytes : int
+        The largest payload that lies in the arena; larger ones are streamed.
     """
 
     def __init__(self, window: verbs.Window, stretch: Extent) -> None:
         self.region = Region(stretch)
         self._window = window
-        self._most_nbytes = stretch.nbytes // 2  # of one payload; larger ones are streamed
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
-        buffer = self.region.reserve(stretch.nbytes // 8)
+        self._piece_nbytes = piece_nbytes(stretch.nbytes // 8)
+        buffer = self.region.reserve(2 * self._piece_nbytes)
+        self.most_nbytes = stretch.nbytes // 8 * 5  # which the two leave
         assert buffer is not None
         self._buffer = buffer
         self._reader: int | None = None  # the row whose piece lies in the buffer
@@ -60,7 +67,7 @@ class Store:
         ----------
         batch : Batch
         streamed : bool
-            What has no room goes in pieces: nobody is about to give any back.
+            What has no room goes in pieces.
         """
         task, payload = batch.tasks[0], batch.payload
         code, context, segment = task.code, task.context, task.segment
@@ -75,7 +82,7 @@ class Store:
             offset, inline = layout.INLINE, payload
         elif (place := self._place(batch)) is not None:
             offset, nbytes = place
-        elif streamed or nbytes > self._most_nbytes:
+        elif streamed or nbytes > self.most_nbytes:
             offset = layout.STREAMED
         else:
             return None
@@ -118,7 +125,7 @@ class Store:
         if extent is None:
             return
         if again and task.retry is None:
-            task.payload = bytes(self.read(extent))
+            task.payload = Packed([self.read(extent)], lent=True)
         task.extent = None
         if task.in_doubt:
             return  # a row that nobody knows may still be run with what is there
@@ -137,7 +144,7 @@ class Store:
 
     def _put(self, payload: Encoded) -> Extent | None:
         nbytes = len(payload)
-        extent = self.region.reserve(nbytes) if nbytes <= self._most_nbytes else None
+        extent = self.region.reserve(nbytes) if nbytes <= self.most_nbytes else None
         if extent is not None:
             self._write(extent, payload)
         return extent
@@ -259,7 +266,10 @@ class Store:
         if wanted.position == wanted.total_nbytes:  # the last piece was read
             self._reader = None
             return wanted
-        nbytes = min(self._buffer.nbytes, len(source) - wanted.position)
-        write(self._window, self._buffer.offset, source, wanted.position, nbytes)
+        # Where the last one but one was: that was read, for the last one came after it.
+        nbytes, position = self._piece_nbytes, wanted.position
+        offset = self._buffer.offset + position // nbytes % 2 * nbytes
+        extent = Extent(offset, min(nbytes, len(source) - position))
+        write(self._window, offset, source, position, extent.nbytes)
         self._reader = row
-        return wanted._replace(extent=Extent(self._buffer.offset, nbytes))
+        return wanted._replace(extent=extent)

@@ -9,11 +9,11 @@ The owner of a row asks for one piece after another, by the row's word::
 from __future__ import annotations
 
 from .. import layout
-from ..arena import empty
 from ..clock import monotonic
 from ..protocol import Step
 from ..repository import Publisher, Row, Stream
 from ..serializer import Encoded
+from ..system.memory import empty
 from ..tasks import Batch
 from .store import Store
 
@@ -66,7 +66,7 @@ class Streams:
         assert batch.incoming is not None
         end = piece.position + piece.extent.nbytes
         self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
-        self._window.flush()  # the worker writes the next piece over this one
+        self._window.flush()  # the worker writes the one after next over it
         self._publisher.answer(row, Step.TAKE)
         self.passed_s = monotonic()
         return None

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
-from ..arena import keep_freed
 from ..backoff import wake_on_time
 from ..errors import UsageError
 from ..interrupts import defer_interrupts
@@ -22,6 +21,7 @@ from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
+from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
 from .alone import Alone
 from .attendant import Attendant
@@ -41,6 +41,9 @@ IN_A_STEP = (
     "neither a finalizer nor a signal's handler can make a pool, or open a journal, in the middle "
     "of a step of another: have it set a flag"
 )
+
+#: Bytes of the memory that the driver uses again for large results.
+SPARES_NBYTES = 1 << 29
 
 
 class Runtime:
@@ -93,7 +96,7 @@ class Runtime:
         self._crew: Crew | Alone
         defer_interrupts()
         wake_on_time()
-        keep_freed()
+        keep_freed(SPARES_NBYTES)
         self.liveness: Liveness | None = None
         if group.size == 1:  # nobody else is there to die
             from .. import rma

@@ -21,6 +21,7 @@ from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
 from ..serializer import Code, Packed, task_name, without_partial
+from ..system.memory import spares
 from ..tasks import PoolContext, Retry, Task
 from ..whole import held, whole
 from .accumulators import PoolAccumulators
@@ -202,8 +203,8 @@ class Core:
                 self._luggage.note(wrapped or fn)
             if isinstance(payload, Packed):
                 payload.lent = lent
-                if retry is not None and not lent:
-                    payload = payload.tobytes()  # as the arguments are now, for every attempt
+                if retry is not None:
+                    payload = payload.keep()  # as the arguments are now, for every attempt
         except SerializationError as error:
             future.resolve(None, error)
             return future
@@ -395,3 +396,5 @@ class Core:
                 with self.lock:  # last: as long as we are in the list, nobody closes the table
                     if self in self._job.pools:
                         self._job.pools.remove(self)
+                    if not self._job.pools:
+                        spares.clear()

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
+from ..system.memory import empty
 from .byname import PROTOCOL
 from .wording import unrestored
 
@@ -33,6 +34,9 @@ ALIGNMENT: Final = 64
 
 OUT_OF_BAND_NBYTES: Final = 4096
 """A buffer smaller than this is copied into the pickle: cheaper than a frame of its own."""
+
+LONE_NBYTES: Final = 1 << 20
+"""An encoding of this size is a row of its own: it is kept in memory that is used again."""
 
 _PLAIN: Final = 0x80
 _FRAMED: Final = 0x01
@@ -46,45 +50,28 @@ Buffer: TypeAlias = Any
 class Packed:
     """An encoding with out-of-band frames, not joined.
 
-    Its frames are the caller's own arrays: write it before they change, or keep `tobytes`; unless
-    they are `lent`.
+    Its frames are the caller's own arrays: write it before they change, or `keep` it; unless they
+    are `lent`.
 
     Parameters
     ----------
-    pickled : bytes
-        The pickle that refers to the frames.
-    frames : sequence of memoryview
-        Contiguous memory, itemsize 1, in the pickle's order.
+    segments : list of bytes or memoryview
+        The encoding in pieces, in order: what stands before a frame, and the frame, in turn.
+    lent : bool
+        Whether the frames may be read until they are written, as they are then.
 
     Attributes
     ----------
     nbytes : int
         Length of the encoding; ``len`` gives the same.
-    segments : list of bytes or memoryview
-        The encoding in pieces, in order: what stands before a frame, and the frame, in turn.
-    lent : bool
-        Whether the frames may be read until they are written, as they are then.
     """
 
     __slots__ = ("lent", "nbytes", "segments")
 
-    def __init__(self, pickled: bytes, frames: Sequence[memoryview]) -> None:
-        head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
-        parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]
-        end = sum(map(len, parts))
-        self.segments: list[bytes | memoryview] = []
-        if len(pickled) >= OUT_OF_BAND_NBYTES:  # else it is copied together with its neighbours
-            self.segments += b"".join(parts[:-1]), pickled
-            parts.clear()
-        for frame in frames:
-            padding = -end % ALIGNMENT
-            if padding or parts:
-                self.segments.append(b"".join((*parts, bytes(padding))))
-                parts.clear()
-            self.segments.append(frame)
-            end += padding + frame.nbytes
-        self.nbytes = end
-        self.lent = False
+    def __init__(self, segments: list[bytes | memoryview], lent: bool = False) -> None:
+        self.segments = segments
+        self.nbytes = sum(map(len, segments))
+        self.lent = lent
 
     def __len__(self) -> int:
         return self.nbytes
@@ -92,14 +79,52 @@ class Packed:
     def __repr__(self) -> str:
         return f"<Packed nbytes={self.nbytes} segments={len(self.segments)}>"
 
-    def tobytes(self) -> bytes:
-        """Return the encoding as one bytes, independent of the caller's arrays.
+    def keep(self) -> Encoded:
+        """Return the encoding as it is now, independent of the caller's arrays.
 
         Notes
         -----
-        Cost: one copy of everything.
+        Cost: one copy of everything that is not lent.
         """
+        if self.lent:
+            return self
+        if self.nbytes < LONE_NBYTES:
+            return self.tobytes()
+        memory, end = empty(self.nbytes), 0
+        for segment in self.segments:
+            start, end = end, end + len(segment)
+            memory[start:end] = segment
+        return Packed([memory], lent=True)
+
+    def tobytes(self) -> bytes:
+        """Return the encoding as one bytes.  Cost: one copy of everything."""
         return b"".join(self.segments)
+
+
+def framed(pickled: bytes, frames: Sequence[memoryview]) -> Packed:
+    """Return the encoding of a pickle that refers to frames.
+
+    Parameters
+    ----------
+    pickled : bytes
+    frames : sequence of memoryview
+        Contiguous memory, itemsize 1, in the pickle's order.
+    """
+    head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
+    parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]
+    end = sum(map(len, parts))
+    segments: list[bytes | memoryview] = []
+    if len(pickled) >= OUT_OF_BAND_NBYTES:  # else it is copied together with its neighbours
+        segments += b"".join(parts[:-1]), pickled
+        parts.clear()
+    for content in frames:
+        padding = -end % ALIGNMENT
+        if padding or parts:
+            segments.append(b"".join((*parts, bytes(padding))))
+            parts.clear()
+        segments.append(content)
+        end += padding + content.nbytes
+    return Packed(segments)
 
 
 Encoded: TypeAlias = bytes | Packed

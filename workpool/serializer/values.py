@@ -16,7 +16,7 @@ from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
 from .byname import PROTOCOL, REFUSALS, names_by_value
 from .byvalue import dumps_by_value
-from .frames import OUT_OF_BAND_NBYTES, Encoded, Packed
+from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
@@ -106,7 +106,7 @@ def encode(
         pickled = dumps_by_value(obj, keep, reach=reach, copied=copied)
         if beside is not None and reach.touches(beside):
             raise Torn
-    return Packed(pickled, frames) if frames else pickled
+    return framed(pickled, frames) if frames else pickled
 
 
 def _is_of_script(obj: Any) -> bool:

@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 
 from .. import layout, verbs
-from ..arena import Region, empty, write
+from ..arena import Region, piece_nbytes, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
 from ..layout import NOTHING, Blob, Extent, Piece
 from ..protocol import Step
 from ..repository import Claim, Claimant, Miss, Stream
 from ..serializer import Encoded
+from ..system.memory import empty
 from .runner import Evicted
 
 #: So many bytes of a region are used again before others are touched: what is used again and again
@@ -151,36 +152,48 @@ class Exchange:
         return found
 
     def _want_all(self, claim: Claim, stream: Stream, content: memoryview) -> None:
-        """Ask the driver for the pieces of a stream, one after another, and fill `content`."""
-        position = 0
-        while True:
-            # The last request, at the end of the stream, says that the last piece was read.
-            request = Piece(stream, position, content.nbytes, NOTHING)
-            if not self._claimant.request(claim, Step.WANT, request):
-                raise Evicted
+        """Fill `content` with the pieces of a stream: while one is read, the next is asked for.
+
+        Each comes to the other half of the driver's buffer than the one before.
+        """
+        position, total_nbytes = 0, content.nbytes
+        self._want(claim, stream, position, total_nbytes)
+        while position < total_nbytes:
             piece = self._answer(claim, Step.SUPPLY)
-            if position == content.nbytes:
-                return
             nbytes = piece.extent.nbytes
-            if piece.position != position or not 0 < nbytes <= content.nbytes - position:
-                raise ProtocolError(f"asked for byte {position} of {content.nbytes}, got {piece}")
-            self._window.get(piece.extent.offset, content[position : position + nbytes])
-            self._window.flush()  # before we ask for the next one, which comes to the same place
-            position += nbytes
+            if piece.position != position or not 0 < nbytes <= total_nbytes - position:
+                raise ProtocolError(f"asked for byte {position} of {total_nbytes}, got {piece}")
+            start, position = position, position + nbytes
+            if position < total_nbytes:
+                self._want(claim, stream, position, total_nbytes)
+            self._window.get(piece.extent.offset, content[start:position])
+            self._window.flush()  # before we ask for the one after next, which comes to its place
+        # At the end of the stream: the last piece was read.
+        self._want(claim, stream, position, total_nbytes)
+        self._answer(claim, Step.SUPPLY)
+
+    def _want(self, claim: Claim, stream: Stream, position: int, total_nbytes: int) -> None:
+        request = Piece(stream, position, total_nbytes, NOTHING)
+        if not self._claimant.request(claim, Step.WANT, request):
+            raise Evicted
 
     def offer_all(self, claim: Claim, encoded: Encoded) -> None:
-        """Hand an outcome to the driver in pieces."""
-        extent = self.reserve(self.share)
+        """Hand an outcome to the driver in pieces: while it takes one, the next is written."""
+        nbytes, total_nbytes = piece_nbytes(self.share), len(encoded)
+        both = self.reserve(2 * nbytes)
         try:
-            for position in range(0, len(encoded), extent.nbytes):
-                nbytes = min(extent.nbytes, len(encoded) - position)
-                write(self._window, extent.offset, encoded, position, nbytes)
-                piece = Piece(Stream.OUTCOME, position, len(encoded), Extent(extent.offset, nbytes))
+            for position in range(0, total_nbytes, nbytes):
+                offset = both.offset + position // nbytes % 2 * nbytes
+                extent = Extent(offset, min(nbytes, total_nbytes - position))
+                write(self._window, extent.offset, encoded, position, extent.nbytes)
+                if position:  # the next one is written over it
+                    self._answer(claim, Step.TAKE)
+                piece = Piece(Stream.OUTCOME, position, total_nbytes, extent)
                 if not self._claimant.request(claim, Step.OFFER, piece):
                     raise Evicted
-                self._answer(claim, Step.TAKE)
+            self._answer(claim, Step.TAKE)
         finally:
-            self.region.release(extent)
+            self.region.release(both)
 
     def _answer(self, claim: Claim, step: Step) -> Piece:
         """Wait until the driver has taken the step."""

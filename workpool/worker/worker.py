@@ -22,12 +22,12 @@ import threading
 from collections.abc import Callable
 
 from .. import verbs
-from ..arena import keep_freed
 from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
 from ..clock import monotonic, monotonic_ns, sleep
 from ..layout import Geometry
 from ..members.leases import Heart
 from ..repository import TAKERS, Claim, Claimant, Miss, Offer
+from ..system.memory import keep_freed
 from .attempts import Attempts, Runners
 from .commits import Commits
 from .exchange import Exchange
@@ -55,6 +55,9 @@ IDLE_CONTROL_S = 5e-3
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
 TICKETS_S = 1e-3
+
+#: Bytes of the memory that a worker uses again for large arguments; a host may have many workers.
+SPARES_NBYTES = 1 << 27
 
 
 class Worker:
@@ -122,7 +125,7 @@ class Worker:
             ``sleep(seconds)``, while there is nothing to do: returns True if somebody has ended it.
         """
         wake_on_time()
-        keep_freed()
+        keep_freed(SPARES_NBYTES)
         self.runners.own.begin()
         if not self.heart.is_alive():  # whoever has started this thread may have started it
             self.heart.start()
