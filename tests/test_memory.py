@@ -80,6 +80,7 @@ VIEWS: dict[str, Callable[[memoryview], Any]] = {
     "bytes": lambda memory: memory[16:24],
     "numbers": lambda memory: memory.cast("d")[2:3],
     "array": lambda memory: np.asarray(memory)[16:24],
+    "array of its owner": lambda memory: np.asarray(memory.obj)[16:24][:4],
     "part of an array": lambda memory: np.frombuffer(memory, np.float64)[2:4][:1],
     "array by its interface": lambda memory: np.ndarray(1, np.float64, memory, 16),
     "restored": lambda memory: restored(memory).reshape(-1)[2:3],
@@ -107,6 +108,29 @@ def test_whatever_lies_in_a_block_keeps_it(some: Spares, kind: str) -> None:
     assert first not in map(address, others)
     del view
     gc.collect()
+    assert address(some.take(NBYTES)) == first
+
+
+class Cycle:
+    """Has a view, and saves it when it is collected."""
+
+    def __init__(self, view: Any, saved: list[Any]) -> None:
+        self.view, self.saved, self.myself = view, saved, self
+
+    def __del__(self) -> None:
+        self.saved.append(self.view)
+
+
+def test_what_a_finalizer_saves_is_in_use(some: Spares) -> None:
+    saved: list[Any] = []
+    memory = some.take(NBYTES)
+    first = address(memory)
+    Cycle(memory, saved)
+    del memory
+    gc.collect()
+    assert len(saved) == 1
+    assert address(some.take(NBYTES)) != first
+    saved.clear()
     assert address(some.take(NBYTES)) == first
 
 

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from functools import lru_cache
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +69,10 @@ def empty(nbytes: int) -> memoryview:
 
 
 class _Use(weakref.ref[Any]):
-    """Of a block, by what gives its memory to views: it ends with the last of them.
+    """Of a block, by the array that gives its memory to views: it ends with the last of them.
 
-    That is no array, in whose place NumPy would have its views keep the array that it is a view of.
+    The garbage collector does not look into arrays.  Of what it knows it would call us before the
+    finalizers of objects that still have views, and may keep them.
     """
 
     __slots__ = ("block",)
@@ -118,11 +118,11 @@ class Spares:
             block = self._spare(size)
             if block is None:
                 return _fresh(nbytes).data
-            giver = _giver(size).from_buffer(block.data)
+            giver = np.frombuffer(block.data, np.uint8)  # views of block[:] would keep the block
             use = _Use(giver, self._ended.append)
             use.block = block
             self._used[id(use)] = use
-            return memoryview(giver).cast("B")[:nbytes]
+            return giver[:nbytes].data
         finally:
             self._lock.release()
 
@@ -161,11 +161,6 @@ class Spares:
 
 
 spares = Spares()
-
-
-@lru_cache(maxsize=512)
-def _giver(nbytes: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
-    return ctypes.c_ubyte * nbytes
 
 
 def _fresh(nbytes: int) -> NDArray[Any]:
