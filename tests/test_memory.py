@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from workpool import layout
-from workpool.system.memory import LONG_NBYTES, Spares, empty, populate, spares
+from workpool.system.memory import LONG_NBYTES, Spares, empty, keep_freed, populate, spares
 
 NBYTES = 1 << 19
 
@@ -161,6 +161,25 @@ def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
     del larger
     some.clear()
     assert [some._nbytes, len(some._free), len(some._used), len(some._ended)] == [0, 0, 0, 0]
+
+
+def test_pages_go_back_to_the_system_also_from_amidst_of_others() -> None:
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+
+    before = resident()
+    keep_freed(1 << 27)  # which has blocks of this size come from the heap
+    blocks, others = [], []
+    for _ in range(16):
+        blocks.append(spares.take(1 << 22))
+        blocks[-1][:] = bytes(1 << 22)
+        others.append(bytes(1 << 16))
+    assert resident() > before + (1 << 25)
+    blocks.clear()
+    spares.clear()
+    spares.most_nbytes = 0
+    assert resident() < before + (1 << 24)
 
 
 def test_a_view_that_outlives_its_pool_goes_back_to_malloc(some: Spares) -> None:

@@ -129,11 +129,13 @@ class Spares:
     def clear(self) -> None:
         """Give back what is free, and leave to malloc what is in use."""
         if self._lock.acquire(blocking=False):
-            self._nbytes = 0
+            had, self._nbytes = self._nbytes, 0
             self._used.clear()
             self._ended.clear()
             self._free.clear()
             self._lock.release()
+            if had and hasattr(_libc, "malloc_trim"):  # glibc's
+                _libc.malloc_trim(0)  # else malloc keeps what lies amidst of others
 
     def _spare(self, size: int) -> NDArray[Any] | None:
         """Return a block of this size, one more if we may have it."""
