@@ -29,9 +29,19 @@ def in_lines(nbytes: int) -> int:
 PIECE_NBYTES = 1 << 22
 
 
-def piece_nbytes(room_nbytes: int) -> int:
-    """Return the size of the pieces, two of which have room in so many bytes."""
-    return min(PIECE_NBYTES, room_nbytes // 2 // LINE_NBYTES * LINE_NBYTES)
+def pair_nbytes(room_nbytes: int) -> int:
+    """Return the size of two pieces that have room in so many bytes."""
+    return 2 * min(PIECE_NBYTES, room_nbytes // 2 // LINE_NBYTES * LINE_NBYTES)
+
+
+def piece_of(pair: Extent, position: int, total_nbytes: int) -> Extent:
+    """Return where the piece of a stream that begins at a position comes, in room for two.
+
+    Where the last one but one was: the last one is read while this one is written.
+    """
+    nbytes = pair.nbytes // 2
+    offset = pair.offset + position // nbytes % 2 * nbytes
+    return Extent(offset, min(nbytes, total_nbytes - position))
 
 
 class Region:

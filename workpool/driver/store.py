@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Container
 
 from .. import layout, verbs
-from ..arena import Region, piece_nbytes, write
+from ..arena import Region, pair_nbytes, piece_of, write
 from ..context import ISOLATED
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..repository import Row
@@ -46,8 +46,7 @@ class Store:
         self._window = window
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
-        self._piece_nbytes = piece_nbytes(stretch.nbytes // 8)
-        buffer = self.region.reserve(2 * self._piece_nbytes)
+        buffer = self.region.reserve(pair_nbytes(stretch.nbytes // 8))
         self.most_nbytes = stretch.nbytes // 8 * 5  # which the two leave
         assert buffer is not None
         self._buffer = buffer
@@ -266,10 +265,7 @@ class Store:
         if wanted.position == wanted.total_nbytes:  # the last piece was read
             self._reader = None
             return wanted
-        # Where the last one but one was: that was read, for the last one came after it.
-        nbytes, position = self._piece_nbytes, wanted.position
-        offset = self._buffer.offset + position // nbytes % 2 * nbytes
-        extent = Extent(offset, min(nbytes, len(source) - position))
-        write(self._window, offset, source, position, extent.nbytes)
+        extent = piece_of(self._buffer, wanted.position, len(source))
+        write(self._window, extent.offset, source, wanted.position, extent.nbytes)
         self._reader = row
         return wanted._replace(extent=extent)

@@ -46,12 +46,12 @@ def keep_freed(most_nbytes: int) -> None:
     them takes 4.  It learns from the first one that is freed, as in any program that has once freed
     an array of that size.  Where ``MALLOC_TRIM_THRESHOLD_`` is set, this changes nothing.
 
+    References: mallopt(3), M_MMAP_THRESHOLD.
+
     Parameters
     ----------
     most_nbytes : int
-        Of large blocks, which are received in memory that is used again.
-
-    References: mallopt(3), M_MMAP_THRESHOLD.
+        Of all blocks in which something large is received; see `Spares`.
     """
     spares.most_nbytes = most_nbytes
     with suppress(MemoryError):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .. import layout, verbs
-from ..arena import Region, piece_nbytes, write
+from ..arena import Region, pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
 from ..layout import NOTHING, Blob, Extent, Piece
@@ -179,12 +179,10 @@ class Exchange:
 
     def offer_all(self, claim: Claim, encoded: Encoded) -> None:
         """Hand an outcome to the driver in pieces: while it takes one, the next is written."""
-        nbytes, total_nbytes = piece_nbytes(self.share), len(encoded)
-        both = self.reserve(2 * nbytes)
+        pair, total_nbytes = self.reserve(pair_nbytes(self.share)), len(encoded)
         try:
-            for position in range(0, total_nbytes, nbytes):
-                offset = both.offset + position // nbytes % 2 * nbytes
-                extent = Extent(offset, min(nbytes, total_nbytes - position))
+            for position in range(0, total_nbytes, pair.nbytes // 2):
+                extent = piece_of(pair, position, total_nbytes)
                 write(self._window, extent.offset, encoded, position, extent.nbytes)
                 if position:  # the next one is written over it
                     self._answer(claim, Step.TAKE)
@@ -193,7 +191,7 @@ class Exchange:
                     raise Evicted
             self._answer(claim, Step.TAKE)
         finally:
-            self.region.release(both)
+            self.region.release(pair)
 
     def _answer(self, claim: Claim, step: Step) -> Piece:
         """Wait until the driver has taken the step."""
