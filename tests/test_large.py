@@ -426,6 +426,23 @@ def test_tasks_of_different_attempts_share_no_row(tries: int) -> None:
     assert not task.goes_with(task)
 
 
+def test_one_array_that_many_tasks_wait_with_is_kept_once_as_it_was() -> None:
+    scene = Scene(arena_nbytes=4 << 20)
+    values = np.zeros(1 << 18)
+    waiting = []
+    for number in range(20):
+        if number % 5 == 0:
+            values[-1] = number
+        waiting.append(scene.submit(number, values))
+    kept = [task.payload for task in waiting if type(task.payload) is Packed]
+    assert len(kept) > 10
+    assert len({id(payload.segments[-1]) for payload in kept}) <= 4
+    values[:] = -1
+    scene.finish()
+    assert [scene.found[n][-1] for n in range(20)] == [2 * (n - n % 5) for n in range(20)]
+    assert scene.regions() == scene.free_nbytes
+
+
 def test_what_waits_is_given_back_when_nobody_is_left_to_run_it() -> None:
     scene = Scene()
     scene.driver._dispatcher._again_s = time.monotonic() + 60

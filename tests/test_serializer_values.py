@@ -16,7 +16,7 @@ import pytest
 
 from workpool.errors import SerializationError
 from workpool.serializer import Packed, as_bytes, pack_value, unpack
-from workpool.serializer.frames import ALIGNMENT, LONE_NBYTES, framed
+from workpool.serializer.frames import ALIGNMENT, SHARED_NBYTES, framed
 
 LARGE = 1 << 15  # of doubles: 256 KiB
 
@@ -162,7 +162,7 @@ def test_lengths_are_64_bit(tmp_path):
         del packed
 
 
-@pytest.mark.parametrize("nbytes", [LARGE, LONE_NBYTES])
+@pytest.mark.parametrize("nbytes", [LARGE, SHARED_NBYTES])
 def test_what_is_kept_does_not_change_with_the_callers_array(nbytes):
     array = np.arange(nbytes, dtype="u1")
     packed = pack_value(("as it is now", array))
@@ -174,8 +174,21 @@ def test_what_is_kept_does_not_change_with_the_callers_array(nbytes):
     assert np.array_equal(restored, np.arange(nbytes, dtype="u1"))
 
 
+def test_what_several_keep_is_kept_once():
+    array, small = np.zeros(SHARED_NBYTES), np.zeros(LARGE, "u1")
+    kept = [pack_value((n, small, array)).keep() for n in range(3)]
+    array[-1] = 1
+    kept.append(pack_value((3, small, array)).keep())
+    frames = [{id(s) for s in each.segments if isinstance(s, memoryview)} for each in kept]
+    assert frames[0] == frames[1] == frames[2]
+    assert len(frames[0]) == len(frames[3]) == 1
+    assert not frames[0] & frames[3]
+    restored = [unpack(bytearray(as_bytes(each))) for each in kept]
+    assert [(n, values[-1]) for n, _, values in restored] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+
+
 def test_what_is_lent_is_not_copied_to_be_kept():
-    packed = pack_value(np.zeros(LONE_NBYTES))
+    packed = pack_value(np.zeros(SHARED_NBYTES))
     packed.lent = True
     assert packed.keep() is packed
 

@@ -240,8 +240,8 @@ class Task:
             and self.context is other.context
             and self.kind == CALL
             and not self.attempt
-            and isinstance(self.payload, bytes)  # else the arguments are still the caller's
             and (self.extent is None) is (other.extent is None)
+            and (self.extent is not None or isinstance(self.payload, bytes))
         )
 
 

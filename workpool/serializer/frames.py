@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
-from ..system.memory import empty
+from ..system.copies import copies
 from .byname import PROTOCOL
 from .wording import unrestored
 
@@ -35,8 +35,8 @@ ALIGNMENT: Final = 64
 OUT_OF_BAND_NBYTES: Final = 4096
 """A buffer smaller than this is copied into the pickle: cheaper than a frame of its own."""
 
-LONE_NBYTES: Final = 1 << 20
-"""An encoding of this size is a row of its own: it is kept in memory that is used again."""
+SHARED_NBYTES: Final = 1 << 16
+"""A frame of this size may be one for several encodings that are kept."""
 
 _PLAIN: Final = 0x80
 _FRAMED: Final = 0x01
@@ -84,17 +84,20 @@ class Packed:
 
         Notes
         -----
-        Cost: one copy of everything that is not lent.
+        Cost: one copy of everything that is not lent; of large frames that others keep which are
+        equal, and were in the same place, a comparison.
         """
         if self.lent:
             return self
-        if self.nbytes < LONE_NBYTES:
+        if self.nbytes < SHARED_NBYTES:
             return self.tobytes()
-        memory, end = empty(self.nbytes), 0
-        for segment in self.segments:
-            start, end = end, end + len(segment)
-            memory[start:end] = segment
-        return Packed([memory], lent=True)
+        kept = [
+            copies.copy(segment)
+            if isinstance(segment, memoryview) and len(segment) >= SHARED_NBYTES
+            else bytes(segment)
+            for segment in self.segments
+        ]
+        return Packed(kept, lent=True)
 
     def tobytes(self) -> bytes:
         """Return the encoding as one bytes.  Cost: one copy of everything."""
