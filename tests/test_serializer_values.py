@@ -187,6 +187,23 @@ def test_what_several_keep_is_kept_once():
     assert [(n, values[-1]) for n, _, values in restored] == [(0, 0), (1, 0), (2, 0), (3, 1)]
 
 
+class Owner(bytearray):
+    """Restores itself from the object to which its buffer belongs, as the example of PEP 574."""
+
+    def __reduce_ex__(self, protocol):
+        return Owner.of, (pickle.PickleBuffer(self),)
+
+    @classmethod
+    def of(cls, buffer):
+        with memoryview(buffer) as view:
+            return cls(view.obj)
+
+
+def test_a_buffer_belongs_to_what_has_its_bytes_alone():
+    owners = Owner(b"12" * LARGE), Owner(b"3" * LARGE)
+    assert unpack(received(pack_value(owners))) == owners
+
+
 def test_what_is_lent_is_not_copied_to_be_kept():
     packed = pack_value(np.zeros(SHARED_NBYTES))
     packed.lent = True

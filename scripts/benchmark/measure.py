@@ -317,12 +317,19 @@ def payload(pool: Pool, request: Request) -> dict[str, float]:
             if pool.submit is None:
                 consume(pool.map(echo, [array] * count))
                 return
-            futures = deque(pool.run(echo, [(array,)] * count))
+            futures = deque(pool.run(echo, _changing(array, count)))
             while futures:
                 pool.result(futures.popleft())
 
         found[name] = rate(run, request.count(most), request.seconds / 2, least=2)
     return found
+
+
+def _changing(array: Any, count: int) -> Iterator[tuple[Any]]:
+    """Yield the arguments of so many tasks: no two of them get the same numbers."""
+    for i in range(count):
+        array[0] = i
+        yield (array,)
 
 
 def big(pool: Pool, request: Request) -> dict[str, float]:

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
+from ..lazy import np
 from ..system.copies import copies
 from .byname import PROTOCOL
 from .wording import unrestored
@@ -183,7 +184,8 @@ def decode(buffer: Buffer) -> Any:
     if view.readonly:
         view = memoryview(bytearray(view))
     pickled, *frames = _cut(view)
-    return loads(pickled, buffers=frames)
+    # Whoever asks to what a buffer belongs, as in the example of PEP 574, shall see it alone.
+    return loads(pickled, buffers=[np.frombuffer(frame, np.uint8) for frame in frames])
 
 
 def _cut(view: memoryview) -> list[memoryview]:
