@@ -8,6 +8,7 @@ import pickle
 import platform
 import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -188,6 +189,24 @@ def test_a_view_that_outlives_its_pool_goes_back_to_malloc(some: Spares) -> None
     del memory
     gc.collect()
     assert not some._ended
+
+
+def test_what_another_thread_is_about_to_take_is_waited_for(some: Spares) -> None:
+    memory = some.take(NBYTES)
+    del memory
+    taking = threading.Event()
+
+    def take() -> None:
+        with some._lock:
+            taking.set()
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    taking.wait()
+    some.clear()
+    thread.join()
+    assert not some._nbytes
 
 
 def test_who_comes_from_the_midst_of_it_does_without(some: Spares) -> None:

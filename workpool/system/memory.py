@@ -25,6 +25,9 @@ LONG_NBYTES = 1 << 16
 #: than a turn in a map of numbers brings.
 LONG_WITHOUT_NBYTES = 3 << 18
 
+#: How long it may take until another thread has its block: then all are given back.
+CLEAR_S = 0.1
+
 #: Blocks up to this size come from the heap, of whose end twice as much may stay free.
 KEPT_NBYTES = (1 << 24) - (1 << 16)
 
@@ -128,7 +131,7 @@ class Spares:
 
     def clear(self) -> None:
         """Give back what is free, and leave to malloc what is in use."""
-        if self._lock.acquire(blocking=False):
+        if self._lock.acquire(timeout=CLEAR_S):  # in vain for a finalizer, in the midst of `take`
             had, self._nbytes = self._nbytes, 0
             self._used.clear()
             self._ended.clear()
