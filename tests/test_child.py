@@ -12,16 +12,48 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workpool.context import Context, Limits, encode_setup
 from workpool.loss import Loss, Why
-from workpool.serializer import Code, Kind, pack_call, unpack_outcome
+from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import process
 from workpool.system.channel import Channel
 from workpool.system.process import ChildProcess
 from workpool.worker import isolation, runner
+
+
+def test_a_message_may_have_very_many_pieces() -> None:
+    ours, theirs = socket.socketpair()
+    channel, other = Channel(ours), Channel(theirs)
+    pieces = [bytes([n % 256]) * (n % 7) for n in range(5000)]
+    channel.send(pieces, pieces[:1000])
+    for count in (5000, 1000):
+        while not other.ready(0):
+            channel.ready(0)
+        assert other.receive() == b"".join(pieces[:count])
+    channel.close()
+    other.close()
+
+
+def test_large_arguments_and_results_go_as_they_are() -> None:
+    def back(values: list[Any]) -> list[Any]:
+        values[0][:] += 1  # its own
+        return [*values, values[-1].ctypes.data]
+
+    arrays = [np.full(600, float(n)) for n in range(1500)] + [np.arange(1 << 17)]
+    found = Child(back, Limits())
+    places = set()
+    for _ in range(4):
+        encoded = pack_call(print, (arrays,), {}, Code(1, b""))
+        first, *others, place = found.call(memoryview(bytearray(as_bytes(encoded))))
+        assert (first == 1).all()
+        assert all(map(np.array_equal, others, arrays[1:]))
+        places.add(place)
+    assert len(places) == 1  # memory is used again
+    found.runner.leave()
 
 
 def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
@@ -37,8 +69,8 @@ def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
         assert not channel.ready(0)
         other = Channel(theirs)
         message = bytes(range(256)) * (1 << 14)
-        channel.send(message)
-        channel.send(b"another")
+        channel.send([message])
+        channel.send([b"another"])
         assert not channel.ready(0.01)  # nobody reads
         while not other.ready(0):
             channel.ready(0)
@@ -52,8 +84,8 @@ def test_what_comes_in_pieces_is_waited_for_in_pieces() -> None:
 def test_what_was_answered_before_the_end_is_received() -> None:
     ours, theirs = socket.socketpair()
     channel = Channel(ours)
-    channel.send(bytes(1 << 22))  # more than is taken at once
-    Channel(theirs).send(b"first", b"second")
+    channel.send([bytes(1 << 22)])  # more than is taken at once
+    Channel(theirs).send([b"first"], [b"sec", b"ond"])
     theirs.close()
     for answer in (b"first", b"second"):
         assert channel.ready(1)
@@ -66,7 +98,7 @@ def test_what_was_answered_before_the_end_is_received() -> None:
 def test_what_was_answered_at_length_before_the_end_is_received_without_a_wait() -> None:
     ours, theirs = socket.socketpair()
     channel, other = Channel(ours), Channel(theirs)
-    other.send(bytes(100_000))  # some reads
+    other.send([bytes(100_000)])  # some reads
     other.flush()
     other.close()
     assert channel.ready(0)
@@ -135,13 +167,13 @@ class Child:
     def send_ahead(self, payloads: list[bytes]) -> None:
         self.runner.send_ahead(self.pool, 0, 1, payloads)
 
-    def call(self, payload: bytes) -> Any:
+    def call(self, payload: bytes | memoryview) -> Any:
         """Return what a task returns, or how it was lost."""
         kind, encoded = self.runner.call(self.pool, 0, 1, payload)
         if kind == Kind.LOST:
             assert isinstance(encoded, bytes)
             return Loss.decode(encoded)
-        value, error = unpack_outcome(kind, encoded)
+        value, error = unpack_outcome(kind, as_bytes(encoded))
         assert error is None
         return value
 
@@ -372,7 +404,7 @@ def test_what_is_damaged_fails_its_task(child: Child, monkeypatch: pytest.Monkey
         raise MemoryError("no room for a copy")
 
     with monkeypatch.context() as poor:
-        poor.setattr(isolation, "split", refuse)
+        poor.setattr(isolation.child.Answer, "of", refuse)
         kind, encoded = child.runner.call(child.pool, 0, 1, payload(1))
     assert isinstance(unpack_outcome(kind, encoded)[1], MemoryError)
     assert child.call(payload(2)) == -2

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from . import verbs
 from .errors import ProtocolError
 from .layout import LINE_NBYTES, Extent
-from .serializer import Encoded, Packed
+from .serializer import Encoded, segments
 
 
 def in_lines(nbytes: int) -> int:
@@ -144,14 +144,13 @@ def write(
     -----
     RMA cost: 1 put for each segment that the stretch touches, 1 flush.
     """
-    segments = encoded.segments if isinstance(encoded, Packed) else [encoded]
     if nbytes is None:
-        for segment in segments:
+        for segment in segments(encoded):
             window.put(offset, segment)
             offset += len(segment)
     else:
         end, start = position + nbytes, 0
-        for segment in segments:
+        for segment in segments(encoded):
             first, last = max(position, start), min(end, start + len(segment))
             if first < last:
                 part = memoryview(segment)[first - start : last - start]

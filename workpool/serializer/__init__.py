@@ -100,7 +100,7 @@ from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
-from .frames import Encoded, Packed, as_bytes, join, split, unpack
+from .frames import Encoded, Packed, as_bytes, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
@@ -139,11 +139,13 @@ __all__ = [
     "heaviest",
     "item_fingerprints",
     "join",
+    "join_apart",
     "leave_script",
     "pack_call",
     "pack_exception",
     "pack_value",
     "prepared_by",
+    "segments",
     "split",
     "stay_in_script",
     "task_name",

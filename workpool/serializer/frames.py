@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from pickle import dumps, loads
+from pickle import PickleBuffer, dumps, loads
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
@@ -135,6 +135,11 @@ Encoded: TypeAlias = bytes | Packed
 """What `encode` returns; `len` gives the bytes of either."""
 
 
+def segments(encoded: Encoded) -> list[bytes | memoryview]:
+    """Return an encoding in pieces, in order."""
+    return encoded.segments if isinstance(encoded, Packed) else [encoded]
+
+
 def as_bytes(encoded: Encoded) -> bytes:
     """Return an encoding as one bytes."""
     return encoded.tobytes() if isinstance(encoded, Packed) else encoded
@@ -222,8 +227,22 @@ def join(parts: Sequence[Any]) -> bytes:
     return dumps(parts, PROTOCOL)
 
 
+def join_apart(parts: Sequence[Any]) -> Encoded:
+    """Return the same as `join`, but with large ``PickleBuffer`` among the parts not copied."""
+    frames: list[memoryview] = []
+
+    def keep(buffer: PickleBuffer) -> bool:
+        small = len(buffer.raw()) < OUT_OF_BAND_NBYTES
+        if not small:
+            frames.append(buffer.raw())
+        return small
+
+    pickled = dumps(parts, PROTOCOL, buffer_callback=keep)
+    return framed(pickled, frames) if frames else pickled
+
+
 def split(buffer: Buffer) -> Any:
-    """Return what was joined.
+    """Return what was joined; the large parts are views.
 
     Raises
     ------
@@ -231,6 +250,6 @@ def split(buffer: Buffer) -> Any:
         These bytes were not, or not all of them.
     """
     try:
-        return loads(buffer)
+        return decode(buffer)
     except Exception as error:  # pickle raises almost anything for damaged bytes
         raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error

@@ -11,14 +11,19 @@ from __future__ import annotations
 import select
 import socket
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 
 from ..clock import monotonic
+from .memory import empty
 
 _LENGTH = struct.Struct("<Q")
 
 #: What is received at once, of the beginning of a message: most are shorter.
 _RECEIVED_NBYTES = 1 << 14
+
+#: Pieces that are sent at once: the system takes no more.
+_PIECES = 1024
 
 
 class Channel:
@@ -38,19 +43,25 @@ class Channel:
         self._epoll.register(end, select.EPOLLIN)
         self._unsent: list[memoryview] = []
         self._ahead = b""  # received, and of no message that has begun
-        self._message: bytearray | None = None  # that has begun
+        self._message: memoryview | None = None  # that has begun
         self._missing = memoryview(b"")  # of it
 
-    def send(self, *messages: bytes) -> None:
+    def send(self, *messages: Sequence[bytes | memoryview]) -> None:
         """Send messages as far as the other end takes them now; `ready` and `flush` send the rest.
+
+        Parameters
+        ----------
+        *messages : sequence of bytes or memoryview
+            Each in pieces, which stay as they are until they are sent.
 
         Raises
         ------
         OSError
             The other end is closed.
         """
-        for message in messages:
-            self._unsent += [memoryview(_LENGTH.pack(len(message))), memoryview(message)]
+        for pieces in messages:
+            self._unsent.append(memoryview(_LENGTH.pack(sum(map(len, pieces)))))
+            self._unsent += map(memoryview, pieces)
         self._push()
 
     def flush(self) -> None:
@@ -98,7 +109,7 @@ class Channel:
                 return False
         return True
 
-    def receive(self) -> bytearray:
+    def receive(self) -> memoryview:
         """Wait for a message, and return it.
 
         Raises
@@ -107,7 +118,7 @@ class Channel:
             The other end is closed.
         """
         self.ready()
-        message, self._message = self._message, None
+        message, self._message, self._missing = self._message, None, memoryview(b"")
         assert message is not None
         return message
 
@@ -123,11 +134,11 @@ class Channel:
         ahead = self._ahead
         if self._message is None and len(ahead) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(ahead)[0]
-            message = bytearray(end - _LENGTH.size)  # at once: it may be as large as memory allows
+            message = empty(end - _LENGTH.size)  # at once: it may be as large as memory allows
             begun = ahead[_LENGTH.size : end]
             message[: len(begun)] = begun
             self._message, self._ahead = message, ahead[end:]
-            self._missing = memoryview(message)[len(begun) :]
+            self._missing = message[len(begun) :]
         return self._message is not None and not self._missing
 
     def _pull(self) -> None:
@@ -143,7 +154,7 @@ class Channel:
 
     def _push(self) -> None:
         try:
-            nbytes = self._socket.sendmsg(self._unsent)
+            nbytes = self._socket.sendmsg(self._unsent[:_PIECES])
         except BlockingIOError:
             return
         while self._unsent and nbytes >= len(self._unsent[0]):

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pickle import PickleBuffer
 from types import ModuleType
 from typing import NamedTuple
 
 from ..contributions import Parts
-from ..serializer import Kind, as_bytes, join, leave_script, split
+from ..serializer import Encoded, Kind, Packed, join_apart, leave_script, segments, split
 from ..system.channel import Channel
+from ..system.memory import spares
 from ..system.process import NUMBERS, map_numbers
 from ..system.supervisor import die_with
 from .runner import Runner
@@ -45,6 +47,10 @@ BEGUN, FROM, TO = range(NUMBERS)
 _OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
 
 
+#: Bytes of the memory that is used again for large arguments.
+SPARES_NBYTES = 1 << 27
+
+
 class Request(NamedTuple):
     """One task."""
 
@@ -59,8 +65,21 @@ class Answer(NamedTuple):
     """What became of it."""
 
     kind: int
-    encoded: bytes
+    encoded: Encoded
     contributions: Parts | None  # what the task has added to accumulators
+
+    def message(self) -> Encoded:
+        """Return the answer as it is sent."""
+        pieces = [PickleBuffer(piece) for piece in segments(self.encoded)]
+        return join_apart((self.kind, pieces, self.contributions))
+
+    @classmethod
+    def of(cls, message: memoryview) -> Answer:
+        """Return the answer that was sent."""
+        kind, pieces, contributions = split(message)
+        if len(pieces) == 1 and isinstance(pieces[0], bytes):
+            return cls(kind, pieces[0], contributions)
+        return cls(kind, Packed([memoryview(piece) for piece in pieces], lent=True), contributions)
 
 
 def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: str) -> None:
@@ -105,18 +124,20 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     channel = Channel(socket.socket(fileno=fd))
     numbers = map_numbers(numbers_fd)
     os.close(numbers_fd)
-    channel.send(READY)
+    spares.most_nbytes = SPARES_NBYTES
+    channel.send([READY])
     with suppress(EOFError, ConnectionError):  # nobody asks any more, or reads what we answer
         while True:
             request = channel.receive()
             numbers[BEGUN] += 1
             # Not before the step above: who takes requests back has stopped us to look at it.
             if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
-                channel.send(REFUSED)
+                channel.send([REFUSED])
                 continue
-            answer = _run(runner, Request(*split(request)), channel)
-            channel.send(join(tuple(answer)))
+            answer = _run(runner, Request(*split(request)), channel).message()
+            channel.send(segments(answer))
             channel.flush()  # the next task may take long
+            del request, answer  # their memory is that of the next ones
     channel.close()
 
 
@@ -130,20 +151,20 @@ def _let_go(fd: int, child: int) -> None:
 
 
 def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
-    def ask(what: bytes) -> bytearray:
-        channel.send(what)
+    def ask(what: bytes) -> memoryview:
+        channel.send([what])
         return channel.receive()
 
     code_id = request.code_id
     pool = runner.find(request.pool_id)
     # Before the limit holds: what is received, and the initializer, is not the task's.
-    context = ask(CONTEXT) if pool is None else b""
+    context = bytes(ask(CONTEXT)) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None
     try:
         if pool is None:
             pool = runner.enter(request.pool_id, context)
-            channel.send(ENTERED)
+            channel.send([ENTERED])
         if pool.failure is not None:
             return Answer(Kind.BROKEN, pool.failure, None)
         if code is not None:
@@ -152,7 +173,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
         return Answer(Kind.EXCEPTION, runner.failure(error), None)
     with _memory(request.memory_nbytes):
         kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
-    return Answer(kind, as_bytes(encoded), runner.contributions.take())
+    return Answer(kind, encoded, runner.contributions.take())
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from ..context import Context, Limits
 from ..errors import SerializationError
 from ..loss import Loss, Why, unstarted
 from ..recent import Recent
-from ..serializer import Encoded, Kind, join, split
+from ..serializer import Encoded, Kind, join_apart, segments
 from ..system import channel
 from ..system.process import ChildProcess
 from . import child, runner
@@ -140,9 +140,9 @@ class IsolatedRunner:
             process = self._current(pool.limits)
             if not self._was_sent(payload):
                 self._tasks += 1
-                process.channel.send(_request(pool, kind, code_id, payload))
+                process.channel.send(segments(_request(pool, kind, code_id, payload)))
             message = self._answer(process, pool, code_id)
-            answer = None if message is None else child.Answer(*split(message))
+            answer = None if message is None else child.Answer.of(message)
         except _NoChild as error:
             return Kind.LOST, unstarted(error, self._rank, self._host)
         except (EOFError, OSError):  # the child is gone
@@ -176,7 +176,7 @@ class IsolatedRunner:
             self._ahead.extend(payloads)
             self._tasks += len(requests)
             with suppress(OSError):  # the child is gone, as ``call`` will find
-                self._child.channel.send(*requests)
+                self._child.channel.send(*map(segments, requests))
 
     def retract(self) -> bool:
         """Have the child begin nothing of what it was sent ahead; for another thread.
@@ -235,7 +235,7 @@ class IsolatedRunner:
             self._forget().kill()
         raise _NoChild(f"it did not begin within {START_S:g} s")
 
-    def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> bytearray | None:
+    def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> memoryview | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
         start = monotonic()
         while self._wait(process, start, pool.limits.timeout_s):
@@ -244,10 +244,10 @@ class IsolatedRunner:
                 continue  # what was sent ahead of this, and taken back
             if message == child.CONTEXT:
                 self._knows = None
-                process.channel.send(pool.content)
+                process.channel.send([pool.content])
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
-                process.channel.send(pool.callables[code_id])
+                process.channel.send([pool.callables[code_id]])
             elif message != child.ENTERED:
                 return message
             # What it lacked is not the task's matter, nor is the initializer, which may take as
@@ -313,8 +313,8 @@ class IsolatedRunner:
             self._forget().leave()
 
 
-def _request(pool: IsolatedPool, kind: int, code_id: int, payload: Any) -> bytes:
+def _request(pool: IsolatedPool, kind: int, code_id: int, payload: Any) -> Encoded:
     """Return a task as the child is sent it."""
-    sent = payload if isinstance(payload, bytes) else PickleBuffer(payload)
-    request = child.Request(pool.pool_id, code_id, kind, sent, pool.limits.memory_nbytes)
-    return join(tuple(request))
+    memory_nbytes = pool.limits.memory_nbytes
+    request = child.Request(pool.pool_id, code_id, kind, PickleBuffer(payload), memory_nbytes)
+    return join_apart(tuple(request))
