@@ -22,6 +22,7 @@ from workpool.driver import progress as progress_module
 from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.driver import Driver
+from workpool.driver.unresolved import RESOLVED_S
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Extent, Geometry, Piece, Terms
@@ -141,6 +142,21 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
     driver.progress()
     driver.progress()
     assert len(resolved) == 2
+
+
+def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes() -> None:
+    def resolve(finished: Finished) -> None:
+        time.sleep(takes_s.pop())
+        finished.outcomes.clear()
+
+    context = pool(resolve)
+    driver = Scene(context).driver
+    for each_s, at_once in (0.0, 4), (2 * RESOLVED_S, 1):
+        takes_s = [each_s] * 4
+        for number in range(4):
+            task = Task(number, TaskKind.CALL, resolve, context, b"", None)
+            driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"")]))
+        assert driver.progress() == at_once
 
 
 def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
+from ..clock import monotonic
 from ..tasks import Finished
 
 #: Rows whose futures are resolved before the thread that does it looks after its own.
 RESOLVED = 64
+
+#: How long it may do so: while it takes in large results, workers send as many more, and all of
+#: them would have to be kept.
+RESOLVED_S = 1e-3
 
 
 class Unresolved(deque[Finished]):
@@ -29,7 +34,8 @@ class Unresolved(deque[Finished]):
         An interrupt leaves the others here.
         """
         count = 0
-        while self and count < RESOLVED:
+        end = monotonic() + RESOLVED_S
+        while self and count < RESOLVED and (not count or monotonic() < end):
             self.hands.append(None)  # before it is in none of the two
             try:
                 try:
