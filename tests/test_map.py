@@ -345,6 +345,31 @@ def test_a_long_map_keeps_nothing_of_what_was_used() -> None:
     assert run_ranks(3, script).stdout == "True\n"
 
 
+def test_a_map_that_is_left_keeps_no_results() -> None:
+    script = """
+        import gc
+        import time
+        from workpool import WorkPool
+        from workpool.turns import Part
+
+        def content(n):
+            return n.to_bytes(4, "big") * 25_000
+
+        with WorkPool() as pool:
+            gc.collect()
+            gc.disable()
+            for _ in range(3):
+                results = pool.map(content, range(300))
+                next(results)
+                time.sleep(0.3)  # others come
+                del results
+            assert pool.submit(abs, -1).result() == 1
+            kept = [it for it in gc.get_objects() if type(it) is Part]
+        assert not kept, len(kept)
+    """
+    run_ranks(3, script)
+
+
 def test_a_buffer_is_not_filled_after_shutdown() -> None:
     script = """
         import itertools

@@ -104,6 +104,7 @@ class Mapping:
         self._stretches = self._supply.stretches
         self._failure: BaseException | None = None
         self._stopped = False
+        self._abandoned = False  # nobody iterates any more
         self._begun = False  # a turn was submitted
 
     def begin(self, items: Sequence[Any], large: bool = False) -> bool:
@@ -162,7 +163,7 @@ class Mapping:
             if self._supply.refusal is not None:
                 raise self._supply.refusal
         finally:
-            self._pool.callbacks.outside(self.stop)
+            self._pool.callbacks.outside(self._abandon)
 
     def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
         """Yield the results of a stretch in order, in lists."""
@@ -253,6 +254,14 @@ class Mapping:
                     self.leave(task.future)
                     self._pool.ended()
 
+    @whole
+    def _abandon(self) -> None:
+        """Let no more items be taken, and keep no results: some of us lie in cycles."""
+        self._abandoned = True
+        self.stop()
+        for stretch in self._stretches:
+            stretch.parts.clear()
+
     def fail(self, error: BaseException) -> None:
         """Have whoever iterates get an exception when the results so far are used up."""
         if self._failure is None:
@@ -302,6 +311,8 @@ class Mapping:
         for part in turn.parts:
             last = part is turn.parts[-1]
             stretch.parts[part.start] = part, turn.failed if last else None
+        if self._abandoned:
+            stretch.parts.clear()
         covered = turn.covered or [(part.start, part.total) for part in turn.parts]
         with self._pool.lock:  # against another turn of the stretch
             stretch.cover([(start, start + total) for start, total in covered])
