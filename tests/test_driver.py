@@ -19,6 +19,7 @@ from workpool.context import Context, TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
+from workpool.driver import unresolved as unresolved_module
 from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.driver import Driver
@@ -157,6 +158,29 @@ def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes() -> 
             task = Task(number, TaskKind.CALL, resolve, context, b"", None)
             driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"")]))
         assert driver.progress() == at_once
+
+
+@pytest.mark.parametrize("much", [False, True])
+def test_no_more_is_collected_while_much_is_to_be_restored(
+    much: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(finished: Finished) -> None:
+        time.sleep(2 * RESOLVED_S)
+        finished.outcomes.clear()
+
+    monkeypatch.setattr(unresolved_module, "MUCH_NBYTES", 0 if much else 1 << 20)
+    scene = Scene(pool(resolve))
+    driver = scene.driver
+    for number in range(5):
+        scene.submit(number)
+        driver.progress()  # else it may wait for the next one
+    for _ in range(3):
+        scene.end_one()
+    for left, in_table in [(2, 2), (1, 2), (0, 2), (1, 0)] if much else [(2, 2), (2, 1), (2, 0)]:
+        driver.progress()
+        assert (len(driver._finished), len(driver._rows)) == (left, in_table)
+        if in_table and left + in_table > 2:
+            scene.end_one()
 
 
 def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:
@@ -380,7 +404,8 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
     # What has been placed is no longer here, and what was copied is here alone.
     assert [len(task.payload) > 0 for task in tasks] == [False, False, not served, not served]
-    assert not any(isinstance(task.payload, Packed) for task in tasks)
+    payloads = [task.payload for task in tasks]
+    assert all(payload.lent for payload in payloads if isinstance(payload, Packed))
 
 
 def test_arguments_without_room_wait_for_a_row_that_will_give_it() -> None:

@@ -135,8 +135,9 @@ class Progress:
         rows, 1 flush, sooner or later 1 compare_and_swap for each row and 1 flush for several; then
         as ``Publisher.publish``, or as ``Reserver.prepare``.
         """
-        with self._lock:  # an interrupt after a call of acquire would leave it locked
-            self._advance()
+        if not self._finished.much:  # else that first: workers may send more than we take in
+            with self._lock:  # an interrupt after a call of acquire would leave it locked
+                self._advance()
         self.beats += 1
         return self._finished.resolve() if self._finished else 0
 

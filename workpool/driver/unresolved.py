@@ -14,6 +14,9 @@ RESOLVED = 64
 #: them would have to be kept.
 RESOLVED_S = 1e-3
 
+#: Bytes of an outcome that is taken in before any more are collected.
+MUCH_NBYTES = 1 << 20
+
 
 class Unresolved(deque[Finished]):
     """What was collected, in order.  Resolved without the driver's lock, by any of its threads.
@@ -27,6 +30,15 @@ class Unresolved(deque[Finished]):
     def __init__(self) -> None:
         super().__init__()
         self.hands: list[None] = []
+
+    @property
+    def much(self) -> bool:
+        """Whether the next one has a large outcome: others had better stay in the arena for now."""
+        try:
+            outcomes = list(self[0].outcomes)
+        except IndexError:  # there is none, or another thread was quicker
+            return False
+        return any(len(content) >= MUCH_NBYTES for _, _, content in outcomes)
 
     def resolve(self) -> int:
         """Resolve some futures and return of how many rows, or parts of batches.
