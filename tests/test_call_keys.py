@@ -38,7 +38,7 @@ def test_occurrences() -> None:
 
 
 FINGERPRINTS = """\
-import abc, ctypes, dataclasses, enum, functools, pickle, sys, typing
+import abc, array, ctypes, dataclasses, enum, functools, pickle, sys, types, typing
 import numpy as np
 from workpool.serializer import call_fingerprint, fingerprint, item_fingerprints
 
@@ -127,6 +127,27 @@ class Compiled:  # as those of numba
         self.signatures = [int]
 Compiled.__module__ = "numba.core.registry"
 
+class Storage:  # as those of PyTorch
+    device = "cpu"
+    cpu = lambda self: self
+
+    def __init__(self, *values):
+        self.values = array.array("b", values)
+
+    def data_ptr(self):
+        return self.values.buffer_info()[0]
+
+    def nbytes(self):
+        return len(self.values)
+
+    def __reduce__(self):
+        return torch._load_from_bytes, (hash("an address"), bytes(self.values))
+
+def _load_from_bytes(content): ...
+torch = sys.modules["torch"] = sys.modules["torch.storage"] = types.ModuleType("torch.storage")
+torch._load_from_bytes = _load_from_bytes
+Storage.__module__ = _load_from_bytes.__module__ = torch.__name__
+
 @dataclasses.dataclass
 class Said:
     info: str
@@ -151,6 +172,7 @@ class Unused:
 for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour,
             Pair(1), Box, Raw, Raw(1), Other, Frozen, Frozen(1), cached,
             Compiled(plain), Compiled(recursive), Model(), Model, Strict,
+            Storage(), Storage(1, 2), Storage(1, 3),
             functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
             np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
     print(fingerprint(obj, Refused).hex())

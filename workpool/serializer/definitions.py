@@ -8,6 +8,7 @@ from __future__ import annotations
 import dis
 from _abc import _get_dump  # type: ignore[import-not-found]
 from abc import ABCMeta
+from ctypes import string_at
 from dataclasses import fields
 from enum import Enum, Flag
 from functools import cache
@@ -99,6 +100,15 @@ def compiled_parts(function: Any) -> tuple[object, ...]:
     signatures = [str(each) for each in function.signatures] if final else []
     options = attributes.get("targetoptions")
     return type(function).__qualname__, function.py_func, options, signatures
+
+
+def storage_parts(storage: Any) -> tuple[object, ...]:
+    """Return what a tensor of PyTorch has its elements in, without its address."""
+    untyped = getattr(storage, "_untyped_storage", storage)
+    memory = untyped.cpu()
+    content = string_at(memory.data_ptr(), memory.nbytes())
+    dtype = str(getattr(storage, "dtype", None))
+    return type(storage).__qualname__, dtype, str(untyped.device), content
 
 
 def _without_address(infos: Any) -> list[tuple[str, object, object]]:

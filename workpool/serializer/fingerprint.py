@@ -7,7 +7,8 @@ the hash seed, and a definition of the script on ids made up when it is sent.  S
 * the elements of a set count in any order, those of a dict in their own;
 * a function or class of the script is its name, its code without line numbers, and all that it
   reads: defaults, closure, globals, other functions and classes by the same rule;
-* whatever can be imported is its name alone.
+* whatever can be imported is its name alone;
+* what a tensor of PyTorch holds are its bytes, without the address that PyTorch pickles with them.
 
 Objects that cannot do without the memo, because they contain themselves or are larger than
 `LARGE_NBYTES`, keep it.
@@ -27,7 +28,14 @@ from ..lazy import hashlib
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, named, registered_modules
 from .byvalue import ByValuePickler
-from .definitions import bounds_of, class_parts, code_parts, compiled_parts, function_parts
+from .definitions import (
+    bounds_of,
+    class_parts,
+    code_parts,
+    compiled_parts,
+    function_parts,
+    storage_parts,
+)
 from .instances import HEAP_TYPE
 from .rebuilt import MADE_ANEW
 
@@ -38,8 +46,8 @@ LARGE_NBYTES: Final = 1 << 26
 MOST_SETS: Final = 6
 """Sets, each within the one before: objects that know each other by sets have very many paths."""
 
-#: In every plain pickle that has a definition of the script, or a set, or what is refused.
-_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91")
+#: In every plain pickle that has a definition of the script, a set, or a tensor of PyTorch.
+_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91", b"_load_from_bytes")
 
 
 def fingerprint(obj: object, refused: type) -> bytes:
@@ -199,6 +207,8 @@ class _Pickler(ByValuePickler):
             return make.__name__, args
         if str(kind.__module__).startswith("numba.") and hasattr(obj, "py_func"):
             return compiled_parts(obj)
+        if kind.__module__ == "torch.storage":
+            return storage_parts(obj)
         if isinstance(obj, self._refused):
             raise UsageError(
                 f"{obj!r} in what a journalled task is called with: what a task adds is not in the "
