@@ -58,6 +58,7 @@ From what the rest of workpool calls down to what all the others stand on::
     definitions   what these consist of, the same in the next run
     rebuilt       what pickle knows only by its name, and can be made again
     arrays        arrays of numbers, faster
+    tensors       tensors of PyTorch, which are such arrays
     classes       classes of the script, and how they are known when they come home
     reach         what two pickles of one task must not have twice
     snapshot      whether what a definition reads is still the same

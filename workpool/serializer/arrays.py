@@ -26,6 +26,7 @@ from ..lazy import np
 from .atoms import ATOMS
 from .byname import PROTOCOL
 from .reach import check_torn
+from .tensors import reducers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -195,7 +196,7 @@ def dumps_by_makers(
     """Pickle as `dumps_arrays` does; raise `Torn` if something with one of these ids is in it."""
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
-        pickler.dispatch_table = {**_reducers, **copyreg.dispatch_table}
+        pickler.dispatch_table = {**_reducers, **reducers(), **copyreg.dispatch_table}
         pickler.dump(obj)
         check_torn(pickler, copied)
         return file.getvalue()

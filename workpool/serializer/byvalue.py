@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copyreg
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Set
 from contextlib import suppress
 from contextvars import ContextVar
@@ -50,6 +51,7 @@ from .rebuilt import (
     reduce_past_getattr,
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
+from .tensors import reducers
 
 _MOST_ATTEMPTS: Final = 9
 
@@ -118,6 +120,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     """cloudpickle's pickler without these gaps."""
 
     def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
+        if own := reducers():  # Pickler looks only once
+            self.dispatch_table = ChainMap(*cloudpickle.Pickler.dispatch_table.maps, own)
         super().__init__(*args, **kwargs)
         self._reach = Reach() if reach is None else reach
         self._had: list[object] = []  # what definitions have, not searched for locks yet

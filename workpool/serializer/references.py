@@ -10,6 +10,7 @@ What else comes with a code must not be among the arguments again: there would b
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Sequence, Set
 from enum import Enum
 from io import BytesIO
@@ -23,6 +24,7 @@ from .names import CACHED
 from .reach import check_torn
 from .rebuilt import reduce_member
 from .script import SCRIPT_MODULES
+from .tensors import reducers
 
 
 class Refer(NamedTuple):
@@ -65,6 +67,8 @@ class _Pickler(Pickler):
     def __init__(self, file: BytesIO, keep: Callable[[PickleBuffer], object], refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
         self._refer = refer.to
+        if own := reducers():
+            self.dispatch_table = {**own, **copyreg.dispatch_table}
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition or a member of one, NotImplemented for the rest."""

@@ -14,12 +14,14 @@ from typing import Any, TypeAlias
 from ..errors import SerializationError
 from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
+from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, names_by_value
 from .byvalue import dumps_by_value
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
+from .tensors import reducers
 
 _Keep: TypeAlias = Callable[[PickleBuffer], object]
 _Dump: TypeAlias = Callable[[object, _Keep], bytes]
@@ -122,6 +124,8 @@ def _is_of_script(obj: Any) -> bool:
 
 
 def _dumps(obj: object, keep: _Keep) -> bytes:
+    if reducers() and not (type(obj) in ATOMS or is_flat(obj)):
+        return dumps_by_makers(obj, keep)
     return dumps(obj, PROTOCOL, buffer_callback=keep)
 
 
