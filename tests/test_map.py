@@ -52,15 +52,15 @@ def test_what_a_list_holds_is_not_copied_and_what_a_generator_reuses_is(ranks: i
         import time
         import numpy as np
         from workpool import WorkPool
-        from workpool.serializer import Packed
+        from workpool.system.copies import Copies
 
         one = np.zeros(100_000)
         copied = []
-        tobytes = Packed.tobytes
+        copy = Copies.copy
 
-        def counted(packed):
-            copied.append(packed)
-            return tobytes(packed)
+        def counted(copies, content):
+            copied.append(len(content))
+            return copy(copies, content)
 
         def reused():
             for n in range(200):
@@ -74,7 +74,7 @@ def test_what_a_list_holds_is_not_copied_and_what_a_generator_reuses_is(ranks: i
         with WorkPool(arena_nbytes=8 << 20) as pool:
             arrays = [np.full(100_000, float(n)) for n in range(200)]
             last_of = list(pool.map(last, arrays[:2]))
-            Packed.tobytes = counted
+            Copies.copy = counted
             views = pool.with_options(retries=1, retry_on=KeyError), pool
             for view in views:
                 assert list(view.map(last, arrays)) == list(range(200))
