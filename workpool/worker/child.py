@@ -26,7 +26,7 @@ from ..system.channel import Channel
 from ..system.memory import spares
 from ..system.process import NUMBERS, map_numbers
 from ..system.supervisor import die_with
-from .runner import Runner
+from .runner import SPARES_NBYTES, Runner
 
 #: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
 STACK_SIGNAL = signal.SIGRTMAX - 3
@@ -45,10 +45,6 @@ BEGUN, FROM, TO = range(NUMBERS)
 
 #: What they ask for is the worker's matter, or its driver's: the worker ends us.
 _OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
-
-
-#: Bytes of the memory that is used again for large arguments.
-SPARES_NBYTES = 1 << 27
 
 
 class Request(NamedTuple):

@@ -43,6 +43,10 @@ from ..system.streams import flush
 #: Pools that are remembered.  Where more are in use in turn, their initializers run again.
 POOLS = 256
 
+#: Bytes of the memory that is used again for large arguments, in a worker and in the process that
+#: runs tasks for it; a host may have many workers.
+SPARES_NBYTES = 1 << 27
+
 _VALUE = Kind.VALUE
 
 

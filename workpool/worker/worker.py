@@ -31,7 +31,7 @@ from ..system.memory import keep_freed
 from .attempts import Attempts, Runners
 from .commits import Commits
 from .exchange import Exchange
-from .runner import Evicted
+from .runner import SPARES_NBYTES, Evicted
 
 #: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
 #: twentieth of the time that the worker has been idle, so that is how late it comes.
@@ -55,9 +55,6 @@ IDLE_CONTROL_S = 5e-3
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
 TICKETS_S = 1e-3
-
-#: Bytes of the memory that a worker uses again for large arguments; a host may have many workers.
-SPARES_NBYTES = 1 << 27
 
 
 class Worker:
