@@ -11,7 +11,7 @@ from launching import run
 
 from workpool.system.shared_memory import remove
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 # --- the collector --------------------------------------------------------------------------------
 

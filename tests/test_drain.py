@@ -17,7 +17,7 @@ from processes import PATIENCE
 from workpool.launch.mpiexec import Kind, find
 from workpool.system.status import UNFINISHED
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 DRAIN = """\
 import sys, time

@@ -11,7 +11,7 @@ from harness import CASES, run_ranks
 from launching import run
 from processes import PATIENCE
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 SCRIPT = CASES / "faults.py"
 PLACES = ["unpickle arguments", "initializer", "running", "pickle result", "unpickle result"]

@@ -11,7 +11,7 @@ from processes import PATIENCE
 
 from workpool.launch.mpiexec import Kind, find
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 WORK = """
 import os, socket, time

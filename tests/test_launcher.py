@@ -509,7 +509,6 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 @pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
@@ -537,7 +536,6 @@ with WorkPool() as pool:
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.parametrize(
     ("end", "status"),
@@ -555,7 +553,6 @@ def test_last_words_that_fail_end_the_job_all_the_same(end: str, status: int) ->
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path)) as started:
@@ -572,7 +569,6 @@ def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.parametrize("then", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
@@ -588,7 +584,6 @@ def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 @pytest.mark.smoke
 def test_error_while_workers_are_busy() -> None:
@@ -647,7 +642,6 @@ def test_kill(name: str) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.lengthy
 @pytest.mark.usefixtures("claim")
 def test_workers_are_heard_before_the_end() -> None:
     text = BUSY.replace("time.sleep(60)", "sys.stderr.write('#' * 300_000 + 'last words')") + (

@@ -126,11 +126,10 @@ def shorten_strides(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"batches": (4,), "recalls": 1, "rows": 1},
         {"batches": (4,), "recalls": 1, "offers": True, "workers": 1},
         {"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1},
         {"batches": (5,), "recalls": 1, "workers": 1},
-        {"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1, "counts": True},
+        {"batches": (4,), "recalls": 1, "workers": 1, "counts": True},
         {"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1, "offers": True},
     ],
     ids=str,

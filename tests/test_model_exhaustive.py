@@ -1,4 +1,4 @@
-"""Three tasks and a death at any point, and more with counters; it takes minutes and gigabytes.
+"""Three tasks and a death at any point, and other cases that take minutes and gigabytes.
 
 sh scripts/test -m exhaustive
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from model import case
+from model import METHODS, case
+from model.batch import explore
 from test_model import SMALL
+from test_model_batch import shorten_strides
 
 pytestmark = [pytest.mark.model, pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 
@@ -36,7 +38,6 @@ COUNTED = (
     "two workers die",
     "cancel",
     "sweeping while there is work",
-    "what was seen of the queue is old",
 )
 
 
@@ -48,3 +49,26 @@ def test_small_ones_with_counters(name: str) -> None:
     report = large.run()
     assert report.states > 500_000
     assert bool(report.crashed) == ("crashes" in options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_was_seen_of_two_rows_is_old(method: str) -> None:
+    large = case(method, 2, remembers=True, eager=True)
+    large.most = 20_000_000
+    assert large.run().states > 3_760_000
+
+
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [
+        ({"workers": 2, "rows": 1}, 3_000_000),
+        ({"workers": 1, "suspicions": 1, "counts": True}, 1_000_000),
+    ],
+    ids=str,
+)
+def test_tasks_behind_a_stride_end_once(
+    options: dict[str, Any], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_strides(monkeypatch)
+    report = explore((4,), strides=True, recalls=1, **options)
+    assert report.states > least, report

@@ -12,7 +12,7 @@ from launching import ROOT, Ended, run
 from processes import PATIENCE
 from surviving import deaths, end, survive
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.smoke

@@ -14,7 +14,7 @@ from surviving import BUSY, HEAD, deaths, end, survive
 
 from workpool.system import supervisor
 
-pytestmark = [pytest.mark.mpi, pytest.mark.lengthy, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.smoke
