@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import LEARN, run_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
 def test_short_tasks_share_rows() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.either]
 
 DEMO = Path(__file__).resolve().parents[1] / "demos" / "code_census.py"
 

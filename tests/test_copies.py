@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workpool.system import copies as module
-from workpool.system.copies import Copies
+from workpool.system.copies import CHUNK_NBYTES, Copies
 
 NBYTES = 1 << 17
 
@@ -65,6 +65,64 @@ def test_places_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatc
     assert all(copy == part for copy, part in zip(had, parts, strict=True))
     assert len(copies._known) <= 4
     assert copies.copy(parts[-1]) is had[-1]
+
+
+CONTENT = np.random.default_rng(1).bytes(5 * CHUNK_NBYTES + 1000)
+
+
+def changed(at: int, content: bytes = CONTENT) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def own_nbytes(pieces: list[memoryview], others: list[memoryview]) -> int:
+    """Return how many bytes of the pieces are no part of the others."""
+    return sum(len(it) for it in pieces if not any(np.shares_memory(it, o) for o in others))
+
+
+@pytest.mark.parametrize("at", [0, CHUNK_NBYTES, 3 * CHUNK_NBYTES - 1, len(CONTENT) - 1])
+def test_equal_chunks_of_contents_are_kept_once(at: int) -> None:
+    copies = Copies()
+    (whole,) = copies.pieces(CONTENT)
+    assert whole == CONTENT
+    for content in (changed(at), changed(at) + b"more", changed(at)[:-10]):
+        pieces = copies.pieces(content)
+        assert b"".join(pieces) == content
+        assert own_nbytes(pieces, [whole]) <= CHUNK_NBYTES + 1004
+        assert all(pieces)
+
+
+def test_contents_that_are_mostly_different_are_kept_whole() -> None:
+    copies = Copies()
+    (whole,) = copies.pieces(CONTENT)
+    other = changed(0, changed(CHUNK_NBYTES, changed(3 * CHUNK_NBYTES)))
+    (alone,) = copies.pieces(other)
+    assert alone == other
+    assert own_nbytes(copies.pieces(changed(9, other)), [alone]) <= CHUNK_NBYTES + 1000
+    assert own_nbytes(copies.pieces(changed(2 * CHUNK_NBYTES)), [whole]) <= CHUNK_NBYTES + 1000
+
+
+def test_pieces_keep_what_they_are_parts_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = Copies()
+    first = copies.pieces(bytes(CONTENT))
+    second = copies.pieces(changed(0))
+    del first
+    gc.collect()
+    third = copies.pieces(changed(1))
+    assert own_nbytes(third, second) <= CHUNK_NBYTES + 1000
+    assert b"".join(second) == changed(0)
+    del second, third
+    gc.collect()
+    assert [known() for known in copies._wholes] == [None]
+
+
+def test_it_is_soon_seen_that_contents_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    genuine = module._memcmp
+    monkeypatch.setattr(module, "_memcmp", lambda *args: compared.append(args[2]) or genuine(*args))
+    copies = Copies()
+    kept = [copies.pieces(np.full(1 << 24, n, np.uint8).tobytes()) for n in range(10)]
+    assert [len(pieces) for pieces in kept] == [1] * 10
+    assert len(compared) <= 10 * module.WHOLES * module.DIFFERENT
 
 
 def test_threads_get_what_was_there() -> None:

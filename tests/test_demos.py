@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.either]
 
 DEMOS = Path(__file__).resolve().parents[1] / "demos"
 

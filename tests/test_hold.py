@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.either]
 
 #: How many pools the job has, once they have had the time to end.
 PRELUDE = """

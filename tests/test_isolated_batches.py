@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import itertools, os, sys, time

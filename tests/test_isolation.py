@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 TASKS = """
 import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time

@@ -18,7 +18,7 @@ from processes import PATIENCE
 
 from workpool.system.shared_memory import remove
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -14,7 +14,7 @@ import pytest
 from launching import Ended, Started, job, run, stored
 from processes import PATIENCE
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
 def alone(place: Path, script: str, *args: str, status: int = 0) -> Ended:

@@ -165,7 +165,7 @@ def test_every_ticket_is_given_once(method: str) -> None:
 
 # --- random schedules ---------------------------------------------------------------------------
 
-SEEDS = 40
+SEEDS = 25
 _WORKERS = {f"worker {member}" for member in range(1, 5)}  # any of which may die
 _COMMON = {"workers": 4, "limit": 4, "batch": 4, "eager": True, "mortal": _WORKERS}
 

@@ -62,7 +62,8 @@ def test_what_was_seen_of_two_rows_is_old(method: str) -> None:
     ("options", "least"),
     [
         ({"workers": 2, "rows": 1}, 3_000_000),
-        ({"workers": 1, "suspicions": 1, "counts": True}, 1_000_000),
+        ({"workers": 1, "suspicions": 1}, 560_000),
+        ({"workers": 1, "suspicions": 1, "counts": True}, 1_500_000),
     ],
     ids=str,
 )
@@ -72,3 +73,9 @@ def test_tasks_behind_a_stride_end_once(
     shorten_strides(monkeypatch)
     report = explore((4,), strides=True, recalls=1, **options)
     assert report.states > least, report
+
+
+@pytest.mark.parametrize("how", ["counts", "apart"])
+def test_three_tasks_of_a_row_end_once(how: str) -> None:
+    report = explore((3,), recalls=1, **{how: True})
+    assert report.states > 600_000, report

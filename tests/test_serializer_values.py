@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import Packed, as_bytes, pack_value, unpack
+from workpool.serializer import Packed, as_bytes, compact, pack_value, unpack
 from workpool.serializer.frames import ALIGNMENT, SHARED_NBYTES, framed
 
 LARGE = 1 << 15  # of doubles: 256 KiB
@@ -185,6 +185,33 @@ def test_what_several_keep_is_kept_once():
     assert not frames[0] & frames[3]
     restored = [unpack(bytearray(as_bytes(each))) for each in kept]
     assert [(n, values[-1]) for n, _, values in restored] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+
+
+def test_calls_with_a_large_argument_in_common_share_most_of_what_is_kept():
+    common, array = {str(n): float(n) for n in range(30_000)}, np.zeros(LARGE)
+    kept = [compact(pack_value((n, common))) for n in range(10)]
+    kept += [pack_value((n, common, array)).keep() for n in range(10, 20)]
+    common["0"] = -1.0
+    kept.append(compact(pack_value((20, common))))
+    array[0] = 1
+    owners = {}
+    for each in kept:
+        for piece in each.segments:
+            owner = piece if isinstance(piece, bytes) else piece.obj
+            while isinstance(getattr(owner, "base", None), np.ndarray):
+                owner = owner.base
+            owners[id(owner)] = memoryview(owner).nbytes
+    assert sum(owners.values()) < 6 * len(as_bytes(kept[0]))
+    restored = [unpack(bytearray(as_bytes(each))) for each in kept]
+    assert [n for n, *_ in restored] == [*range(21)]
+    assert [common["0"] for _, common, *_ in restored] == [0.0] * 20 + [-1.0]
+    assert all(dict(it[1], **{"0": -1.0}) == common for it in restored)
+    assert not any(values[0] for _, _, values in restored[10:20])
+
+
+def test_a_small_pickle_is_kept_as_it_is():
+    assert compact(b"content") == b"content"
+    assert type(compact(b"content")) is bytes
 
 
 class Owner(bytearray):

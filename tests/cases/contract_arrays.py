@@ -69,6 +69,22 @@ def case_many_arrays_of_middling_size(pool):
         assert (back == n).all()
 
 
+@only("workpool", SHARED)
+def case_calls_have_a_large_argument_in_common(pool):
+    def taken(number, text, numbers):
+        return number, len(text), sum(numbers), numbers[0]
+
+    text, numbers = "x" * (3 << 20), [float(n) for n in range(100_000)]
+    futures = []
+    for n in range(40):
+        numbers[0] = float(n // 10)
+        futures.append(pool.submit(taken, n, text, numbers))
+    numbers[0] = 0.0
+    common = len(text), sum(numbers)
+    expected = [(n, common[0], common[1] + n // 10, float(n // 10)) for n in range(40)]
+    assert [future.result() for future in futures] == expected
+
+
 def case_arrays_may_be_changed_on_both_sides(pool):
     def bump(values):
         values += 1

@@ -20,7 +20,7 @@ from ..forked import Forked
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
-from ..serializer import Code, Packed, task_name, without_partial
+from ..serializer import Code, Packed, compact, task_name, without_partial
 from ..system.memory import spares
 from ..tasks import PoolContext, Retry, Task
 from ..whole import held, whole
@@ -205,6 +205,8 @@ class Core:
                 payload.lent = lent
                 if retry is not None:
                     payload = payload.keep()  # as the arguments are now, for every attempt
+            else:
+                payload = compact(payload)
         except SerializationError as error:
             future.resolve(None, error)
             return future

@@ -101,7 +101,7 @@ from .classes import from_earlier_run
 from .code import Code
 from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
-from .frames import Encoded, Packed, as_bytes, join, join_apart, segments, split, unpack
+from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
@@ -133,6 +133,7 @@ __all__ = [
     "call_fingerprint",
     "clear_script",
     "collect_globals",
+    "compact",
     "encode_blocks",
     "fingerprint",
     "from_earlier_run",

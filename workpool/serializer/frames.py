@@ -39,6 +39,9 @@ OUT_OF_BAND_NBYTES: Final = 4096
 SHARED_NBYTES: Final = 1 << 16
 """A frame of this size may be one for several encodings that are kept."""
 
+ALIKE_NBYTES: Final = 1 << 18
+"""A pickle of this size may share most of its memory with others."""
+
 _PLAIN: Final = 0x80
 _FRAMED: Final = 0x01
 _HEAD: Final = struct.Struct("<BxxxIQ")
@@ -86,18 +89,18 @@ class Packed:
         Notes
         -----
         Cost: one copy of everything that is not lent; of large frames that others keep which are
-        equal, and were in the same place, a comparison.
+        equal, and were in the same place, a comparison, and of large pickles.
         """
         if self.lent:
             return self
         if self.nbytes < SHARED_NBYTES:
             return self.tobytes()
-        kept = [
-            copies.copy(segment)
-            if isinstance(segment, memoryview) and len(segment) >= SHARED_NBYTES
-            else bytes(segment)
-            for segment in self.segments
-        ]
+        kept: list[bytes | memoryview] = []
+        for segment in self.segments:
+            if isinstance(segment, memoryview) and len(segment) >= SHARED_NBYTES:
+                kept.append(copies.copy(segment))
+            else:
+                kept += segments(compact(bytes(segment)))
         return Packed(kept, lent=True)
 
     def tobytes(self) -> bytes:
@@ -138,6 +141,13 @@ Encoded: TypeAlias = bytes | Packed
 def segments(encoded: Encoded) -> list[bytes | memoryview]:
     """Return an encoding in pieces, in order."""
     return encoded.segments if isinstance(encoded, Packed) else [encoded]
+
+
+def compact(pickled: bytes) -> Encoded:
+    """Return an encoding that shares what it can with others that are kept."""
+    if len(pickled) < ALIKE_NBYTES:
+        return pickled
+    return Packed([*copies.pieces(pickled)], lent=True)
 
 
 def as_bytes(encoded: Encoded) -> bytes:

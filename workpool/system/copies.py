@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
+from itertools import groupby
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from ..lazy import np
 from .memory import empty
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 #: Places of which it is remembered that there is a copy.
 PLACES = 4096
+
+#: Bytes that are compared at once, and how many contents are compared with.
+CHUNK_NBYTES = 1 << 16
+WHOLES = 4
+
+#: Chunks after which contents that have mostly differed are different ones.
+DIFFERENT = 16
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -25,6 +38,7 @@ class Copies:
 
     def __init__(self) -> None:
         self._known: dict[int, ref[memoryview]] = {}  # by the address of what was copied
+        self._wholes: deque[ref[NDArray[np.uint8]]] = deque(maxlen=WHOLES)
 
     def copy(self, content: memoryview) -> memoryview:
         """Return a copy of some bytes, read-only; one that was made before, if they are equal.
@@ -48,9 +62,51 @@ class Copies:
         self._known[address] = ref(made)
         return made
 
+    def pieces(self, content: bytes) -> list[memoryview]:
+        """Return bytes in pieces; those that equal what others have in the same place are theirs.
+
+        So the pickles of calls that have a large argument in common, of whatever type, share most
+        of their memory.
+
+        Notes
+        -----
+        Cost: 10 us and a comparison; a copy of what differs, in chunks.
+        """
+        whole = np.frombuffer(content, np.uint8)
+        for known in tuple(self._wholes):
+            other = known()
+            if other is not None:
+                alike = _alike(whole, other)
+                if 2 * sum(alike) > len(alike):
+                    return _cut(whole, other, alike)
+        self._wholes.append(ref(whole))
+        return [whole.data]
+
 
 copies = Copies()
 
 
 def _address(content: memoryview) -> int:
     return int(np.frombuffer(content, np.uint8).ctypes.data)
+
+
+def _alike(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> list[bool]:
+    """Return for each chunk that both have whether it is the same, as far as that is worth it."""
+    alike: list[bool] = []
+    first, second = one.ctypes.data, other.ctypes.data
+    for at in range(0, min(len(one), len(other)) - CHUNK_NBYTES + 1, CHUNK_NBYTES):
+        if len(alike) == DIFFERENT and 2 * sum(alike) < DIFFERENT:
+            break
+        alike.append(not _memcmp(first + at, second + at, CHUNK_NBYTES))
+    return alike
+
+
+def _cut(whole: NDArray[np.uint8], other: NDArray[np.uint8], alike: list[bool]) -> list[memoryview]:
+    """Return a content in pieces: parts of the other one where they are alike, else copies."""
+    pieces, start = [], 0
+    for same, chunks in groupby(alike):
+        end = start + CHUNK_NBYTES * len([*chunks])
+        pieces.append((other[start:end] if same else whole[start:end].copy()).data)
+        start = end
+    rest = whole[start:].copy().data
+    return [*pieces, rest] if len(rest) else pieces
