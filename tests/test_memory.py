@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import mmap
 import pickle
@@ -164,6 +165,16 @@ def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
     assert [some._nbytes, len(some._free), len(some._used), len(some._ended)] == [0, 0, 0, 0]
 
 
+@pytest.fixture
+def small_pages() -> Iterator[None]:
+    """Keep the system from making large pages, in the background, of the few that are left."""
+    prctl, disable = ctypes.CDLL(None).prctl, 41
+    prctl(disable, 1, 0, 0, 0)
+    yield
+    prctl(disable, 0, 0, 0, 0)
+
+
+@pytest.mark.usefixtures("small_pages")
 def test_pages_go_back_to_the_system_also_from_amidst_of_others() -> None:
     def resident() -> int:
         with open("/proc/self/statm") as file:
