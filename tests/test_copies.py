@@ -101,7 +101,7 @@ def test_contents_that_are_mostly_different_are_kept_whole() -> None:
     assert own_nbytes(copies.pieces(changed(2 * CHUNK_NBYTES)), [whole]) <= CHUNK_NBYTES + 1000
 
 
-def test_pieces_keep_what_they_are_parts_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_keep_what_they_are_parts_of() -> None:
     copies = Copies()
     first = copies.pieces(bytes(CONTENT))
     second = copies.pieces(changed(0))

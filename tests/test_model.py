@@ -45,7 +45,7 @@ SMALL = {
     "four tasks in two rows": Small({"tasks": 4, "workers": 1}, set(), 15, 40),
     "words that are read one by one": Small({"tasks": 2, "torn": True}, set(), 93, 0),
     "sweeping while there is work": Small({"tasks": 2, "sweeps": 1}, set(), 22, 0),
-    # Of two rows a worker takes both, and does not claim by the same flush: that takes longer.
+    # Of two rows a worker takes both, and does not claim by the same flush: that is a larger case.
     "what was seen of the only row is old": Small({"tasks": 1, "remembers": True}, set(), 172, 161),
     "rows reserved ahead": Small({"tasks": 3, "rows": 3, "ahead": 1}, set(), 262, 0),
     "a worker leaves with tickets": Small({"tasks": 2, "stays": {1: 1}}, set(), 7, 26),
