@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import types
 
+from workpool.serializer import CallableCache, CodeCache, as_bytes, unpack_call
+
 ALWAYS_THE_SAME = """
 import dataclasses
 import datetime, functools, ipaddress, logging, math, operator, os.path, pathlib, struct
@@ -77,3 +79,36 @@ def looked_up_again(codes, fn):
     """Return what the second of two lookups gives."""
     codes.lookup(fn)
     return codes.lookup(fn)
+
+
+class Job:
+    """What is submitted by one cache, and run by another."""
+
+    def __init__(self, made):
+        self.made = made
+        self.codes, self.callables = CodeCache(), CallableCache()
+
+    def run(self, fn, *args, **kwargs):
+        """Return what a call returns, the code that it went with, and its payload."""
+        payload, code = self.codes.pack(fn, args, kwargs, self.codes.lookup(fn))
+        return self.call(payload, code), code, payload
+
+    def call(self, payload, code):
+        """Return what a call returns."""
+        found = None
+        if code is not None:
+            if code.code_id not in self.callables:
+                self.callables.add(code.code_id, code.data)
+            found = self.callables.get(code.code_id)
+        sent, args, kwargs = unpack_call(as_bytes(payload))
+        return (sent or found)(*args, **kwargs)
+
+    def pack(self, fn, *args):
+        """Return a call as it is submitted: its payload, and the code with which it goes."""
+        return self.codes.pack(fn, args, {}, self.codes.at_once(fn))
+
+    def settle(self, fn, *args, **kwargs):
+        """Have all come along that does."""
+        for _ in range(3):
+            _, code, _ = self.run(fn, *args, **kwargs)
+        return code

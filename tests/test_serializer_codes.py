@@ -6,21 +6,19 @@ import functools
 import gc
 import itertools
 import math
-import sys
 import threading
 import tracemalloc
 import weakref
 
 import pytest
-from scripted import ALWAYS_THE_SAME, define, looked_up_again
+from scripted import ALWAYS_THE_SAME, Job, define, looked_up_again
 
 from workpool.errors import SerializationError
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
-from workpool.serializer import CallableCache, CodeCache, unpack_call
+from workpool.serializer import CallableCache, CodeCache
 from workpool.serializer.blocks import Beside, Blocks, encode_blocks
 from workpool.serializer.callables import _Restored, load_callable
-from workpool.serializer.frames import as_bytes
 from workpool.serializer.snapshot import Snapshot
 
 # Memory and identity
@@ -146,41 +144,6 @@ def test_threads_may_share_a_cache():
     assert not failures
 
 
-@pytest.fixture
-def restless():
-    """Have threads take turns as often as they can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def test_other_threads_may_change_what_a_function_reads(codes, restless):
-    made = define("class Box:\n def get(self): return 5\ndef fn(): return Box().get()")
-    for i in range(500):  # to look at all takes a while
-        setattr(made.Box, f"own_{i}", i)
-    over = threading.Event()
-
-    def change():
-        while not over.is_set():
-            for i in range(20):
-                setattr(made.Box, f"other_{i}", i)
-            for i in range(20):
-                delattr(made.Box, f"other_{i}")
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        for _ in range(300):
-            code = codes.at_once(made.fn)
-            encoded, code = codes.pack(made.fn, (), {}, code)
-            fn, _, _ = unpack_call(encoded)
-            assert (fn or load_callable(code.data))() == 5
-    finally:
-        over.set()
-        thread.join()
-
-
 def test_an_annotation_that_cannot_be_pickled_leaves_the_error_to_pack_call(codes):
     fn = define("def fn(): pass").fn
     fn.__annotations__["return"] = threading.Lock()
@@ -203,35 +166,6 @@ class Point:
     def __init__(self, x): self.x = x
 FACTOR = 2
 """
-
-
-class Job:
-    """What is submitted by one cache, and run by another."""
-
-    def __init__(self, made):
-        self.made = made
-        self.codes, self.callables = CodeCache(), CallableCache()
-
-    def run(self, fn, *args, **kwargs):
-        """Return what a call returns, the code that it went with, and its payload."""
-        payload, code = self.codes.pack(fn, args, kwargs, self.codes.lookup(fn))
-        return self.call(payload, code), code, payload
-
-    def call(self, payload, code):
-        """Return what a call returns."""
-        found = None
-        if code is not None:
-            if code.code_id not in self.callables:
-                self.callables.add(code.code_id, code.data)
-            found = self.callables.get(code.code_id)
-        sent, args, kwargs = unpack_call(as_bytes(payload))
-        return (sent or found)(*args, **kwargs)
-
-    def settle(self, fn, *args, **kwargs):
-        """Have all come along that does."""
-        for _ in range(3):
-            _, code, _ = self.run(fn, *args, **kwargs)
-        return code
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from enum import Enum
 from io import BytesIO
 from pickle import PickleBuffer
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import cloudpickle
 
@@ -54,6 +54,8 @@ from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 from .tensors import reducers
 
 _MOST_ATTEMPTS: Final = 9
+
+_T = TypeVar("_T")
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
@@ -242,6 +244,22 @@ def _is_of_script(kind: type) -> bool:
         for cls in kind.__mro__
         if cls.__module__ in SCRIPT_MODULES
     )
+
+
+def is_disturbed(error: RuntimeError) -> bool:
+    """Tell whether pickling failed because another thread has changed a dict or a set meanwhile."""
+    return "during iteration" in str(error)
+
+
+def undisturbed(dump: Callable[[], _T]) -> _T:
+    """Return what `dump` returns, which is called again if another thread has disturbed it."""
+    for _ in range(_MOST_ATTEMPTS):
+        try:
+            return dump()
+        except RuntimeError as error:
+            if not is_disturbed(error):
+                raise
+    return dump()
 
 
 def dumps_by_value(

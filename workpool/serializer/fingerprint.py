@@ -17,6 +17,7 @@ Objects that cannot do without the memo, because they contain themselves or are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from pickle import Pickler, PicklingError, dumps
 from types import CodeType, FunctionType
@@ -27,7 +28,7 @@ from ..interrupts import interrupts
 from ..lazy import hashlib
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, named, registered_modules
-from .byvalue import ByValuePickler
+from .byvalue import ByValuePickler, undisturbed
 from .definitions import (
     bounds_of,
     class_parts,
@@ -144,22 +145,24 @@ _WAYS: Final = (True, False)
 
 def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] = _WAYS) -> bytes:
     """Return a pickle, made without a memo if that is one of the ways and can be done."""
-    for fast in ways:
-        last = fast is ways[-1]
-        file = _Bounded() if fast else BytesIO()
-        pickler = make(file)
-        pickler.fast = fast
+    for fast in ways[:-1]:
         try:
-            pickler.dump(obj)
-            break
+            return undisturbed(partial(_pickle_once, obj, make, fast))
         except interrupts():
             raise
         except (_TooLargeError, ValueError, RecursionError):
-            if last:
-                raise
+            continue
         except PicklingError as error:
-            if last or not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
+            if not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
                 raise
+    return undisturbed(partial(_pickle_once, obj, make, ways[-1]))
+
+
+def _pickle_once(obj: object, make: Callable[[BytesIO], Any], fast: bool) -> bytes:
+    file = _Bounded() if fast else BytesIO()
+    pickler = make(file)
+    pickler.fast = fast
+    pickler.dump(obj)
     return file.getvalue()
 
 

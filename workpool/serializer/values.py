@@ -16,7 +16,7 @@ from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, names_by_value
-from .byvalue import dumps_by_value
+from .byvalue import dumps_by_value, is_disturbed, undisturbed
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
@@ -102,11 +102,15 @@ def encode(
     if pickled is None:
         if not by_value:
             raise SerializationError("no worker knows this by its name")
-        frames.clear()
-        reach = Reach() if reach is None else reach
+        own = Reach() if reach is None else reach
         copied: Set[int] = frozenset() if beside is None else beside.copied
-        pickled = dumps_by_value(obj, keep, reach=reach, copied=copied)
-        if beside is not None and reach.touches(beside):
+
+        def whole() -> bytes:
+            frames.clear()
+            return dumps_by_value(obj, keep, reach=own, copied=copied)
+
+        pickled = undisturbed(whole)
+        if beside is not None and own.touches(beside):
             raise Torn
     return framed(pickled, frames) if frames else pickled
 
@@ -137,4 +141,8 @@ def _attempt(dump: _Dump, obj: object, keep: _Keep) -> bytes | None:
         raise
     except REFUSALS:
         return None
+    except RuntimeError as error:
+        if not is_disturbed(error):
+            raise
+        return None  # by value it is tried again and again
     return None if names_by_value(pickled) else pickled
