@@ -7,6 +7,7 @@
     crew          collective steps without a collective call to wait in
     alone         the same in a job of one rank, whose worker is a thread
     control       the words by which the driver gives orders
+    together      how all ranks meet, and open a table's window
     service       a rank that serves
     attendant     the thread that makes progress when nobody else does
     drain         SIGTERM: what runs ends and is stored

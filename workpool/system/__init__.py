@@ -1,14 +1,15 @@
 """What the runtime wants of the operating system.
 
-    streams       standard input, output and error, which somebody may have closed
-    status        the line between the launcher and the driver
-    supervisor    the parent of a rank that may die
-    ranks         what the environment says of this process's rank
-    process       a child process that runs Python, and its end
-    channel       messages between two processes
-    pages         many of this process's at once
-    shared_memory how much there is, and what was left behind in it
-    authkey       what managers of ``multiprocessing`` ask for
+    streams        standard input, output and error, which somebody may have closed
+    status         the line between the launcher and the driver
+    supervisor     the parent of a rank that may die
+    ranks          what the environment says of this process's rank
+    process        a child process that runs Python, and its end
+    channel        messages between two processes
+    memory         of this process, for what is received: used again, its pages asked for at once
+    copies         of what a program passes on again and again: one for all
+    shared_memory  how much there is, and what was left behind in it
+    authkey        what managers of ``multiprocessing`` ask for
 
 None of it knows what the runtime is for.
 """

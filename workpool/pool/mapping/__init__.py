@@ -2,11 +2,10 @@
 
 The items are cut into *segments*, each with a counter from which every worker takes chunks; when
 the items of one are taken, the next is shared out, and the one after it cut off and pickled, so
-that neither the arena nor the driver need hold them all once more.  A
-worker has a row of the table for a *turn* of a few milliseconds; it reports the results of the
-chunks that it has taken, and the next turn is published as long as there are items.  So a million
-items cost a few hundred rows, results come back in the middle of the work, and whoever iterates
-restores them one chunk at a time.
+that neither the arena nor the driver need hold them all once more.  A worker has a row of the table
+for a *turn* of a few milliseconds; it reports the results of the chunks that it has taken, and the
+next turn is published as long as there are items.  So a million items cost a few hundred rows,
+results come back in the middle of the work, and whoever iterates restores them one chunk at a time.
 
 ``Source`` gives the items to a ``Mapping``, which is one call of ``map``; its ``Supply`` has the
 ``Cutter`` make a ``Stretch`` of each segment, where the results come together.  A ``Seat`` stands
