@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 
 from .serializer import join, split
 
+#: Items that mostly are one turn: the worker ends it there, and where there are no more for each
+#: worker, the driver publishes one turn for each.
+TURN_ITEMS = 20
+
 
 class Part(NamedTuple):
     """The results of some items, one after another."""

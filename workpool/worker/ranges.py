@@ -17,11 +17,10 @@ from ..layout import Descriptor
 from ..reduction import Reduction
 from ..schedule import Schedule, chunk
 from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
-from ..turns import Part, Turn
+from ..turns import TURN_ITEMS, Part, Turn
 from .runner import EnteredPool, Evicted, Runner
 
-#: A turn lasts for so many items, at the most for so long, and at the least for so many chunks.
-TURN_ITEMS = 20
+#: A turn lasts for `TURN_ITEMS`, at the most for so long, and at the least for so many chunks.
 MOST_TURN_S = 25e-3
 TURN_CHUNKS = 4
 

@@ -16,7 +16,7 @@ from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
 from ...serializer import Code, Kind, unpack_outcome
 from ...tasks import Segment, Task
-from ...turns import Part, Turn
+from ...turns import TURN_ITEMS, Part, Turn
 from ...whole import whole
 from ..callbacks import Callbacks
 from .cutter import Cutter, Uncut
@@ -25,9 +25,6 @@ from .supply import Supply
 
 #: Turns for each worker that are in the table at the same time.
 TURNS = 2
-
-#: Items for each worker that mostly are one turn.
-TURN_ITEMS = 20
 
 T = TypeVar("T")
 
