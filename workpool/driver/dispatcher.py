@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from ..arena import WARM_NBYTES
 from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
 from ..context import LARGE_NBYTES
@@ -25,10 +26,6 @@ TOGETHER = 255
 
 #: Rows for each worker above which publishing may wait.
 ROWS_EACH = 2
-
-#: Payloads in the window above which others wait for a moment: what is used again and again is in
-#: some cache, and what has never been used costs 2 us for each page.
-WARM_NBYTES = 1 << 23
 
 #: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
 COPY_S = 0.5e-9

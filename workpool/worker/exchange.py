@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .. import layout, verbs
-from ..arena import Region, pair_nbytes, piece_of, write
+from ..arena import WARM_NBYTES, Region, pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
 from ..layout import NOTHING, Blob, Extent, Piece
@@ -15,10 +15,6 @@ from ..repository import Claim, Claimant, Miss, Stream
 from ..serializer import Encoded
 from ..system.memory import empty
 from .runner import Evicted
-
-#: So many bytes of a region are used again before others are touched: what is used again and again
-#: is in some cache, and what has never been used costs 2 us for each page.
-WARM_NBYTES = 1 << 23
 
 
 class Exchange:
