@@ -602,7 +602,7 @@ def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str
         return True
 
     steps: list[str] = []
-    return Waits(progress, lambda: rest_s, range(1), lambda: True, still), steps
+    return Waits(progress, lambda: rest_s, lambda: True, still), steps
 
 
 def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
@@ -702,7 +702,7 @@ def test_who_may_rest_does_not_glance() -> None:
 @pytest.mark.parametrize("outstanding", [True, False])
 def test_what_waits_on_the_driver_is_not_lost(outstanding: bool) -> None:
     """As a task does that is tried again later: nothing is in the table meanwhile."""
-    waits = Waits(lambda: 0, lambda: 1e-3, (), lambda: outstanding, lambda: False)
+    waits = Waits(lambda: 0, lambda: 1e-3, lambda: outstanding, lambda: False)
     waits._patience_s = 1e-2
     with nullcontext() if outstanding else pytest.raises(TaskLost):
         assert not waits.wait(lambda: False, 0.1)

@@ -92,9 +92,7 @@ class Progress:
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something, or the first was published
-        self.waits = Waits(
-            self.progress, self._rest_s, self._rows, lambda: self.outstanding, self._still
-        )
+        self.waits = Waits(self.progress, self._rest_s, lambda: self.outstanding, self._still)
 
     @property
     def entered(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic, sleep
@@ -28,8 +28,6 @@ class Waits:
         Makes progress; returns how many rows have ended.
     rest_s : callable
         Returns the seconds for which there will be nothing to do; None: look again at once.
-    rows : collection
-        Empty when nothing is in the table.
     outstanding : callable
         Returns whether some tasks are not over, wherever they are.
     still : callable
@@ -40,13 +38,11 @@ class Waits:
         self,
         progress: Callable[[], int],
         rest_s: Callable[[], float | None],
-        rows: Collection[int],
         outstanding: Callable[[], bool],
         still: Callable[[], bool],
     ) -> None:
         self._progress = progress
         self._rest_s = rest_s
-        self._rows = rows
         self._outstanding = outstanding
         self._still = still
         self._threads: set[int] = set()
@@ -86,11 +82,11 @@ class Waits:
                         if deadline is not None and monotonic() >= deadline:
                             break
                         backoff.pause()
-                if self._rows or self._outstanding():
+                if self._outstanding():
                     lost_s = math.inf
                 elif monotonic() < lost_s:
                     lost_s = min(lost_s, monotonic() + self._patience_s)
-                elif not (_stepping() or self._rows or self._outstanding() or ended()):
+                elif not (_stepping() or self._outstanding() or ended()):
                     self._patience_s = LOST_AS_WELL_S
                     raise TaskLost(
                         "a step of the pool was cut off by what a signal's handler raised, and has "
