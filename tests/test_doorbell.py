@@ -262,5 +262,7 @@ def test_a_worker_looks_at_a_new_table_before_it_sleeps() -> None:
         seen.append("sleep")
         time.sleep(2 * IDLE_CONTROL_S)
 
-    worker._serve(control, Backoff(1e-3, spins=0, sleep=sleep))
+    idle = Backoff(1e-3, sleep=sleep)
+    idle.spins = 0
+    worker._serve(control, idle)
     assert seen == ["attached", "look", "sleep", "look"]

@@ -44,8 +44,6 @@ class Backoff:
     ----------
     longest_s : float
         No sleep is longer: it bounds how late a change is noticed.
-    spins : int
-        Looks before the first sleep.
     growth : float
         By how much each sleep is longer than the one before.
     sleep : callable
@@ -60,20 +58,18 @@ class Backoff:
     def __init__(
         self,
         longest_s: float,
-        spins: int = SPINS,
         growth: float = 2,
         sleep: Callable[[float], object] = sleep,
     ) -> None:
         self._longest_s = longest_s
         self._growth = growth
-        self._most_spins = spins
-        self.spins = spins
+        self.spins = SPINS
         self._sleep_s = FIRST_S
         self._sleep = sleep
 
     def reset(self) -> None:
         """Look at once again."""
-        self.spins = self._most_spins
+        self.spins = SPINS
         self._sleep_s = FIRST_S
 
     def pause(self, at_most_s: float | None = None) -> bool:
