@@ -99,12 +99,11 @@ class Runtime:
         keep_freed(SPARES_NBYTES)
         self.liveness: Liveness | None = None
         if group.size == 1:  # nobody else is there to die
-            from .. import rma
-
-            name = doorbell.name(this_process(), id(self))
+            here = this_process()
+            name = doorbell.name(here, id(self))
             bells = Doorbells({1: name})
             self.tables = tables = Tables(group, None, bells)
-            self._crew = Alone(rma.processor_name(), Doorbell(name), bells, tables)
+            self._crew = Alone(here.host, Doorbell(name), bells, tables)
         else:
             control = Caller(group)
             self.liveness = liveness = meet(group)

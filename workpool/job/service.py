@@ -62,11 +62,10 @@ def serve(group: rma.Group, survive: bool = False) -> None:
 
 
 def _serve(group: rma.Group, survive: bool) -> None:
-    from .. import rma
     from ..worker.worker import Worker  # which the driver's rank does without
 
     carries = survive or not group.one_host
-    where = group.rank, group.outer(group.rank), rma.processor_name()
+    where = group.rank, group.outer(group.rank), os.uname().nodename
     worker = Worker(*where, carries=carries, check=orphaned())
     orders = _Orders(group, worker)
     liveness = meet(group)

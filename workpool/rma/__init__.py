@@ -40,7 +40,7 @@ References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MP
 from __future__ import annotations
 
 from .ending import HANGS, at_finalize
-from .group import Group, info, library_version, processor_name, world_size
+from .group import Group, info, library_version, world_size
 from .ops import is_op, op_name
 from .window import Window
 
@@ -53,6 +53,5 @@ __all__ = [
     "is_op",
     "library_version",
     "op_name",
-    "processor_name",
     "world_size",
 ]

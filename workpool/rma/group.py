@@ -316,11 +316,6 @@ def _check() -> None:
         )
 
 
-def processor_name() -> str:
-    """Return the name of this host, as MPI knows it."""
-    return MPI.Get_processor_name()
-
-
 def info(group: Group, window: Window) -> dict[str, str]:
     """Return what a person asks first about an MPI and a window in it."""
     flavors = {MPI.WIN_FLAVOR_ALLOCATE: "allocate", MPI.WIN_FLAVOR_SHARED: "shared"}  # ours
