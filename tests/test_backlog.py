@@ -148,6 +148,31 @@ def test_what_is_cancelled_before_its_time_is_gone() -> None:
     assert not backlog.outstanding
 
 
+def test_what_has_come_to_its_time_waits_no_more() -> None:
+    backlog = Backlog(lambda segment: True, lambda task: None)
+    soon, late = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(2))
+    backlog.put_off(late, 60)
+    backlog.put_off(soon, 0)
+    backlog.wake()
+    batch = backlog.next_batch(2)
+    assert batch is not None
+    assert batch.tasks == [soon]
+    assert list(backlog) == [late]
+    backlog.withdraw(late)
+    assert not backlog.outstanding
+
+
+def test_what_is_cancelled_shares_no_row() -> None:
+    backlog, shared = Backlog(lambda segment: True, lambda task: None), code(5)
+    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    for task in tasks:
+        task.code = shared
+    backlog.tasks.extend(tasks)
+    tasks[1].over = True
+    batches = list(iter(lambda: backlog.next_batch(3), None))
+    assert numbers(batches) == [[0], [2]]
+
+
 def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
     backlog = Backlog(lambda segment: True, lambda task: None)
     lost, late, now = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3))

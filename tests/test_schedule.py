@@ -135,15 +135,38 @@ def test_functions_of_long_ago_are_forgotten() -> None:
     assert known[-1] == functions[-1]
 
 
+def stretch_of(items: int) -> Stretch:
+    terms = Terms(Schedule.SELF, 2, True, 0, items)
+    return Stretch(Segment(1, b"", items, terms), items, None, None, items, True)
+
+
 def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
     items = 3 * TIDY
-    terms = Terms(Schedule.SELF, 2, True, 0, items)
-    stretch = Stretch(Segment(1, b"", items, terms), items, None, None, items, True)
+    stretch = stretch_of(items)
     stretch.cover([(0, 2 * TIDY)])
     for item in range(TIDY):
         stretch.cover([(item, item + 1)])
     assert len(stretch.covered) < TIDY
     assert stretch.missing() == [range(2 * TIDY, items)]
+
+
+def test_spans_that_do_not_meet_stay_when_they_are_joined() -> None:
+    items = 4 * TIDY
+    stretch = stretch_of(items)
+    for item in range(0, items, 2):
+        stretch.cover([(item, item + 1)])
+    assert stretch.missing() == [range(item, item + 1) for item in range(1, items, 2)]
+
+
+def test_deaths_count_where_the_same_items_are_missing() -> None:
+    stretch = stretch_of(100)
+    assert stretch.count_death([range(10), range(20, 30)]) == 1
+    assert stretch.count_death([range(5, 25)]) == 2
+    assert stretch.count_death([range(25, 30)]) == 1  # those before are there by now
+    assert stretch.count_death([range(20, 25)]) == 1
+    assert stretch.count_death([range(25, 30)]) == 1
+    assert stretch.count_death([range(29, 31)]) == 2
+    assert stretch.count_death([range(30, 40), range(50, 60)]) == 3
 
 
 def test_names() -> None:

@@ -256,6 +256,12 @@ def test_recent_keeps_what_is_used() -> None:
     assert (list(recent), recent.nbytes) == ([0, 3], 20)
     recent.keep(4, "4", 90)
     assert (list(recent), recent.nbytes) == ([3, 4], 100)
+    recent.drop_if(lambda entry: entry == "4")
+    assert (list(recent), recent.nbytes, recent.use(4)) == ([3], 10, None)
+    recent.clear()
+    assert (list(recent), recent.nbytes) == ([], 0)
+    recent.keep(3, "3", 100)  # as if it had never been there
+    assert (list(recent), recent.nbytes) == ([3], 100)
 
 
 def test_what_the_public_errors_are() -> None:
