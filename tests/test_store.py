@@ -35,6 +35,8 @@ def test_who_is_gone_reads_no_piece(store: Store, task: Task) -> None:
     batch.row = Row(3, 0)
     assert store.supply(3, wanted, source) is not None
     assert store.supply(5, wanted, source) is None
+    store.give_back((), None, Row(4, 0))  # another one
+    assert store.supply(5, wanted, source) is None
     store.remove(batch)
     assert store.supply(5, wanted, source) is not None
 
