@@ -163,6 +163,24 @@ def test_what_waits_behind_a_task_that_lasts_is_given_back(lasting: int) -> None
     assert len(ended) == (TASKS if lasting == 0 else lasting + 1)
 
 
+def test_what_was_said_is_put_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The submitter may be reading it: MPI leaves open what it finds where a put is under way."""
+    scene, puts = Scene(), list[tuple[int, int]]()
+    put = scene.window.put
+
+    def noted(disp: int, buffer: bytes) -> None:
+        puts.append((disp, len(buffer)))
+        put(disp, buffer)
+
+    monkeypatch.setattr(scene.window, "put", noted)
+    assert scene.run(lambda n: scene.batch.give_back() if n == 4 else None) == [0, 1, 2, 3, 4]
+    place = scene.batch.outcomes.place
+    outcomes = sorted(where for where in puts if place.offset <= where[0] < place.end)
+    assert sum(nbytes for _, nbytes in outcomes) == scene.batch.outcomes.nbytes
+    neighbours = itertools.pairwise(outcomes)
+    assert all(disp + nbytes <= after for (disp, nbytes), (after, _) in neighbours)
+
+
 def test_what_has_begun_elsewhere_is_not_given_back() -> None:
     """A child process may be ahead of its worker, which has not seen what it has done."""
     scene = Scene()

@@ -269,7 +269,7 @@ class BatchRun:
             if self.outcomes.nbytes <= self.outcomes.room:
                 disp, entries = self._unsaid(done)
             if self._claimant.give_back(self._claim, disp, entries, ended):
-                self._note(ended, entries)
+                self._note(ended, entries)  # to be put no more: the driver may be reading it
 
     def holds(self) -> bool:
         """Return whether the attempt is still ours.
