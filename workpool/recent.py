@@ -26,17 +26,14 @@ class Recent(OrderedDict[int, _V]):
         self._capacity = capacity
         self._max_nbytes = max_nbytes
         self._each_nbytes: dict[int, int] = {}
-        self._latest: int | None = None
         self.nbytes = 0
 
     def use(self, key: int) -> _V | None:
         """Return an entry, the latest now; None if it is not there."""
-        if key != self._latest:
-            try:
-                self.move_to_end(key)
-            except KeyError:
-                return None
-            self._latest = key
+        try:
+            self.move_to_end(key)
+        except KeyError:
+            return None
         return self.get(key)  # another thread may drop it just now
 
     def keep(self, key: int, entry: _V, nbytes: int = 0) -> None:
@@ -45,7 +42,6 @@ class Recent(OrderedDict[int, _V]):
         if nbytes > self._max_nbytes:
             return
         self[key] = entry
-        self._latest = key
         self._each_nbytes[key] = nbytes
         self.nbytes += nbytes
         while len(self) > self._capacity or self.nbytes > self._max_nbytes:
