@@ -153,7 +153,7 @@ def test_options_of_any_number_cost_no_memory(tmp_path: Path) -> None:
             assert [future.result() for future in futures] == list(range(200))
             assert list(pool.map(abs, range(100))) == list(range(100))
             assert pool.submit(abs, -1).result() == 1
-            assert len(pool._core.contexts) == 32
+            assert len(pool._core.contexts._known) == 32
             placed = [context for view in views if (context := view._context).placed is not None]
             assert len(placed) <= 32, len(placed)
             assert views[0].submit(abs, -7).result() == 7, "it goes on"

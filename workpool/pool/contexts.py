@@ -41,9 +41,6 @@ class Contexts:
         self._drop = drop
         self._known: OrderedDict[Limits | None, PoolContext] = OrderedDict()  # latest used last
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     @whole
     def of(self, limits: Limits | None) -> PoolContext:
         """Return the context of tasks with these limits; None: they run in the ranks."""
