@@ -14,6 +14,7 @@ from workpool import accumulator, contributions, layout
 from workpool.accumulator import Accumulator
 from workpool.context import RANGE
 from workpool.driver import collector, dispatcher, store
+from workpool.driver.published import Published
 from workpool.errors import TaskLost, WorkerCrashed
 from workpool.loss import Loss, Why
 from workpool.members.leases import Leases
@@ -108,6 +109,16 @@ def add_ones(numbers: Any) -> None:
 def fail_and_count(runs: list[int]) -> None:
     runs.append(1)
     raise ValueError(len(runs))
+
+
+tried: list[None] = []
+
+
+def fail_at_first() -> int:
+    tried.append(None)
+    if len(tried) == 1:
+        raise ValueError
+    return len(tried)
 
 
 # Memory.
@@ -380,6 +391,23 @@ def test_tasks_of_a_host_that_falls_silent_are_taken_back(make: Callable[..., St
     job.go()
     assert outcomes([task]) == [bytes(10)]
     assert numbers.value() == 1
+
+
+def test_a_row_that_is_collected_again_is_nothing_to_a_task_that_is_tried_again(
+    make: Callable[..., Stepped], fail: Callable[..., list[int]]
+) -> None:
+    job = make()
+    tried.clear()
+    task = job.submit(fail_at_first, retries=1)
+    job.driver.progress()
+    job.work()
+    fail(Published, "pop", RecursionError())
+    with pytest.raises(RecursionError):
+        job.driver.progress()
+    assert job.driver._finished.resolve() == 1  # another thread was quicker than the next look
+    job.go()
+    assert outcomes([task]) == [2]
+    assert job.ended == 1
 
 
 def test_a_task_that_is_tried_again_ends_once_though_nobody_attends_to_it(

@@ -275,7 +275,7 @@ class Collector:
         else:
             (task,) = batch.tasks
             times_ns = [elapsed_ns]
-            if not task.over and task.batch is batch:  # else cancelled, or recalled
+            if not task.over and task.batch is batch:  # else fetched before, perhaps tried again
                 finished = Finished(task.context, owner, ((task, kind, content),), carried)
         if finished is not None:
             self.add(finished, times_ns)
