@@ -10,6 +10,7 @@ import os.path
 import sys
 import threading
 import types
+import weakref
 
 import cloudpickle
 import numpy as np
@@ -52,6 +53,17 @@ def refusing(x):
 
 def module_level(x):
     return x + LIMIT
+
+
+class OfBoost(weakref.ref):
+    """Has no qualified name, nor a ``__reduce__`` that refuses, as functions of Boost.Python."""
+
+    def __call__(self, x):
+        return x + 1
+
+
+of_boost = OfBoost(Refusing)
+of_boost.__name__ = "of_boost"
 
 
 locked = threading.Lock().locked  # a method in C of what cannot be pickled, as those of pybind11
@@ -136,7 +148,11 @@ def reader(fn):
     return script["task"]
 
 
-@pytest.mark.parametrize("fn", [refusing, reader(refusing)], ids=["itself", "read"])
+@pytest.mark.parametrize(
+    "fn",
+    [refusing, reader(refusing), of_boost, reader(of_boost)],
+    ids=["itself", "read", "of Boost.Python", "of Boost.Python, read"],
+)
 def test_what_refuses_to_be_pickled_goes_by_the_name_of_its_module(fn):
     assert unpack_call(pack_call(fn, (1,), {}))[0](1) == 2
     assert unpack_call(pack_call(map, (fn, [1]), {}))[1][0](1) == 2

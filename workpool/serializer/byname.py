@@ -72,15 +72,16 @@ def name_of_refusing(obj: Any) -> str | None:
     """Return the name of what refuses to be pickled, but can be imported; None of all else.
 
     What wrapt has decorated is such; so are functions of pybind11 2, which pickle takes for methods
-    of an object that cannot be pickled.
+    of an object that cannot be pickled, and those of Boost.Python, which have no qualified name.
 
     Notes
     -----
-    Cost: 0.3 us for what has no qualified name.
+    Cost: 0.3 us for what has no name.
     """
     is_builtin = type(obj) is BuiltinFunctionType
-    attribute = "__name__" if is_builtin else "__qualname__"
-    if not _is_importable(obj, attribute):
+    attributes = ("__name__",) if is_builtin else ("__qualname__", "__name__")
+    attribute = next((it for it in attributes if _is_importable(obj, it)), None)
+    if attribute is None:
         return None
     try:
         (obj.__self__ if is_builtin else obj).__reduce_ex__(PROTOCOL)

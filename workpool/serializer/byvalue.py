@@ -9,7 +9,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
-  one that wrapt has decorated, goes by its name: a function of the script may read it.
+  Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
+  it.
 * **Annotations** from Python 3.14 on, see `annotations`.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
@@ -181,12 +182,16 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if issubclass(kind, Enum):
             return reduce_member(obj)
         # What copyreg says is the same in each process.
-        if is_left_to_pickle(kind) or kind in copyreg.dispatch_table:
-            self._ordinary[id(kind)] = kind
-        elif getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind):
+        ordinary = is_left_to_pickle(kind) or kind in copyreg.dispatch_table
+        if not ordinary and (
+            getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind)
+        ):
             return self._reduce_once(obj)
-        elif (name := name_of_refusing(obj)) is not None:
+        asked = not ordinary or callable(obj)
+        if asked and (name := name_of_refusing(obj)) is not None:
             return name  # pickle looks in its __module__
+        if ordinary:
+            self._ordinary[id(kind)] = kind
         return NotImplemented
 
     def _reduce_definition(self, definition: Any) -> Any:
