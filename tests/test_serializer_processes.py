@@ -946,6 +946,50 @@ def test_what_a_function_has_cached_stays_on_its_worker(run_script):
     """)
 
 
+def test_a_curried_function_of_the_script_is_made_again_of_its_function(run_script, tmp_path):
+    functoolz = """
+        import importlib, sys
+        class curry:  # names what it is in its module, as those of toolz and cytoolz do
+            def __init__(self, func, *args):
+                self.func, self.args = func, args
+                self.__module__, self.__qualname__ = func.__module__, func.__qualname__
+            def __call__(self, *args):
+                given = *self.args, *args
+                enough = len(given) == self.func.__code__.co_argcount
+                return self.func(*given) if enough else curry(self.func, *given)
+            def __reduce__(self):
+                found = getattr(sys.modules[self.__module__], self.__qualname__, None)
+                is_there = isinstance(found, curry) and found.func is self.func
+                func = f"{self.__module__}:{self.__qualname__}" if is_there else self.func
+                return restore, (curry, func, self.args, found is self)
+        def restore(cls, func, args, is_decorated):
+            if isinstance(func, str):
+                module, name = func.split(":")
+                found = getattr(importlib.import_module(module), name)
+                if is_decorated:
+                    return found
+                func = found.func
+            return cls(func, *args)
+    """
+    (tmp_path / "toolz").mkdir()
+    script = """
+        from toolz.functoolz import curry
+        OFFSET = 0
+        @curry
+        def add(a, b): return a + b + OFFSET if a else add(1)(b) - 1
+        increment = add(1)
+        def task(x): return increment(x) + add(x, 0)
+        def apply(fn, x): return fn(x)
+        for OFFSET in (0, 10):
+            for _ in range(4):
+                assert run(add, 1, 2) == run(add, 1)(2) == run(add(1), 2) == 3 + OFFSET
+                assert run(add, 0, 2) == 2 + OFFSET
+                assert run(task, 2) == 5 + 2 * OFFSET
+                assert run(apply, increment, 2) == run(apply, add, 1)(2) == 3 + OFFSET
+    """
+    run_script(script, **{"toolz/functoolz": functoolz})
+
+
 def test_a_function_that_is_passed_is_the_one_that_the_task_knows(run_script):
     run_script("""
         def gaussian(x): return -x * x

@@ -24,8 +24,10 @@ registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pi
 
 
 _SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
-_AS_MODULE: Final = tuple(  # and so pickle writes these names, where they are the whole text
-    b"\x8c%c%b" % (len(name), name.encode()) for name in sorted(SCRIPT_MODULES)
+_AS_MODULE: Final = (
+    # So pickle writes these names, where they are the whole text,
+    *(b"\x8c%c%b" % (len(name), name.encode()) for name in sorted(SCRIPT_MODULES)),
+    b"_main__:",  # and so a curried function of toolz has the module before its own name.
 )
 
 

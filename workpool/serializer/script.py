@@ -68,11 +68,12 @@ def is_in_script(name: str, value: object) -> bool:
 def reduce_once(obj: Any) -> Any:
     """Return how to pickle an object whose class says how: perhaps by a name in the script.
 
-    It is found under that name, or made there, once in each process.
+    It is found under that name, or made there, once in each process; but what ``curry`` of toolz or
+    cytoolz has made is made again of its function.
     """
     reduced = obj.__reduce_ex__(5)
     if not isinstance(reduced, str):
-        return reduced
+        return _of_function(obj, reduced) if _is_curried(type(obj)) else reduced
     cls = type(obj)
     try:
         object.__new__(cls)
@@ -81,6 +82,17 @@ def reduce_once(obj: Any) -> Any:
     if not is_in_script(reduced, obj):
         return NotImplemented
     return the_one, (reduced, cls, {**slots(obj), **getattr(obj, "__dict__", {})})
+
+
+def _is_curried(kind: type) -> bool:
+    return kind.__name__ == "curry" and kind.__module__ in {"toolz.functoolz", "cytoolz.functoolz"}
+
+
+def _of_function(curried: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    restore, (cls, func, *rest, _) = reduced
+    if isinstance(func, str):  # "__main__:name"
+        func = curried.func
+    return restore, (cls, func, *rest, None)  # not what is found under that name
 
 
 def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
