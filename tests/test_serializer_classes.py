@@ -331,6 +331,31 @@ def test_fields_without_defaults_are_known_as_such(run_script):
     """)
 
 
+def test_a_class_gets_the_metaclass_of_its_base_though_that_cannot_be_imported(run_script):
+    native = """
+        class Meta(type): pass
+        Meta.__module__ = "builtins_of_native"  # as those of pybind11 and nanobind
+        class Vector(metaclass=Meta):
+            def __init__(self, x): self.x = x
+            def norm(self): return abs(self.x)
+    """
+    script = """
+        import native
+        class Mine(native.Vector):
+            FACTOR = 2
+            def norm(self): return self.FACTOR * super().norm()
+        class Below(Mine): pass
+        def task(x): return Mine(x).norm(), type(Mine) is native.Meta
+        def norm(vector): return vector.norm()
+        for Mine.FACTOR in (2, 3):
+            for _ in range(3):
+                assert run(task, -1) == (Mine.FACTOR, True)
+                assert run(norm, Below(-1)) == run(Mine, 1).norm() == Mine.FACTOR
+                assert type(run(Below, 1)) is Below
+    """
+    run_script(script, native=native)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="there is no sentinel before Python 3.15")
 def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
     run_script("""

@@ -11,6 +11,7 @@ cloudpickle does with classes has gaps, which are closed here:
 * **A class with ``__slots__``** would be restored without them, and its instances could not come
   home.
 * **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
+* **A class below one of pybind11 or nanobind** would have another metaclass than its base.
 * **An enumeration** loses what its members are beyond their values, see `enumerations`.
 * **Instances that the class itself leads to**, as a constant of a class that its methods read, are
   restored before it has its attributes: it gets first what they cannot do without.
@@ -34,6 +35,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .annotations import annotations_of
+from .byname import named
 from .derived import WHEN_ASKED
 from .empty import make_empty
 from .enumerations import reduce_enumeration
@@ -318,6 +320,18 @@ def _slots_of(cls: type) -> dict[str, Any]:
     return {"__slots__": slots}
 
 
+def _metaclass_of(cls: type) -> type:
+    """Return what a class is to be made by: `type` finds a metaclass again that a base brings.
+
+    Those of pybind11 and nanobind have a name by which nobody can import them.
+    """
+    meta = type(cls)
+    if meta is type or named(meta):
+        return meta
+    brought = any(type(base) is meta and named(base) for base in cls.__mro__)
+    return type if brought else meta
+
+
 def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes that its metaclass would not let be set."""
     above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
@@ -366,8 +380,8 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     make, args, state, _, _, setter = reduced
     if make.__name__ == "_make_skeleton_class":  # which knows classes by what is equal to them
         slots, hidden = _slots_of(cls), _hidden_in(cls, state[0])
-        metaclass, name, bases, content, *_ = args
-        make, args = _make_empty, (metaclass, name, bases, {**content, **slots, **hidden})
+        _, name, bases, content, *_ = args
+        make, args = _make_empty, (_metaclass_of(cls), name, bases, {**content, **slots, **hidden})
         built = {*slots, *hidden, *(members(cls) if slots else ())}
         state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter
@@ -375,8 +389,8 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     name = cls.__qualname__
     known = _CLASSES.get(cls)
     if known is None or known.native:
-        named = _found_in_script(name, cls.__name__) is cls
+        has_name = _found_in_script(name, cls.__name__) is cls
     else:
-        named = known.named
-    made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls), named)
+        has_name = known.named
+    made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls), has_name)
     return _make_class, made, (first, setter, state), None, None, update_class
