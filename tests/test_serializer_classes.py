@@ -356,6 +356,50 @@ def test_a_class_gets_the_metaclass_of_its_base_though_that_cannot_be_imported(r
     run_script(script, native=native)
 
 
+def test_a_descriptor_that_is_looked_up_in_its_class_comes_with_the_class(run_script):
+    caching = """
+        import functools
+        class cached:  # of a method, as cachetools.cachedmethod is
+            def __init__(self, method):
+                self._method = method
+                functools.update_wrapper(self, method)
+            def __set_name__(self, owner, name): self._owner, self._name = owner, name
+            def __get__(self, obj, owner=None):
+                assert vars(type(obj))[self._name] is self
+                return vars(obj).setdefault(self._name, Wrapper(self, obj))
+            def __reduce__(self): return lookup, (self._owner, self._name)
+        class Wrapper:
+            def __init__(self, descriptor, obj): self._parts = descriptor, obj
+            def __call__(self, x):
+                descriptor, obj = self._parts
+                if x not in obj.seen:
+                    obj.seen[x] = descriptor._method(obj, x)
+                return obj.seen[x]
+            def __reduce__(self): return self._parts[0].__get__, (self._parts[1],)
+        def lookup(owner, name): return vars(owner)[name]
+    """
+    script = """
+        from caching import cached
+        OFFSET = 0
+        class Table:
+            def __init__(self): self.seen = {}
+            @cached
+            def get(self, x): return x + OFFSET
+        def new(x): return Table().get(x)
+        def ask(table, x): return table.get(x), table
+        for OFFSET in (0, 10):
+            for _ in range(3):
+                assert run(new, 1) == run(Table().get, 1) == 1 + OFFSET
+                table = Table()
+                assert table.get(2) == 2 + OFFSET
+                assert run(table.get, 2) == 2 + OFFSET
+                value, table = run(ask, table, 1)
+                assert type(table) is Table
+                assert table.seen == {1: value, 2: value + 1} and table.get(3) == value + 2
+    """
+    run_script(script, caching=caching)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="there is no sentinel before Python 3.15")
 def test_a_sentinel_of_the_script_is_the_same_everywhere(run_script):
     run_script("""

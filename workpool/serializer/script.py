@@ -69,19 +69,37 @@ def reduce_once(obj: Any) -> Any:
     """Return how to pickle an object whose class says how: perhaps by a name in the script.
 
     It is found under that name, or made there, once in each process; but what ``curry`` of toolz or
-    cytoolz has made is made again of its function.
+    cytoolz has made is made again of its function, and what would be looked up in a class that has
+    it, as what ``cachedmethod`` of cachetools has made, of its attributes: the class comes with it.
     """
     reduced = obj.__reduce_ex__(5)
-    if not isinstance(reduced, str):
-        return _of_function(obj, reduced) if _is_curried(type(obj)) else reduced
     cls = type(obj)
+    if not isinstance(reduced, str):
+        if _is_curried(cls):
+            return _of_function(obj, reduced)
+        if any(_has(it, obj) for it in reduced[1]):
+            return object.__new__, (cls,), _attributes(obj), None, None, _set
+        return reduced
     try:
         object.__new__(cls)
     except TypeError:  # a number, a text: there is more to it than attributes
         return NotImplemented
     if not is_in_script(reduced, obj):
         return NotImplemented
-    return the_one, (reduced, cls, {**slots(obj), **getattr(obj, "__dict__", {})})
+    return the_one, (reduced, cls, _attributes(obj))
+
+
+def _has(it: object, attribute: object) -> bool:
+    return isinstance(it, type) and any(value is attribute for value in vars(it).values())
+
+
+def _attributes(obj: Any) -> dict[str, Any]:
+    return {**slots(obj), **getattr(obj, "__dict__", {})}
+
+
+def _set(obj: object, attributes: dict[str, Any]) -> None:
+    for attribute, value in attributes.items():
+        object.__setattr__(obj, attribute, value)
 
 
 def _is_curried(kind: type) -> bool:
@@ -102,8 +120,7 @@ def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
         found = object.__new__(cls)
     elif not _left:
         return found  # the script's own
-    for attribute, value in attributes.items():  # whatever an earlier task has made of them
-        object.__setattr__(found, attribute, value)
+    _set(found, attributes)  # whatever an earlier task has made of them
     if _left:
         names[name] = found
     return found

@@ -68,6 +68,7 @@ from .instances import (
     is_below_descriptors,
     is_its_attributes,
     is_its_members,
+    is_left_to_pickle,
     is_pickled_whole,
     slot_members,
     slots,
@@ -318,6 +319,8 @@ class Snapshot:
                 parts += functions
             elif name in DERIVED or isinstance(value, FIELDS):
                 continue
+            elif hasattr(type(value), "__set_name__") and not is_left_to_pickle(type(value)):
+                return None  # its pickle may say no more than where it is
             elif written and is_written(name, value):
                 self._bind_own(value)
             else:
