@@ -73,6 +73,16 @@ class Simplifies(Exception):
         return RuntimeError, (f"simply {self.args[0]}",)
 
 
+class Bare(Exception):
+    """Leaves its args out of its pickle, and cannot do without: as those of beartype."""
+
+    def __str__(self):
+        return str(self.args[0])
+
+    def __reduce__(self):
+        return Bare.__new__, (Bare,), vars(self)
+
+
 class Reworded(UnicodeDecodeError):
     """Has args that the C constructor refuses, so that only pickle's own way restores it."""
 
@@ -131,6 +141,7 @@ EXCEPTIONS = [
     NoSuperInit(1, b=2),
     Slotted(6),
     OwnReduce(1, 2),
+    Bare("says more"),
     Frozen(1, detail="d"),
     OwnNew(1, 2),
     Reworded("why"),

@@ -13,7 +13,8 @@ restored last, so whatever fails on the driver, the rest of the envelope makes a
 
 An exception is rebuilt from its type, its ``args`` and its attributes without calling the
 ``__init__`` of its class, which may want other arguments than ``args``. Pickle's own way comes
-second, and first for a class that defines how it is pickled.
+second, and first for a class that defines how it is pickled: where that forgets ``args``, they come
+as well, for most messages are made of them.
 
 References: ``_ExceptionWithTraceback`` of ``concurrent.futures.process``.
 """
@@ -244,7 +245,12 @@ class _ExceptionPickler(ByValuePickler):
             attributes = reduced[2] if len(reduced) > 2 else {}
             state = {**slots(obj), **attributes}
             return _make_exception, reduced[:2], state or None, None, None, _fill
-        return super().reducer_override(obj)
+        how = super().reducer_override(obj)
+        has_args = isinstance(obj, BaseException) and obj.args
+        if not has_args or type(obj) in copyreg.dispatch_table:
+            return how
+        own: Any = obj.__reduce_ex__(PROTOCOL) if how is NotImplemented else how
+        return (_make_with_args, (obj.args, *own[:2]), *own[2:]) if type(own) is tuple else how
 
 
 def _has_builtin_reduce(cls: type[BaseException]) -> bool:
@@ -267,6 +273,14 @@ def _make_exception(cls: type[BaseException], args: tuple[Any, ...]) -> BaseExce
         if init is not None and not isinstance(init, FunctionType):
             init(exc, *args)
             break
+    return exc
+
+
+def _make_with_args(had: tuple[Any, ...], make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Make an exception as its class says; if that leaves it without its args, give it those."""
+    exc = make(*args)
+    if isinstance(exc, BaseException) and not exc.args:
+        exc.args = had
     return exc
 
 
