@@ -90,7 +90,7 @@ def reduce_once(obj: Any) -> Any:
 
 
 def _has(it: object, attribute: object) -> bool:
-    return isinstance(it, type) and any(value is attribute for value in vars(it).values())
+    return isinstance(it, type) and any(value is attribute for value in vars(it).copy().values())
 
 
 def _attributes(obj: Any) -> dict[str, Any]:
