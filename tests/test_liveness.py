@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,16 +68,32 @@ def test_another_process_of_the_same_id_is_not_taken_for_it() -> None:
     assert liveness.state(0) == "dead"
 
 
-def test_who_cannot_look_takes_nobody_for_dead() -> None:
-    here = this_process()
-    liveness = Liveness([here, here], here)
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """A task, or the program, has taken all of them."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))  # a task has taken all of them
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
-        seen = liveness.dead()
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_who_cannot_look_takes_nobody_for_dead_that_is_there() -> None:
+    here = this_process()
+    liveness = Liveness([here, here], here)
+    with no_descriptors():
+        seen = liveness.dead()
     assert seen == []
+
+
+def test_the_dead_are_seen_without_a_descriptor(sleeper: subprocess.Popen[bytes]) -> None:
+    liveness = Liveness([this_process(), process_of(sleeper.pid)], this_process())
+    sleeper.kill()
+    until_state(sleeper.pid, "Z")
+    with no_descriptors():
+        seen = liveness.dead()
+    assert seen == [1]
 
 
 def test_to_leave_is_not_to_die() -> None:

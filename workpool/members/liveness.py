@@ -114,8 +114,8 @@ def this_process() -> Process:
 def _look(pid: int) -> tuple[str, int]:
     """Return the state letter of a process, and when it started.
 
-    ``("X", -1)`` if there is none, ``("?", -1)`` if one cannot look: a task, or the program, may
-    have taken all descriptors.
+    ``("X", -1)`` if there is none, ``("?", -1)`` if one cannot look, but it may be there: a task,
+    or the program, may have taken all descriptors.
     """
     try:
         with FileIO(f"/proc/{pid}/stat") as file:
@@ -124,5 +124,11 @@ def _look(pid: int) -> tuple[str, int]:
     except (FileNotFoundError, ProcessLookupError):
         return "X", -1
     except OSError:
+        try:
+            os.readlink(f"/proc/{pid}/exe")  # needs no descriptor; a zombie has none either
+        except (FileNotFoundError, ProcessLookupError):
+            return "X", -1
+        except OSError:
+            pass
         return "?", -1
     return fields[0].decode(), int(fields[19])
