@@ -234,6 +234,25 @@ def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> N
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_before_the_program_begins(tmp_path: Path, rank: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "from workpool.members import liveness\n"
+        "def fail(): raise OSError('no memory for this')\n"
+        "ranks = [os.environ.get(name) for name in ('PMI_RANK', 'OMPI_COMM_WORLD_RANK')]\n"
+        f"if '{rank}' in ranks: liveness.this_process = fail\n"
+    )
+    words = ["-w", "2", "-c", "print('never')"]
+    command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
+    with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
+        ended = started.wait(20)
+    assert ended.status == 1
+    assert "OSError: no memory for this" in ended.err
+    assert "never" not in ended.out
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 1])
 def test_an_mpiexec_of_another_mpi(rank: int) -> None:
     """Every rank believes that it is alone, and would run the whole program."""
     line = "PMI_FD" if library().kind is Kind.OPENMPI else "PMI_CONTROL_PORT"  # as Cray has it

@@ -25,7 +25,7 @@ from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
-from .survival import survives, vanish
+from .survival import abort, survives, vanish
 
 if TYPE_CHECKING:
     from .. import rma
@@ -218,7 +218,12 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
     If a worker is not heard of at the end, the job ends without it, with the same status.
     """
     global _over
-    _begin(group, survives(), reporter)
+    try:
+        _begin(group, survives(), reporter)
+    except BaseException as error:  # the others would wait for this rank, which waits in MPI's end
+        status = _show(error)
+        reporter.failed(status)
+        abort(group, status)
     status = 0
     step: Callable[[], object] = program
     while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
