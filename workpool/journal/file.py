@@ -224,7 +224,7 @@ def failed(path: str, what: str, error: Exception) -> ResourceError:
     if "full" in text or "disk I/O" in text:
         remedy = "see that its file system works and has room, and start the script again"
     elif "readonly" in text or "unable to open" in text:
-        remedy = "its file and directory must be writable"
+        remedy = "its file and directory must be writable, and files left to open (ulimit -n)"
     elif "locked" in text or "busy" in text:
         remedy = "end the program that has it open with SQLite"
     elif isinstance(error, UnicodeDecodeError) or any(sign in text for sign in _DAMAGE):
