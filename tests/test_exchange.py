@@ -1,13 +1,28 @@
-"""A worker's part of the arena: its outcomes stay until they are collected, and no longer."""
+"""A worker's part of the arena: its outcomes stay until they are collected, and no longer.
+
+And its ends of streams, with those of a driver that answers whenever the worker waits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from workpool import layout
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
+from workpool import arena, layout
+from workpool.arena import in_lines
+from workpool.context import Context, TaskKind
+from workpool.driver.store import Store
+from workpool.driver.streams import Streams
+from workpool.errors import ProtocolError
+from workpool.layout import NO_BLOB, NOTHING, Blob, Descriptor, Extent, Geometry, Piece
+from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream
+from workpool.serializer import as_bytes
+from workpool.tasks import Batch, PoolContext, SharedCode, Task
 from workpool.testing import MemoryWindow
+from workpool.worker import exchange as exchange_module
 from workpool.worker.exchange import Exchange
 from workpool.worker.runner import Evicted
 
@@ -23,15 +38,29 @@ class Scene:
         self.publisher = Publisher(window, geometry, 0)
         self.payload = Extent(geometry.region(0).offset, NBYTES)
         window.put(self.payload.offset, b"p" * NBYTES)
-        descriptor = Descriptor(1, 0, *NO_BLOB, *NO_BLOB, *self.payload)
-        assert self.publisher.publish_one(layout.write_descriptor(descriptor), 0) is not None
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
         self.exchange = Exchange(window, self.worker, geometry.region(1))
+        self.claim = self.next_claim()
+
+    def next_claim(self) -> Claim:
+        """Publish the task, and have the worker claim it."""
+        descriptor = Descriptor(1, 0, *NO_BLOB, *NO_BLOB, *self.payload)
+        assert self.publisher.publish_one(layout.write_descriptor(descriptor), 0) is not None
         found = self.worker.take(1)
         assert not isinstance(found, Miss)
         claim = self.worker.claim(found[0])
         assert isinstance(claim, Claim)
-        self.claim = claim
+        return claim
+
+    def commit(self, claim: Claim, *extents: Extent) -> None:
+        """Commit an outcome that lies in some extents."""
+        committed, _ = self.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
+        assert committed
+        self.exchange.keep(claim, extents, committed)
+
+    def row(self, claim: Claim) -> Row:
+        """Return the row of a claim as it is now."""
+        return Row(claim.number, self.publisher.load(claim.number))
 
 
 @pytest.mark.parametrize("recalled", [False, True])
@@ -41,12 +70,10 @@ def test_an_outcome_stays_until_its_row_is_free(recalled: bool) -> None:
     if recalled:
         assert scene.publisher.recall(Row(claim.number, claim.word)) is not None
     extent = exchange.reserve(NBYTES)
-    committed, _ = scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
-    assert committed
-    exchange.keep(claim, [extent], committed)
+    scene.commit(claim, extent)
     assert not exchange.reap()
     assert exchange.region.used_nbytes
-    scene.publisher.retire([Row(claim.number, scene.publisher.load(claim.number))])
+    scene.publisher.retire([scene.row(claim)])
     assert exchange.reap()
     assert not exchange.region.used_nbytes
 
@@ -73,3 +100,256 @@ def test_payloads_that_lie_apart_are_fetched_with_those_that_do_not() -> None:
     assert scene.exchange.fetch_all(scene.claim, [b"here"]) == [b"here"]
     with pytest.raises(Evicted):
         scene.exchange.fetch_all(scene.claim, [b"here", tuple(scene.payload)])
+
+
+# --- room -----------------------------------------------------------------------------------------
+
+
+def count_looks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return what gets an entry each time that the worker sees what is collected."""
+    looks: list[int] = []
+    look = scene.worker.look
+
+    def counted() -> Any:
+        looks.append(scene.exchange.region.used_nbytes)
+        assert len(looks) < 1000
+        return look()
+
+    monkeypatch.setattr(scene.worker, "look", counted)
+    return looks
+
+
+def test_what_an_attempt_that_was_taken_back_had_is_given_back() -> None:
+    scene = Scene()
+    exchange, claim = scene.exchange, scene.claim
+    extents = [exchange.reserve(NBYTES), exchange.reserve(NBYTES)]
+    assert scene.publisher.reclaim(scene.row(claim))
+    committed, _ = scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
+    assert not committed
+    exchange.keep(claim, extents, committed)
+    exchange.reap()
+    assert not exchange.region.used_nbytes
+
+
+def test_a_result_has_the_room_of_those_that_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    exchange, claim = scene.exchange, scene.claim
+    looks = count_looks(scene, monkeypatch)
+    assert not exchange.reap()
+    assert not looks, "for nothing"
+    first, second, *others = iter(lambda: exchange.region.reserve(NBYTES), None)
+    scene.commit(scene.next_claim(), first)
+    scene.commit(claim, second, *others)
+    assert exchange.try_reserve(NBYTES) is None
+    scene.publisher.retire([scene.row(claim)])
+    assert exchange.try_reserve(NBYTES) == second
+    assert exchange.region.used_nbytes == 2 * in_lines(NBYTES)
+
+
+def test_a_result_waits_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    exchange, claim, pauses = scene.exchange, scene.claim, []
+
+    class Pause:
+        def pause(self) -> None:
+            pauses.append(exchange.region.used_nbytes)
+            if len(pauses) == 3:
+                scene.publisher.retire([scene.row(claim)])
+
+    monkeypatch.setattr(exchange_module, "Backoff", lambda longest_s: Pause())
+    whole = exchange.reserve(exchange.region.stretch.nbytes)
+    scene.commit(claim, whole)
+    assert exchange.reserve(NBYTES).offset == whole.offset
+    assert len(pauses) == 3
+
+
+def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where nothing of it is collected yet, it is not looked for each time."""
+    warm_nbytes = 4 * in_lines(NBYTES)
+    monkeypatch.setattr(exchange_module, "WARM_NBYTES", warm_nbytes)
+    scene = Scene()
+    exchange, claim = scene.exchange, scene.claim
+    looks = count_looks(scene, monkeypatch)
+    for _ in range(24):
+        scene.commit(claim, exchange.reserve(NBYTES))
+        assert exchange.region.used_nbytes <= warm_nbytes + in_lines(NBYTES)
+        scene.publisher.retire([scene.row(claim)])
+        claim = scene.next_claim()
+    assert len(looks) <= 24 // 4
+    assert min(looks) > warm_nbytes
+    scene.commit(claim, *(exchange.reserve(NBYTES) for _ in range(8)))
+    looks.clear()
+    for _ in range(16):
+        exchange.reserve(NBYTES)
+    assert 0 < len(looks) <= 1 + 16 // 4
+
+
+def test_wherever_one_share_lies_there_is_room_for_another() -> None:
+    scene = Scene()
+    exchange = scene.exchange
+    for before in range(1, exchange.region.stretch.nbytes - exchange.share + 1, NBYTES):
+        first, one = exchange.reserve(before), exchange.reserve(exchange.share)
+        exchange.region.release(first)
+        other = exchange.try_reserve(exchange.share)
+        assert other is not None, before
+        exchange.region.release(one)
+        exchange.region.release(other)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+PIECE = 1024
+SIZES = [PIECE - 1, 2 * PIECE, 5 * PIECE + 100]
+
+
+def content(nbytes: int, first: int = 0) -> bytes:
+    """Return bytes of which no piece is like another."""
+    return b"".join(n.to_bytes(4, "little") for n in range(first, first + nbytes))[:nbytes]
+
+
+class Facing(Scene):
+    """A driver's ends of streams besides; it answers whenever the worker waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
+        monkeypatch.setattr(arena, "PIECE_NBYTES", PIECE)
+        monkeypatch.setattr(exchange_module, "Backoff", lambda longest_s: self)
+        super().__init__()
+        payload, code, setup = (content(nbytes, first) for first in range(3))
+        context = Context(1, None, setup)
+        pool = PoolContext(1, context, lambda finished: None, lambda several: None)
+        self.contents = {
+            Stream.PAYLOAD: payload,
+            Stream.CODE: code,
+            Stream.CONTEXT: bytes(as_bytes(pool.content)),
+        }
+        task = Task(1, TaskKind.CALL, abs, pool, payload, None)
+        task.code = SharedCode(1, code)
+        self.batch = Batch([task], payload)
+        self.store = Store(self.window, self.geometry.region(0))
+        self.streams = Streams(self.publisher, self.store)
+        self.pieces: list[Piece] = []  # as the driver has them
+        self.answers = False
+        self.looks = 0
+
+    def pause(self) -> None:
+        """Answer, instead of the wait of a worker."""
+        self.looks += 1
+        assert self.looks < 100, "the stream does not end"
+        self.answers = True
+        self.answer()
+        self.answers = False
+
+    def answer(self) -> None:
+        row = self.row(self.claim)
+        state = layout.state_of(row.word)
+        if state == State.WANTED:
+            self.streams.supply(row, self.batch)
+        elif state == State.OFFERED:
+            assert self.streams.take(row, self.batch) is None
+        self.pieces.append(layout.read_piece(self.publisher.read_record(row.number)))
+
+    def blob(self, stream: Stream) -> bytes:
+        """Have the worker fetch a stream."""
+        blob = Blob(1, layout.STREAMED, len(self.contents[stream]))
+        return self.exchange.blob(self.claim, stream, blob)
+
+    def evict_before(self, step: int) -> Callable[[], int]:
+        """Take the attempt back before one of the worker's calls; return what counts them."""
+        perform, calls = self.window._perform, 0
+
+        def counted(op: tuple[Any, ...]) -> Any:
+            nonlocal calls
+            if not self.answers:
+                calls += 1
+                if calls == step:
+                    self.answers = True
+                    assert self.publisher.reclaim(self.row(self.claim))
+                    self.answers = False
+            return perform(op)
+
+        self.window._perform = counted
+        return lambda: calls
+
+
+@pytest.mark.parametrize("nbytes", SIZES)
+@pytest.mark.parametrize("stream", [Stream.PAYLOAD, Stream.CODE, Stream.CONTEXT])
+def test_what_is_wanted_in_pieces_comes_and_leaves_the_buffer_to_others(
+    monkeypatch: pytest.MonkeyPatch, stream: Stream, nbytes: int
+) -> None:
+    scene = Facing(monkeypatch, nbytes)
+    assert scene.blob(stream) == scene.contents[stream]
+    assert all(piece.extent.nbytes <= PIECE for piece in scene.pieces)
+    assert layout.state_of(scene.claim.word) == State.CLAIMED
+    assert scene.row(scene.claim).word == scene.claim.word, "nothing is on its way"
+    other = scene.claim.number + 1
+    assert scene.store.supply(other, Piece(stream, 0, 1, NOTHING), b"1") is not None
+
+
+@pytest.mark.parametrize("nbytes", SIZES)
+def test_what_is_offered_in_pieces_comes_and_needs_room_for_two(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int
+) -> None:
+    scene = Facing(monkeypatch, 1)
+    region, used = scene.exchange.region, set[int]()
+    answer = scene.answer
+
+    def noted() -> None:
+        used.add(region.used_nbytes)
+        answer()
+
+    monkeypatch.setattr(scene, "answer", noted)
+    outcome = content(nbytes)
+    scene.exchange.offer_all(scene.claim, outcome)
+    assert scene.batch.incoming is not None
+    assert bytes(scene.batch.incoming) == outcome
+    assert used == {2 * PIECE}
+    assert not region.used_nbytes
+    assert all(piece.extent.nbytes <= PIECE for piece in scene.pieces)
+    assert scene.row(scene.claim).word == scene.claim.word, "nothing is on its way"
+
+
+@pytest.mark.parametrize("offers", [False, True])
+def test_a_stream_ends_wherever_its_attempt_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch, offers: bool
+) -> None:
+    """Before each call of the window: who has noticed goes no further, and has let go."""
+    step, calls = 0, 1
+    while step < calls:
+        step += 1
+        scene = Facing(monkeypatch, 3 * PIECE)
+        made = scene.evict_before(step)
+        noticed = False
+        try:
+            if offers:
+                scene.exchange.offer_all(scene.claim, content(3 * PIECE))
+            else:
+                assert scene.blob(Stream.PAYLOAD) == scene.contents[Stream.PAYLOAD]
+        except Evicted:
+            noticed = True
+        calls = made()
+        if step <= calls:
+            state = layout.state_of(scene.row(scene.claim).word)
+            assert state == (State.FREE if noticed else State.EVICTED), step
+        assert not scene.exchange.region.used_nbytes
+    assert step > 20
+
+
+@pytest.mark.parametrize("wrong", [{"position": 1}, {"nbytes": 0}, {"nbytes": PIECE + 1}])
+def test_a_piece_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int]
+) -> None:
+    scene = Facing(monkeypatch, PIECE)
+    extent = Extent(scene.payload.offset, wrong.get("nbytes", PIECE))
+    piece = Piece(Stream.PAYLOAD, wrong.get("position", 0), PIECE, extent)
+    monkeypatch.setattr(
+        scene, "answer", lambda: scene.publisher.answer(scene.row(scene.claim), Step.SUPPLY, piece)
+    )
+    with pytest.raises(ProtocolError, match=f"asked for byte 0 of {PIECE}, got Piece"):
+        scene.blob(Stream.PAYLOAD)
+
+
+def test_what_stands_in_a_record_ends_where_it_says() -> None:
+    scene = Scene()
+    inline = memoryview(b"here, and the rest of the record")
+    fetched = scene.exchange.fetch(scene.claim, Stream.PAYLOAD, layout.INLINE, 4, inline)
+    assert bytes(fetched) == b"here"
