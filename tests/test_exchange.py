@@ -56,7 +56,7 @@ class Scene:
         """Commit an outcome that lies in some extents."""
         committed, _ = self.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
         assert committed
-        self.exchange.keep(claim, extents, committed)
+        self.exchange.keep(claim, extents)
 
     def row(self, claim: Claim) -> Row:
         """Return the row of a claim as it is now."""
@@ -126,8 +126,8 @@ def test_what_an_attempt_that_was_taken_back_had_is_given_back() -> None:
     assert scene.publisher.reclaim(scene.row(claim))
     committed, _ = scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
     assert not committed
-    exchange.keep(claim, extents, committed)
-    exchange.reap()
+    exchange.keep(claim, extents)
+    assert exchange.reap()
     assert not exchange.region.used_nbytes
 
 

@@ -64,15 +64,14 @@ class Commits:
         record = self._record(claim, kind, content, elapsed_ns, held)
         following: Claim | Miss = _EMPTY
         if total is not None:
-            committed = self._claimant.commit(claim, record)
-            if committed:
+            if self._claimant.commit(claim, record):
                 # Only the attempt that won the commit contributes: exactly once.
                 contribute(total, self._window)
                 self._claimant.advance(claim, Step.COMPLETE)
         else:
-            committed, following = self._claimant.complete(claim, record, then)
+            _, following = self._claimant.complete(claim, record, then)
         if held:
-            self._exchange.keep(claim, held, committed)
+            self._exchange.keep(claim, held)
         return following
 
     def _gathered(
@@ -122,7 +121,7 @@ class Commits:
             try:
                 self._exchange.offer_all(claim, content)
             except Evicted:
-                self._exchange.keep(claim, held, committed=False)
+                self._exchange.keep(claim, held)
                 raise
             offset = layout.STREAMED
         else:

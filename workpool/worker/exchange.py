@@ -41,15 +41,14 @@ class Exchange:
         self._window = window
         self._claimant = claimant
         self._warm_nbytes = WARM_NBYTES  # in use, above which we look what is collected
-        self._results: deque[tuple[int, int, Extent]] = deque()  # (row, its DONE word, extent)
+        self._results: deque[tuple[int, int, Extent]] = deque()  # (row, our word, extent)
 
-    def keep(self, claim: Claim, extents: Sequence[Extent], committed: bool) -> None:
-        """Let go of an attempt's extents, as soon as the driver has what is in them."""
-        for extent in extents:
-            if committed:
-                self._results.append((claim.number, claim.word, extent))
-            else:
-                self.region.release(extent)
+    def keep(self, claim: Claim, extents: Sequence[Extent]) -> None:
+        """Let go of an attempt's extents, as soon as the driver has what is in them, or wants none.
+
+        The word of an attempt that was taken back is not its row's any more.
+        """
+        self._results.extend((claim.number, claim.word, extent) for extent in extents)
 
     # --- room for results ---------------------------------------------------------------------
 
@@ -71,13 +70,13 @@ class Exchange:
         return extent
 
     def reap(self) -> bool:
-        """Release the extents whose row speaks of another ticket by now: they are collected."""
+        """Release the extents whose row speaks of something else by now: nobody needs them."""
         if not self._results:
             return False
         words = self._claimant.look()
         kept: deque[tuple[int, int, Extent]] = deque()
         for number, word, extent in self._results:
-            if words[number] == word:  # else it is collected: a fact, see ``repository``
+            if words[number] == word:  # else it is over: a fact, see ``repository``
                 kept.append((number, word, extent))
             else:
                 self.region.release(extent)
