@@ -21,8 +21,10 @@ from workpool.serializer import FINGERPRINT_NBYTES, byvalue, fingerprint, values
 #: Where others come between two instructions.
 PLACES = tuple(str(Path(it.__file__).parent) for it in (workpool.serializer, cloudpickle))
 
-#: Others come once in so many instructions; where all begins anew each time, less often.
-OFTEN, SELDOM = 60, 3000
+#: Others come once in so many instructions; where all begins anew each time, less often, and never
+#: more often than it is done again.
+OFTEN, SELDOM = 60, 600
+AGAIN = byvalue._MOST_ATTEMPTS
 
 #: Attributes that they add, before they delete them all.
 MOST = 12
@@ -66,8 +68,8 @@ def read(box):
 class Others:
     """Other threads: within this context they add attributes, or keys, and delete them again."""
 
-    def __init__(self, seed, *objects, every=OFTEN):
-        self.changes = 0
+    def __init__(self, seed, *objects, every=OFTEN, most=sys.maxsize):
+        self.changes, self._most = 0, most
         self._every, self._random = every, random.Random(seed)
         self._set = [it.__setitem__ if type(it) is dict else partial(setattr, it) for it in objects]
         self._delete = [
@@ -90,7 +92,8 @@ class Others:
         return self._between
 
     def _between(self, frame, event, arg):
-        if event == "opcode" and not self._random.randrange(self._every):
+        due = event == "opcode" and not self._random.randrange(self._every)
+        if due and self.changes < self._most:
             self.changes += 1
             self._change(self._random.randrange(len(self._added)))
         return self._between
@@ -138,9 +141,10 @@ def test_a_call_is_what_it_was_though_others_add_attributes(seed):
 def test_a_call_goes_with_what_others_fill(seed):
     job = Job(define(SCRIPT))
     made = job.made
-    with Others(seed, made.CACHE, made.PLAIN, every=SELDOM):
-        calls = [job.pack(made.look_up, i) for i in range(5)]
-    assert [job.call(*call) for call in calls] == [*range(5)]
+    for i in range(5):
+        with Others(seed, made.CACHE, made.PLAIN, every=SELDOM, most=AGAIN):
+            call = job.pack(made.look_up, i)
+        assert job.call(*call) == i
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -148,6 +152,6 @@ def test_a_fingerprint_is_taken_though_others_add_attributes(seed):
     made = define(SCRIPT)
     with Others(seed, *classes(made)[:-2], made.Color.RED):
         assert len(fingerprint(made.read, Others)) == FINGERPRINT_NBYTES
-    with Others(seed, made.PLAIN, made.CACHE, every=4 * SELDOM):
-        for fn in (made.read, made.look_up):
+    for fn in (made.read, made.look_up):
+        with Others(seed, made.PLAIN, made.CACHE, every=SELDOM, most=AGAIN):
             assert len(fingerprint(fn, Others)) == FINGERPRINT_NBYTES
