@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-from functools import partial
 from pathlib import Path
 
 import cloudpickle
@@ -16,14 +15,16 @@ import pytest
 from scripted import Job, define
 
 import workpool.serializer
+from workpool.errors import SerializationError
 from workpool.serializer import FINGERPRINT_NBYTES, byvalue, fingerprint, values
 
 #: Where others come between two instructions.
 PLACES = tuple(str(Path(it.__file__).parent) for it in (workpool.serializer, cloudpickle))
 
-#: Others come once in so many instructions; where all begins anew each time, less often, and never
-#: more often than it is done again.
-OFTEN, SELDOM = 60, 600
+#: Others come once in so many instructions.
+EVERY = 60
+
+#: How often a dict that has changed is pickled again.
 AGAIN = byvalue._MOST_ATTEMPTS
 
 #: Attributes that they add, before they delete them all.
@@ -52,13 +53,12 @@ class Point:
 class Color(enum.Enum):
     RED = 1
 
-PLAIN, CACHE = Plain(2), {i: Plain(i) for i in range(20)}
+PLAIN = Plain(2)
 LOCK = threading.Lock()
 def double(x): return 2 * x
 def apply(fn, x): return fn(x)
 def adder(n): return lambda x: x + n
 def apply_all(functions, box): return sum(fn(3) for fn in functions) + double(box.get()) + Box.size
-def look_up(i): return CACHE[i].get()
 def read(box):
     with LOCK:
         return box.get() + Color.RED.value + Box.size + Point(1).shifted().x + len(Box.label)
@@ -66,15 +66,11 @@ def read(box):
 
 
 class Others:
-    """Other threads: within this context they add attributes, or keys, and delete them again."""
+    """Other threads: within this context they add attributes to objects, and delete them again."""
 
-    def __init__(self, seed, *objects, every=OFTEN, most=sys.maxsize):
-        self.changes, self._most = 0, most
-        self._every, self._random = every, random.Random(seed)
-        self._set = [it.__setitem__ if type(it) is dict else partial(setattr, it) for it in objects]
-        self._delete = [
-            it.__delitem__ if type(it) is dict else partial(delattr, it) for it in objects
-        ]
+    def __init__(self, seed, *objects):
+        self.changes, self._random = 0, random.Random(seed)
+        self._objects = objects
         self._added = [0] * len(objects)
 
     def __enter__(self):
@@ -92,8 +88,7 @@ class Others:
         return self._between
 
     def _between(self, frame, event, arg):
-        due = event == "opcode" and not self._random.randrange(self._every)
-        if due and self.changes < self._most:
+        if event == "opcode" and not self._random.randrange(EVERY):
             self.changes += 1
             self._change(self._random.randrange(len(self._added)))
         return self._between
@@ -101,11 +96,11 @@ class Others:
     def _change(self, number):
         added = self._added[number]
         if added < MOST:
-            self._set[number](f"other_{added}", added)
+            setattr(self._objects[number], f"other_{added}", added)
             self._added[number] += 1
             return
         for at in range(added):
-            self._delete[number](f"other_{at}")
+            delattr(self._objects[number], f"other_{at}")
         self._added[number] = 0
 
 
@@ -138,20 +133,42 @@ def test_a_call_is_what_it_was_though_others_add_attributes(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_call_goes_with_what_others_fill(seed):
-    job = Job(define(SCRIPT))
-    made = job.made
-    for i in range(5):
-        with Others(seed, made.CACHE, made.PLAIN, every=SELDOM, most=AGAIN):
-            call = job.pack(made.look_up, i)
-        assert job.call(*call) == i
-
-
-@pytest.mark.parametrize("seed", range(10))
 def test_a_fingerprint_is_taken_though_others_add_attributes(seed):
     made = define(SCRIPT)
     with Others(seed, *classes(made)[:-2], made.Color.RED):
         assert len(fingerprint(made.read, Others)) == FINGERPRINT_NBYTES
-    for fn in (made.read, made.look_up):
-        with Others(seed, made.PLAIN, made.CACHE, every=SELDOM, most=AGAIN):
-            assert len(fingerprint(fn, Others)) == FINGERPRINT_NBYTES
+
+
+FILLED = """
+import numpy as np
+class Entry:
+    def __reduce__(self):
+        if changes:
+            CACHE[changes.pop()] = 0  # as another thread would, amidst of pickle's own loop
+        return Entry, ()
+CACHE, changes = {"array": np.ones(1000), "entry": Entry()}, []
+def count(): return len(CACHE) + int(CACHE["array"].sum())
+"""
+
+
+@pytest.mark.parametrize("changes", [0, 1, AGAIN, AGAIN + 1])
+def test_a_dict_that_others_fill_is_pickled_again_and_again(changes):
+    job = Job(define(FILLED))
+    made = job.made
+    made.changes += range(changes)
+    if changes > AGAIN:
+        with pytest.raises(SerializationError, match="changed size during iteration"):
+            job.codes.pack(made.count, (), {}, None)
+    else:
+        assert job.call(*job.codes.pack(made.count, (), {}, None)) == 1002 + changes
+
+
+@pytest.mark.parametrize("changes", [0, 1, AGAIN])
+def test_its_fingerprint_is_that_of_what_it_is_in_the_end(changes):
+    made, filled = define(FILLED), define(FILLED)
+    made.changes += range(changes)
+    found = fingerprint(made.CACHE, Others)
+    assert not made.changes
+    for key in reversed(range(changes)):
+        filled.CACHE[key] = 0
+    assert found == fingerprint(filled.CACHE, Others)
