@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT, by_hand, job, run
+from launching import LIMIT_S, ROOT, Ended, by_hand, job, run
 
 import workpool
 from workpool.errors import ResourceError
@@ -215,40 +215,38 @@ def test_missing_script_under_mpiexec() -> None:
     assert ended.err.count("missing.py") == 1
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> None:
+def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_S) -> Ended:
+    """Run a program in a job of which one rank begins with a statement that makes it fail."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
+        "def fail(): raise OSError('no memory for this')\n"
         "ranks = [os.environ.get(name) for name in ('PMI_RANK', 'OMPI_COMM_WORLD_RANK')]\n"
-        f"if '{rank}' in ranks: sys.modules['workpool.layout'] = None\n"
+        f"if '{rank}' in ranks:\n"
+        f"    {fault}\n"
     )
     words = ["-w", "2", "-c", "print('never')"]
     command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
     with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
-        ended = started.wait()
+        ended = started.wait(limit_s)
+    assert "never" not in ended.out
+    return ended
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int) -> None:
+    ended = with_bad_rank(tmp_path, rank, "sys.modules['workpool.layout'] = None")
     assert ended.status not in (0, None)
     assert "ImportError" in ended.err or "ModuleNotFoundError" in ended.err
-    assert "never" not in ended.out
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_fails_before_the_program_begins(tmp_path: Path, rank: int) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "from workpool.members import liveness\n"
-        "def fail(): raise OSError('no memory for this')\n"
-        "ranks = [os.environ.get(name) for name in ('PMI_RANK', 'OMPI_COMM_WORLD_RANK')]\n"
-        f"if '{rank}' in ranks: liveness.this_process = fail\n"
-    )
-    words = ["-w", "2", "-c", "print('never')"]
-    command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
-    with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
-        ended = started.wait(20)
+    fault = "from workpool.members import liveness; liveness.this_process = fail"
+    ended = with_bad_rank(tmp_path, rank, fault, 20)
     assert ended.status == 1
     assert "OSError: no memory for this" in ended.err
-    assert "never" not in ended.out
 
 
 @pytest.mark.mpi
