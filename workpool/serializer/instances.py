@@ -113,3 +113,9 @@ def slots(obj: object) -> dict[str, Any]:
     """Return what an object has in its slots, without those of classes written in C."""
     names = [name for _, name in _slots_in(type(obj))]
     return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
+
+
+def set_attributes(obj: object, attributes: dict[str, Any]) -> None:
+    """Set attributes of an object, past the ``__setattr__`` of its class."""
+    for name, value in attributes.items():
+        object.__setattr__(obj, name, value)

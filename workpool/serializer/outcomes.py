@@ -38,7 +38,7 @@ from .byname import PROTOCOL
 from .byvalue import ByValuePickler, dumps_by_value
 from .classes import away, refer_home, set_first, update_class
 from .frames import Buffer, Encoded, decode
-from .instances import slots
+from .instances import set_attributes, slots
 from .references import Refer, UnknownDefinition
 from .values import encode
 from .wording import said, task_name, type_name, unrestored
@@ -244,7 +244,7 @@ class _ExceptionPickler(ByValuePickler):
             reduced: tuple[Any, ...] = obj.__reduce__()  # type: ignore[assignment]  # never a str
             attributes = reduced[2] if len(reduced) > 2 else {}
             state = {**slots(obj), **attributes}
-            return _make_exception, reduced[:2], state or None, None, None, _fill
+            return _make_exception, reduced[:2], state or None, None, None, set_attributes
         how = super().reducer_override(obj)
         has_args = isinstance(obj, BaseException) and obj.args
         if not has_args or type(obj) in copyreg.dispatch_table:
@@ -282,12 +282,6 @@ def _make_with_args(had: tuple[Any, ...], make: Callable[..., Any], args: tuple[
     if isinstance(exc, BaseException) and not exc.args:
         exc.args = had
     return exc
-
-
-def _fill(exc: BaseException, state: dict[str, Any]) -> None:
-    """Set an exception's attributes, past the ``__setattr__`` of its class."""
-    for name, value in state.items():
-        BaseException.__setattr__(exc, name, value)
 
 
 class _Rehearsal(Unpickler):

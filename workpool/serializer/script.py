@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from .instances import slots
+from .instances import set_attributes, slots
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
@@ -78,7 +78,7 @@ def reduce_once(obj: Any) -> Any:
         if _is_curried(cls):
             return _of_function(obj, reduced)
         if any(_has(it, obj) for it in reduced[1]):
-            return object.__new__, (cls,), _attributes(obj), None, None, _set
+            return object.__new__, (cls,), _attributes(obj), None, None, set_attributes
         return reduced
     try:
         object.__new__(cls)
@@ -95,11 +95,6 @@ def _has(it: object, attribute: object) -> bool:
 
 def _attributes(obj: Any) -> dict[str, Any]:
     return {**slots(obj), **getattr(obj, "__dict__", {})}
-
-
-def _set(obj: object, attributes: dict[str, Any]) -> None:
-    for attribute, value in attributes.items():
-        object.__setattr__(obj, attribute, value)
 
 
 def _is_curried(kind: type) -> bool:
@@ -120,7 +115,7 @@ def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
         found = object.__new__(cls)
     elif not _left:
         return found  # the script's own
-    _set(found, attributes)  # whatever an earlier task has made of them
+    set_attributes(found, attributes)  # whatever an earlier task has made of them
     if _left:
         names[name] = found
     return found
