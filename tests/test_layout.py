@@ -37,6 +37,25 @@ def test_word_round_trip(state: int, owner: int, attempt: int, generation: int) 
     assert changed == layout.pack_word(3, 7, attempt, generation)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7, 1024])
+def test_rows_behind_a_turn_of_the_table(rows: int) -> None:
+    rng = random.Random(rows)
+    for generation in (1, 15, 16, 2**24 - 1, layout.MAX_GENERATION - 1):
+        turn = rng.randrange(rows)
+        latest = [generation + (row < turn) for row in range(rows)]
+        for share in (0, 0.1, 1):  # of the rows, how many lie behind
+            back = [rng.randint(1, 15) if rng.random() < share else 0 for _ in range(rows)]
+            words = array("q")
+            for now, by in zip(latest, back, strict=True):
+                state, owner, attempt = rng.choice([1, 5]), rng.randrange(2**19), rng.randrange(16)
+                words.append(layout.pack_word(state, owner, attempt, max(0, now - by)))
+            assert layout.States([1, 9]).rows_behind(words, turn, generation) == [
+                row
+                for row, word in enumerate(words)
+                if layout.state_of(word) == 1 and layout.generation_of(word) < latest[row]
+            ]
+
+
 def test_outcomes_of_a_batch_round_trip() -> None:
     outcomes = [(1, 5, b"x"), (2, 0, b""), (3, 10**18, b"12345678"), (4, 7, b"")]
     content = b"".join(layout.write_task_outcome(*outcome) for outcome in outcomes)

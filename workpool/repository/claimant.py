@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 
 from .. import layout, protocol
@@ -89,16 +88,13 @@ class Claimant(Awaiter):
         RMA cost: 1 look.
         """
         words = self.look()
-        numbers = _READY.rows(words)
-        if before is not None:
-            # There may be a thousand, and nearly all of them are later: compared as they are.
-            generation = self.geometry.generation(before)
-            this, next_ = layout.first_word(generation), layout.first_word(generation + 1)
-            turn = bisect_left(numbers, self.geometry.row(before))
-            numbers = [
-                *(number for number in numbers[:turn] if words[number] < next_),
-                *(number for number in numbers[turn:] if words[number] < this),
-            ]
+        if before is None:
+            numbers = _READY.rows(words)
+        else:  # nearly all are later, and must not take time
+            geometry = self.geometry
+            turn, generation = geometry.row(before), geometry.generation(before)
+            numbers = _READY.rows_behind(words, turn, generation)
+            numbers = [n for n in numbers if geometry.ticket(n, words[n]) < before]
         rows = [Row(number, words[number]) for number in numbers]
         return sorted(rows, key=lambda row: layout.generation_of(row.word))
 
