@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LIMIT_S = 40.0
 
+#: Those that end a job in order.
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
 
 class Ended(NamedTuple):
     """What came of a command."""
@@ -84,6 +87,13 @@ class Started:
         found = marked(self._mark)
         self.litter.update(path for pid in found for path in litter_of(pid))
         return found
+
+    def gone_within(self, limit_s: float) -> None:
+        """Wait until every process of the job has gone."""
+        give_up = time.monotonic() + limit_s
+        while (left := self.members()) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert not left
 
     def ranks(self) -> list[int]:
         """Return the process ids of the ranks, rank 0 first."""

@@ -67,6 +67,62 @@ def local_import():
     return json
 """
 
+#: Functions that leave something behind.
+STATEFUL = """
+count = 0
+def counts():
+    global count
+    count += 1
+    return count
+def deletes():
+    global count
+    del count
+    return True
+def remembers():
+    globals().setdefault("left", []).append(1)
+    return len(globals()["left"])
+def has_attribute():
+    has_attribute.calls = getattr(has_attribute, "calls", 0) + 1
+    return has_attribute.calls
+def helper(): pass
+def alters_other():
+    helper.calls = getattr(helper, "calls", 0) + 1
+    return helper.calls
+def alters_default(x=1):
+    alters_default.__defaults__ = (x + 1,)
+    return x
+def make():
+    n = 0
+    def counts():
+        nonlocal n
+        n += 1
+        return n
+    return counts
+counts_in_cell = make()
+class Slots:
+    __slots__ = ("calls", "seen")
+    def __init__(self): self.calls, self.seen = 0, []
+    def __getstate__(self): return None, {"calls": self.calls}
+    def __setstate__(self, state): self.calls, self.seen = state[1]["calls"], []
+SLOTS = Slots()
+def counts_in_slot():
+    SLOTS.calls += 1
+    return SLOTS.calls
+def remembers_in_slot():
+    SLOTS.seen.append(1)
+    return len(SLOTS.seen)
+class Listed(list): pass
+LISTED = Listed()
+def appends():
+    LISTED.append(1)
+    return len(LISTED)
+class Failed(Exception): pass
+FAILED = Failed()
+def keeps_trace():
+    try: raise FAILED
+    except Failed as error: return 1 if error.__traceback__.tb_next is None else 2
+"""
+
 
 def define(source, **names):
     """Run `source` as a script would run, and return the namespace in which it ran."""

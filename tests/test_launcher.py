@@ -17,18 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import ROOT, Ended, Started, job, run
+from launching import ROOT, SIGNALS, Ended, job
 from processes import PATIENCE
 
 from workpool.launch.mpiexec import library
 from workpool.launch.signals import Signals
 from workpool.system.status import Watch
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 HANDLED = [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2]
 
-# Without MPI: an mpiexec of one rank, and a driver that only reports.
-
+#: An mpiexec of one rank, and a driver that only reports: no MPI.
 FAKE = """\
 #!/bin/sh
 [ "$1" = --version ] && echo "{version}" && exit
@@ -38,6 +36,7 @@ shift 2
 exec "$@"
 """
 
+
 DRIVER = """\
 import os, signal, sys, time
 from workpool.system.status import Reporter
@@ -45,6 +44,7 @@ reporter = Reporter()
 reporter.begin()
 print("begun", flush=True)
 """
+
 
 LAUNCH = """\
 import sys
@@ -356,7 +356,7 @@ def test_launcher_killed(tmp_path: Path) -> None:
         started.until("begun")
         started.signal(signal.SIGKILL)
         started.process.wait(5)
-        gone_by(started, 5)
+        started.gone_within(5)
 
 
 def test_driver_has_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,256 +399,3 @@ def test_closed_standard_streams(tmp_path: Path) -> None:
     command = launch(tmp_path, "reporter.ended(4)")
     with job(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as started:
         assert started.wait(20).status == 4
-
-
-# With MPI.
-
-
-def gone_by(started: Started, limit_s: float) -> None:
-    """Wait until every process of the job has gone."""
-    give_up = time.monotonic() + limit_s
-    while (left := started.members()) and time.monotonic() < give_up:
-        time.sleep(0.05)
-    assert not left
-
-
-BUSY = """\
-import sys, time
-from workpool import WorkPool
-def task():
-    print("busy", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("pass", 0),
-        ("import sys; sys.exit(3)", 3),
-        ("1 / 0", 1),
-        ("raise KeyboardInterrupt", 130),
-    ],
-)
-def test_status_with_mpi(text: str, status: int) -> None:
-    with run("-w", "2", "-c", text) as started:
-        ended = started.wait()
-    assert (ended.status, ended.out) == (status, "")
-    assert "mpi" not in ended.err.lower()  # nothing but Python's own traceback
-
-
-@pytest.mark.mpi
-def test_driver_that_leaves_the_hard_way_is_no_success() -> None:
-    with run("-w", "2", "-c", "import os; os._exit(0)") as started:
-        ended = started.wait()
-    assert ended.status != 0
-    assert "--survive" in ended.err  # the same where it was a task that did it
-
-
-@pytest.mark.mpi
-def test_a_file_that_ranks_have_mapped_may_have_any_name(tmp_path: Path) -> None:
-    text = """
-import builtins, mmap, os, sys
-from workpool import WorkPool
-
-def task():
-    with open(os.fsencode(sys.argv[1]) + b"/\\xe9t\\xe9", "w+b") as file:
-        file.write(b"text")
-        file.flush()
-        builtins.mapped = mmap.mmap(file.fileno(), 0)
-        return bytes(mapped)
-
-with WorkPool() as pool:
-    task()
-    print(pool.submit(task).result())
-"""
-    with run("--survive", "-w", "1", "-c", text, str(tmp_path)) as started:
-        assert started.wait() == (0, "b'text'\n", "")
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("survive", [[], ["--survive"]], ids=["", "survive"])
-def test_who_reads_what_tasks_print_may_leave(survive: list[str]) -> None:
-    text = "list(__import__('workpool').WorkPool().map(print, range(200_000)))"
-    launcher = [sys.executable, "-m", "workpool.launch.cli", "run", *survive, "-w", "2", "-c", text]
-    with job(["sh", "-c", '"$@" | head -n 1', "sh", *launcher]) as started:
-        ended = started.wait()
-    assert "whoever read its output is gone" in ended.err
-    assert "--survive" not in ended.err
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
-@pytest.mark.parametrize("signum", SIGNALS)
-def test_signal_with_mpi(tmp_path: Path, signum: int, group: bool) -> None:
-    text = "import time\ntry:\n print('ready', flush=True); time.sleep(60)\nfinally: print('tidy')"
-    with run("-w", "2", "-c", text) as started:
-        started.until("ready")
-        started.signal(signum, group=group)
-        ended = started.wait(5)
-    assert (ended.status, ended.out) == (128 + signum, "ready\ntidy\n")
-    assert ended.err.count("Traceback") == (signum == signal.SIGINT)
-
-
-@pytest.mark.mpi
-def test_interrupt_that_the_program_handles() -> None:
-    text = """\
-import sys, time
-try:
-    print("ready", flush=True)
-    time.sleep(60)
-except KeyboardInterrupt:
-    print("saved")
-    sys.exit(5)
-"""
-    with run("-w", "2", "-c", text) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
-        assert started.wait(5) == Ended(5, "ready\nsaved\n", "")
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-@pytest.mark.smoke
-@pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
-def test_interrupt_while_workers_are_busy(group: bool) -> None:
-    text = BUSY + "with WorkPool() as pool:\n    pool.submit(task).result()"
-    with run("-w", "2", "--grace", "1", "-c", text) as started:
-        started.until("busy")
-        started.signal(signal.SIGINT, group=group)
-        assert started.wait(8).status == 130
-
-
-NOTING = """
-import sys, time
-from pathlib import Path
-from workpool import WorkPool
-def task(place, n):
-    print("task", n, flush=True)
-    while not Path(place, "gate").exists():
-        time.sleep(0.01)
-    Path(place, str(n)).touch()
-with WorkPool() as pool:
-    for future in [pool.submit(task, sys.argv[1], n) for n in range(8)]:
-        future.result()
-"""
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-@pytest.mark.parametrize(
-    ("end", "status"),
-    [
-        ("sys.stderr.close(); sys.exit('said to nobody')", 1),
-        ("sys.exit(type('Silent', (), {'__str__': lambda self: 1 / 0})())", 1),
-        ("sys.excepthook = lambda *error: sys.exit(7); 1 / 0", 7),
-        ("sys.excepthook = lambda *error: {}['hook']; 1 / 0", 1),
-    ],
-)
-def test_last_words_that_fail_end_the_job_all_the_same(end: str, status: int) -> None:
-    text = f"import sys; from workpool import WorkPool; WorkPool(); {end}"
-    with run("-w", "1", "-c", text) as started:
-        assert started.wait(20).status == status
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
-    with run("-w", "2", "-c", NOTING, str(tmp_path)) as started:
-        started.until("task", times=2)
-        started.signal(signal.SIGINT)
-        started.until("once more ends them now")
-        (tmp_path / "gate").touch()
-        ended = started.wait(15)
-    assert ended.status == 130
-    assert ended.err.rstrip().endswith("KeyboardInterrupt")
-    began = {line.removeprefix("task ") for line in ended.out.splitlines()}
-    assert len(began) == 2  # any two: one worker may hold the ticket of another's task
-    assert {path.name for path in tmp_path.iterdir()} == {"gate", *began}
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-@pytest.mark.parametrize("then", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
-    with run("-w", "2", "--grace", "100", "-c", NOTING, str(tmp_path)) as started:
-        started.until("task", times=2)
-        started.signal(signal.SIGINT)
-        started.until("tasks that run have 60 s to end")
-        begun = time.monotonic()
-        started.signal(then)
-        assert started.wait(20).status == 130
-    assert time.monotonic() - begun < 20 * PATIENCE  # Open MPI's takes some seconds to tidy up
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-@pytest.mark.smoke
-def test_error_while_workers_are_busy() -> None:
-    text = BUSY + (
-        "pool = WorkPool()\nfuture = pool.submit(task)\n"
-        "while not future.running(): time.sleep(0.01)\n1 / 0"
-    )
-    begun = time.monotonic()
-    with run("-w", "2", "-c", text) as started:
-        ended = started.wait(20)
-    assert ended.status == 1
-    assert ended.err.endswith("ZeroDivisionError: division by zero\n")
-    assert "mpi" not in ended.err.lower()
-    assert time.monotonic() - begun < 15 * PATIENCE
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
-@pytest.mark.parametrize("rank", [0, 1])
-def test_rank_dies(rank: int, signum: int) -> None:
-    with run("-w", "2", "-c", "import time; print('ready', flush=True); time.sleep(60)") as started:
-        started.until("ready")
-        os.kill(started.ranks()[rank], signum)
-        ended = started.wait(10)
-    assert ended.status not in (0, 128 + signal.SIGTERM)
-    assert "workpool: the driver never told" in ended.err or "the job broke" in ended.err
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("survive", [[], ["--survive"]], ids=["", "survive"])
-def test_a_driver_dies_though_what_it_has_forked_lives(survive: list[str]) -> None:
-    text = (
-        "import os, signal, time, workpool\nwith workpool.WorkPool() as pool:\n"
-        "    pool.submit(abs, -1).result()\n"
-        "    if not os.fork(): time.sleep(30); os._exit(0)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    with run("-w", "2", *survive, "-c", text) as started:
-        ended = started.wait(10)
-    assert ended.status not in (0, 1)
-    assert ("was killed by signal 9" in ended.err) == bool(survive)
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("name", ["mpiexec", "launcher"])
-def test_kill(name: str) -> None:
-    with run("-w", "2", "-c", "import time; print('ready', flush=True); time.sleep(60)") as started:
-        started.until("ready")
-        ranks = started.ranks()
-        others = {pid: line for pid, line in started.members().items() if pid not in ranks}
-        outer = next(p for p, line in others.items() if "mpiexec" in line or "prterun" in line)
-        os.kill(outer if name == "mpiexec" else started.process.pid, signal.SIGKILL)
-        if name == "mpiexec":
-            assert started.wait(10).status == 137
-        gone_by(started, 5)
-
-
-@pytest.mark.mpi
-@pytest.mark.usefixtures("claim")
-def test_workers_are_heard_before_the_end() -> None:
-    text = BUSY.replace("time.sleep(60)", "sys.stderr.write('#' * 300_000 + 'last words')") + (
-        "with WorkPool() as pool:\n    pool.submit(task).result()\n    1 / 0"
-    )
-    with run("-w", "1", "-c", text) as started:
-        ended = started.wait()
-    assert ended.status == 1
-    assert ended.err.count("#") == 300_000  # the driver's own words may come between them
-    assert "last words" in ended.err

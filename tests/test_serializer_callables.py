@@ -1,4 +1,4 @@
-"""Functions whose code crosses once: which may, and until what changes."""
+"""Functions whose code crosses once: which may."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import operator
 import os.path
 import sys
 import threading
-import types
 import weakref
 
 import cloudpickle
@@ -63,10 +62,14 @@ class OfBoost(weakref.ref):
 
 
 of_boost = OfBoost(Refusing)
+
+
 of_boost.__name__ = "of_boost"
 
 
 locked = threading.Lock().locked  # a method in C of what cannot be pickled, as those of pybind11
+
+
 locked.__module__ = __name__
 
 
@@ -188,7 +191,7 @@ def test_registering_a_module_by_value_takes_effect(codes):
     assert codes.lookup(module_level).data == by_name.data
 
 
-# By value: which
+# By value
 
 
 @pytest.mark.parametrize(
@@ -219,6 +222,7 @@ def test_functions_that_read_only_frozen_things_have_a_code(codes, name):
 HAS_GETSTATE = pytest.mark.skipif(
     sys.version_info < (3, 11), reason="objects are asked for a __getstate__ that they may not have"
 )
+
 
 MUTABLE = """
 import argparse, collections, dataclasses, enum, functools, operator, random, threading
@@ -528,178 +532,3 @@ def test_what_is_cached_stays_as_long_as_its_function_is_what_it_was(codes):
 def test_a_decorated_function_of_frozen_things_has_a_code(codes):
     source = MUTABLE + "@decorate\ndef plain(): return 5\n"
     assert load_callable(looked_up_again(codes, define(source).plain).data)() == 5
-
-
-# By value: for how long
-
-
-def changed_global(made):
-    made.script["FACTOR"] = 3
-
-
-def deleted_global(made):
-    del made.script["FACTOR"]
-
-
-def newly_bound_global(made):
-    made.script["abs"] = float
-
-
-def changed_other_function(made):
-    made.script["other"] = lambda x: x - 1
-
-
-def changed_global_of_other_function(made):
-    made.script["DEEPER"] = 2
-
-
-def changed_code(made):
-    made.fn.__code__ = (lambda x: x).__code__
-
-
-def changed_defaults(made):
-    made.fn.__defaults__ = (9,)
-
-
-def changed_keyword_default(made):
-    made.fn.__kwdefaults__["y"] = 9
-
-
-def changed_keyword_defaults(made):
-    made.fn.__kwdefaults__ = {"y": 9}
-
-
-def new_attribute(made):
-    made.fn.note = 1
-
-
-def replaced_attributes(made):
-    made.fn.__dict__ = {"note": 1}
-
-
-CHANGING = """
-FACTOR, DEEPER = 2, 1
-def other(x): return x + DEEPER
-def fn(x=1, *, y=1): return (other(x), FACTOR, abs(y))
-"""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(changed_global, deleted_global, newly_bound_global, changed_other_function),
-        *(changed_global_of_other_function, changed_code, changed_defaults, new_attribute),
-        *(changed_keyword_default, changed_keyword_defaults, replaced_attributes),
-    ],
-)
-def test_a_change_ends_the_code(codes, change):
-    made = define(CHANGING)
-    before = looked_up_again(codes, made.fn)
-    change(made)
-    assert codes.lookup(made.fn) is None
-    after = codes.lookup(made.fn)
-    assert after.code_id > before.code_id
-    assert codes.lookup(made.fn) is after
-
-
-def test_what_follows_a_change_is_the_changed_function(codes):
-    made = define(CHANGING)
-    assert load_callable(looked_up_again(codes, made.fn).data)() == (2, 2, 1)
-    made.script["DEEPER"] = 5
-    assert load_callable(looked_up_again(codes, made.fn).data)() == (6, 2, 1)
-
-
-def test_a_changed_cell_ends_the_code(codes):
-    made = define("""
-def make():
-    n = 1
-    def get(): return n
-    def put(value):
-        nonlocal n
-        n = value
-    return get, put
-get, put = make()
-""")
-    before = looked_up_again(codes, made.get)
-    made.put(2)
-    assert codes.lookup(made.get) is None
-    assert load_callable(codes.lookup(made.get).data)() == 2
-    assert load_callable(before.data)() == 1
-    made.put(threading.Lock())
-    assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
-
-
-def test_one_changed_cell_of_several_ends_the_code(codes):
-    made = define("""
-def make():
-    m, n = 1, 1
-    def get(): return m, n
-    def put(value):
-        nonlocal n
-        n = value
-    return get, put
-get, put = make()
-""")
-    looked_up_again(codes, made.get)
-    made.put(2)
-    assert codes.lookup(made.get) is None
-    assert load_callable(codes.lookup(made.get).data)() == (1, 2)
-
-
-def test_a_function_that_changes_for_every_task_leaves_no_codes(codes):
-    made = define(CHANGING)
-    looked_up_again(codes, made.fn)
-    for i in range(100, 120):
-        made.script["FACTOR"] = i
-        assert codes.lookup(made.fn) is None
-
-
-@pytest.fixture
-def package_for_test(monkeypatch):
-    package = types.ModuleType("pkg_for_test")
-    package.__path__ = []
-    package.__package__ = "pkg_for_test"
-    monkeypatch.setitem(sys.modules, "pkg_for_test", package)
-    return package
-
-
-def test_a_submodule_imported_later_crosses(codes, package_for_test, monkeypatch):
-    package, module = package_for_test, types.ModuleType("pkg_for_test.sub")
-    made = define("def fn(): return pkg_for_test.sub", pkg_for_test=package)
-    before = looked_up_again(codes, made.fn)
-    monkeypatch.setitem(sys.modules, "pkg_for_test.sub", module)
-    package.sub = module
-    after = looked_up_again(codes, made.fn)
-    assert b"pkg_for_test.sub" in after.data
-    assert b"pkg_for_test.sub" not in before.data
-
-
-def test_a_submodule_imported_in_the_place_of_another_module_crosses(package_for_test, monkeypatch):
-    monkeypatch.setitem(sys.modules, "other_for_test", types.ModuleType("other_for_test"))
-    made = define("def fn(): return pkg_for_test.sub, 1", pkg_for_test=package_for_test)
-    assert b"pkg_for_test.sub" not in dumps_by_value(made.fn)
-    monkeypatch.delitem(sys.modules, "other_for_test")
-    monkeypatch.setitem(sys.modules, "pkg_for_test.sub", types.ModuleType("pkg_for_test.sub"))
-    assert b"pkg_for_test.sub" in dumps_by_value(made.fn)
-
-
-def test_modules_are_looked_through_once_for_what_reads_a_package(package_for_test, monkeypatch):
-    class Name(str):
-        looked_at = 0
-
-        def startswith(self, *args):
-            Name.looked_at += 1
-            return super().startswith(*args)
-
-    submodule = types.ModuleType("pkg_for_test.sub")
-    monkeypatch.setitem(sys.modules, Name("pkg_for_test.sub"), submodule)
-    made = define("def fn(): return pkg_for_test.sub, 2", pkg_for_test=package_for_test)
-    assert len({dumps_by_value(made.fn) for _ in range(3)}) == 1
-    assert Name.looked_at == 1
-
-
-def test_what_has_no_snapshot_is_restored_for_each_task():
-    made = define("SEEN = []\ndef fn():\n    SEEN.append(1)\n    return len(SEEN)")
-    cache = CallableCache()
-    assert cache.add(1, dumps_by_value(made.fn))() == 1
-    assert [cache.get(1)() for _ in range(3)] == [1, 1, 1]

@@ -1,0 +1,107 @@
+"""What a worker has of functions: restored once, and anew after a task that has changed them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
+
+from workpool.errors import SerializationError
+from workpool.serializer import CallableCache, CodeCache
+from workpool.serializer.callables import _Restored, load_callable
+
+
+def restored(codes, fn, callables, code_id=1):
+    return callables.add(code_id, memoryview(looked_up_again(codes, fn).data))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("counts", "deletes", "remembers", "has_attribute", "alters_other", "alters_default"),
+        *("counts_in_cell", "counts_in_slot", "remembers_in_slot"),
+        *("appends", "keeps_trace"),
+    ],
+)
+def test_what_a_task_leaves_behind_is_gone_for_the_next(codes, name):
+    callables = CallableCache()
+    fn = restored(codes, getattr(define(STATEFUL), name), callables)
+    results = [fn()] + [callables.get(1)() for _ in range(4)]
+    assert set(results) == {1}
+
+
+def test_what_is_checked_after_a_task_need_not_be_before_the_next(codes, monkeypatch):
+    checks = []
+    clean = _Restored.is_clean
+    monkeypatch.setattr(_Restored, "is_clean", lambda self: checks.append(self) or clean(self))
+    callables, made = CallableCache(), define(STATEFUL)
+    fn, other = (restored(codes, getattr(made, name), callables, i) for i, name in NAMED)
+    callables.check(0)
+    assert callables.get(0) is fn
+    assert len(checks) == 1
+    callables.check(0)
+    for meanwhile in (lambda: callables.get(1), callables.uncheck):
+        callables.check(0)
+        meanwhile()
+        del checks[:]
+        assert callables.get(0) is fn
+        assert len(checks) == 1
+    assert callables.get(1) is other
+    other()
+    callables.check(1)  # in vain
+    assert callables.get(1)() == 1
+    callables.check(99)
+    assert callables.get(99) is None
+
+
+NAMED = list(enumerate(("helper", "counts")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("factorial", "even", "reads_atoms", "reads_generator", "closure", "local_recursive"),
+        *("reads_slots", "reads_fixed", "calls_generic"),
+    ],
+)
+def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):
+    callables = CallableCache()
+    original = getattr(define(ALWAYS_THE_SAME), name)
+    fn = restored(codes, original, callables)
+    for _ in range(3):
+        assert callables.get(1) is fn
+        assert fn(4) == original(4)
+
+
+def test_a_named_callable_is_itself(codes):
+    callables = CallableCache()
+    assert callables.add(1, codes.lookup(math.sin).data) is math.sin
+    assert callables.get(1) is math.sin
+
+
+def test_functions_of_one_script_do_not_share_globals(codes):
+    callables = CallableCache()
+    made = define("N = 1\ndef first(): return N\ndef second(): return N")
+    first = restored(codes, made.first, callables, 1)
+    made.script["N"] = 2
+    second = restored(codes, made.second, callables, 2)
+    assert (first(), second()) == (1, 2)
+    assert (callables.get(1)(), callables.get(2)()) == (1, 2)
+
+
+def test_a_worker_forgets_the_least_recently_used():
+    codes, callables = CodeCache(), CallableCache(capacity=2)
+    for i in range(3):
+        restored(codes, define(f"def fn(): return {i}").fn, callables, i)
+        callables.get(0)
+    assert callables.get(1) is None
+    assert callables.get(0)() == 0
+    assert callables.get(99) is None
+
+
+def test_damaged_code_is_a_serialization_error():
+    with pytest.raises(SerializationError, match="function"):
+        load_callable(b"\x80\x05nonsense")
+    with pytest.raises(SerializationError, match="import"):
+        load_callable(b"cno_such_module\nfn\n.")
