@@ -7,58 +7,9 @@ from pathlib import Path
 
 import pytest
 from harness import run_ranks
+from isolated import TASKS, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
-
-TASKS = """
-import ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
-import numpy as np
-from workpool import TaskKilled, TaskTimeout, WorkerCrashed, WorkPool
-from workpool.job import entry
-from workpool.system import process
-from workpool.worker import isolation
-from workpool.errors import RemoteTraceback, UsageError
-from workpool.serializer import CallableCache
-
-def add_one(n):
-    return n + 1
-
-def pid():
-    return os.getpid()
-
-def crash():
-    ctypes.string_at(0)
-
-def leave(status):
-    print("last words", file=sys.stderr)
-    os._exit(status)
-
-def hang():
-    while True:
-        time.sleep(0.01)
-
-def until_running(future):
-    limit = time.monotonic() + 20
-    while not future.running():
-        assert time.monotonic() < limit and not future.done()
-        time.sleep(0.002)
-
-def until_made(path):
-    limit = time.monotonic() + 30
-    while not os.path.exists(path):
-        assert time.monotonic() < limit
-        time.sleep(0.002)
-
-def error(future):
-    failure = future.exception(30)
-    assert isinstance(failure.__cause__, RemoteTraceback), repr(failure)
-    return failure
-"""
-
-
-def run(ranks: int, body: str, timeout: float = 60) -> str:
-    script = TASKS + "\nwith WorkPool() as pool:\n" + textwrap.indent(textwrap.dedent(body), "    ")
-    return run_ranks(ranks, script, timeout=timeout).stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -268,40 +219,6 @@ def test_what_a_task_has_started_does_not_answer_for_it() -> None:
     )
 
 
-def test_the_initializer_is_not_within_the_tasks_memory() -> None:
-    script = """
-        import numpy as np
-        from workpool import WorkPool
-
-        def load():
-            global table
-            table = np.ones(40_000_000)
-
-        with WorkPool(initializer=load) as pool:
-            small = pool.with_options(memory_limit_nbytes=100_000_000)
-            print(small.submit(pow, 2, 5).result(60), pool.submit(pow, 2, 6).result(60))
-    """
-    assert run_ranks(2, script).stdout == "32 64\n"
-
-
-def test_the_initializer_is_not_within_the_tasks_time() -> None:
-    script = """
-        import time
-        from workpool import TaskTimeout, WorkPool
-
-        def last(seconds):
-            time.sleep(seconds)
-            return 32
-
-        with WorkPool(initializer=time.sleep, initargs=(1,)) as pool:
-            short = pool.with_options(timeout_s=1.6)
-            print(short.submit(last, 1).result(60))
-            assert isinstance(short.submit(time.sleep, 60).exception(60), TaskTimeout)
-            print(short.submit(pow, 2, 6).result(60))
-    """
-    assert run_ranks(2, script).stdout == "32\n64\n"
-
-
 def test_retries(tmp_path: Path) -> None:
     run(
         3,
@@ -378,60 +295,6 @@ def test_what_brings_down_three_processes_is_not_tried_again() -> None:
     )
 
 
-def test_the_child_is_a_process_of_its_own() -> None:
-    stdout = run(
-        2,
-        """
-        isolated = pool.with_options(isolate=True)
-        rank, child = pool.submit(pid).result(), isolated.submit(pid).result()
-        assert rank != child == isolated.submit(pid).result()
-        import sys
-        assert isolated.submit(lambda: sys.argv).result() == sys.argv
-        limited = pool.with_options(max_tasks_per_child=2)
-        assert len({limited.submit(pid).result() for _ in range(8)}) >= 4
-        def asks_for_mpi():
-            from mpi4py import MPI
-        failure = error(isolated.submit(asks_for_mpi))
-        assert isinstance(failure, ImportError) and "child process" in str(failure)
-        # Large things, both ways; what a result refers to is its own.
-        array = np.arange(3_000_000.0)
-        assert np.array_equal(isolated.submit(lambda a: a + 1, array).result(60), array + 1)
-        isolated.submit(print, "from the child").result()
-        """,
-    )
-    assert stdout == "from the child\n"  # passed on
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_script_may_have_more_arguments_than_one_word_of_a_command_line_holds(ranks: int) -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-
-        def extend():  # not by the command line: Open MPI's mpiexec takes no more
-            sys.argv += ["\\u00e4 'b' \\\\ \\n", *(f"argument-{n}" for n in range(20_000))]
-            return sys.argv
-
-        with WorkPool() as pool:
-            isolated = pool.with_options(isolate=True)
-            given = pool.submit(extend).result(30)
-            assert isolated.submit(lambda: sys.argv).result(30) == given
-            assert isolated.submit(lambda: sys.stdin.read()).result(30) == ""
-            print(len(given))
-    """
-    assert run_ranks(ranks, script).stdout == "20002\n"
-
-
-def test_under_python_without_asserts() -> None:
-    script = """
-        import sys
-        from workpool import WorkPool
-        with WorkPool() as pool:
-            print(sys.flags.optimize, pool.with_options(isolate=True).submit(pow, 2, 5).result())
-    """
-    assert run_ranks(2, script, env={"PYTHONOPTIMIZE": "1"}).stdout == "1 32\n"
-
-
 def test_a_limit_of_memory() -> None:
     run(
         2,
@@ -494,161 +357,6 @@ def test_initializer_and_accumulators_work_there() -> None:
     run_ranks(3, script)
 
 
-def test_a_child_asks_for_what_it_lacks() -> None:
-    script = TASKS + textwrap.dedent(
-        """
-            def keep_two():
-                defaults = CallableCache.__init__.__defaults__
-                CallableCache.__init__.__defaults__ = (2, *defaults[1:])
-
-            def check(pool):
-                isolated = pool.with_options(isolate=True)
-                for function in 2 * (add_one, abs, float, str, add_one, add_one):
-                    assert isolated.submit(function, 1).result(30) == function(1)
-
-            # The child is the same all the time; what it has of a function belongs to a pool.
-            with WorkPool(max_workers=1) as first, WorkPool(max_workers=1) as second:
-                child = first.with_options(isolate=True).submit(pid).result(30)
-                for pool in (first, second, first):
-                    check(pool)
-            for initializer in (None, keep_two):
-                with WorkPool(max_workers=1, initializer=initializer) as pool:
-                    check(pool)
-                    assert pool.with_options(isolate=True).submit(pid).result(30) == child
-            """
-    )
-    run_ranks(2, script)
-
-
-def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
-    run(
-        2,
-        """
-        def limits():
-            return resource.getrlimit(resource.RLIMIT_NOFILE)
-        def descriptors():
-            with open("/proc/net/unix") as sockets:  # a bell is made when a worker first sleeps
-                bells = [line.split()[6] for line in sockets if "@workpool" in line]
-            links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
-            held = [os.readlink(link) for link in links if os.path.islink(link)]
-            return len([what for what in held if what.strip("socket:[]") not in bells])
-        def leave_free(count):
-            free = (n for n in range(1024) if not os.path.exists(f"/proc/self/fd/{n}"))
-            highest = next(itertools.islice(free, count, None))
-            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits()[1]))
-        def reset(limits):
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        def allow_threads(allowed):
-            def refuse(self):
-                raise RuntimeError("can't start new thread")
-            if allowed:
-                del process._Tail.start
-            else:
-                process._Tail.start = refuse
-
-        def fails(why):
-            failure = error(isolated.submit(add_one, 1))
-            assert type(failure) is WorkerCrashed, repr(failure)
-            assert why in str(failure) and "add_one was not run" in str(failure)
-            assert failure.signum is failure.exitcode is None
-
-        isolated = pool.with_options(isolate=True)
-        before, usual = pool.submit(descriptors).result(30), pool.submit(limits).result(30)
-        for count in range(9):  # so many are needed
-            pool.submit(leave_free, count).result(30)
-            fails("Too many open files")
-            pool.submit(reset, usual).result(30)
-            assert pool.submit(descriptors).result(30) == before
-        pool.submit(allow_threads, False).result(30)
-        fails("new thread")
-        def have_memory(some):
-            def refuse(*given):
-                raise MemoryError
-            if some:
-                isolation.ChildProcess = process.ChildProcess
-            else:
-                isolation.ChildProcess = refuse
-        pool.submit(have_memory, False).result(30)
-        fails("no memory")
-        pool.submit(have_memory, True).result(30)
-        pool.submit(allow_threads, True).result(30)
-        assert pool.submit(descriptors).result(30) == before
-        assert isolated.submit(add_one, 1).result(30) == 2
-        """,
-    )
-
-
-def test_a_limit_of_no_open_files_is_the_tasks_own_matter() -> None:
-    run(
-        2,
-        """
-        def allow_none():
-            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-            return pid()
-        isolated = pool.with_options(isolate=True)
-        child = isolated.submit(allow_none).result(30)
-        # It goes on: with the limit, as with whatever else a task leaves in its process.
-        assert isolated.submit(pid).result(30) == child
-        large = np.ones(1_000_000)  # waited for in pieces
-        assert np.array_equal(isolated.submit(np.add, large, 1).result(30), large + 1)
-        assert type(error(isolated.submit(open, os.devnull))) is OSError
-        other = pool.with_options(max_tasks_per_child=1)
-        assert other.submit(allow_none).result(30) != other.submit(allow_none).result(30)
-        """,
-    )
-
-
-def test_a_child_that_does_not_begin_costs_an_attempt(tmp_path: Path) -> None:
-    (tmp_path / "sleepy.py").write_text("import time\ndef main(*given): time.sleep(60)\n")
-    run(
-        2,
-        f"""
-        def start(module, start_s):
-            sys.path.append({str(tmp_path)!r})
-            isolation.child.__name__, isolation.START_S = module, start_s
-        isolated = pool.with_options(isolate=True)
-        pool.submit(start, "no_such_module", 60.0).result(30)
-        failure = error(isolated.submit(add_one, 1))
-        assert type(failure) is WorkerCrashed and failure.exitcode == 1
-        assert "no_such_module" in failure.stderr
-        pool.submit(start, "sleepy", 0.1).result(30)
-        failure = error(isolated.submit(add_one, 1))
-        assert type(failure) is WorkerCrashed and "within 0.1 s" in str(failure)
-        pool.submit(start, "workpool.worker.child", 60.0).result(30)
-        assert isolated.submit(add_one, 1).result(30) == 2
-        """,
-    )
-
-
-def test_a_child_that_does_not_read_can_be_ended() -> None:
-    run(
-        2,
-        """
-        isolated = pool.with_options(isolate=True)
-        large = np.ones(100_000)  # more than fits between two processes
-        def never(array):
-            hang()
-        def stop():
-            child = isolated.submit(pid).result(30)
-            os.kill(child, signal.SIGSTOP)
-            return child
-        child = stop()
-        failure = error(pool.with_options(timeout_s=0.3).submit(np.sum, large))
-        assert type(failure) is TaskTimeout and "0.3 s" in str(failure)
-        assert isolated.submit(pid).result(30) != child
-        child = stop()
-        limit = time.monotonic() + 30
-        while os.path.exists(f"/proc/{child}"):  # a task may be killed before the child is asked
-            assert time.monotonic() < limit
-            future = isolated.submit(never, large)
-            until_running(future)
-            assert pool.kill(future) and type(future.exception()) is TaskKilled
-        assert isolated.submit(np.sum, large).result(30) == 100_000
-        """,
-    )
-
-
 def test_options_that_cannot_be() -> None:
     run(
         1,
@@ -682,32 +390,6 @@ def test_options_that_cannot_be() -> None:
             pass
         else:
             raise AssertionError("reduce")
-        """,
-    )
-
-
-def test_what_a_forked_task_forks_keeps_its_files_and_signals() -> None:
-    run(
-        2,
-        """
-        def fork(then):
-            child = os.fork()
-            if not child:
-                status = 1
-                try:
-                    status = then()
-                finally:
-                    os._exit(status)
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        def write_to(fds):
-            for fd in fds:
-                os.write(fd, b"x")
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-            return len(blocked & {signal.SIGINT, signal.SIGTERM})
-        def first():
-            fds = [os.open(os.devnull, os.O_WRONLY) for _ in range(60)]
-            return fork(lambda: write_to(fds))
-        assert pool.with_options(isolate=True).submit(fork, first).result(30) == 0
         """,
     )
 

@@ -1,0 +1,245 @@
+"""What a driver does when: what waits for what, and what gives way."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+from driven import NOTHING_TO_FETCH, Scene
+
+from workpool import layout
+from workpool.backoff import FIRST_S, Backoff
+from workpool.context import TaskKind
+from workpool.driver import dispatcher as dispatcher_module
+from workpool.driver import driver as driver_module
+from workpool.driver import progress as progress_module
+from workpool.driver import waits as waits_module
+from workpool.driver.collector import RETIRED, SHORT_S
+from workpool.layout import Extent, Piece, Terms
+from workpool.protocol import Step
+from workpool.repository import Claim, Miss, Stream
+from workpool.serializer import Code, Kind, Packed, pack_value, unpack
+from workpool.tasks import Segment, Task
+
+
+def test_who_finds_each_result_at_once_leaves_nothing_undone() -> None:
+    """A script that works longer between submit and result than its task takes."""
+    scene = Scene(rows=64)
+    driver, again = scene.driver, scene.submit(0)
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    driver.retry(again, 0.01)
+    limit = time.monotonic() + 30
+    while again.batch is None:
+        scene.submit(1)
+        while not driver._rows:
+            driver.progress()
+        scene.end_one()
+        driver.progress()
+        assert len(driver._collector.retired) < RETIRED + 2
+        assert time.monotonic() < limit
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
+    served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end_a_task() -> None:
+        found = scene.worker.take(1)
+        for offer in found if served and not isinstance(found, Miss) else []:
+            claim = scene.worker.claim(offer)
+            assert isinstance(claim, Claim)
+            scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
+
+    scene = Scene()
+    monkeypatch.setattr(os, "sched_yield", end_a_task)
+    monkeypatch.setattr(dispatcher_module, "COPY_S", 1e-6)  # 0.2 s
+    arguments = [pack_value(np.full(25_000, n)) for n in range(4)]  # room for two
+    tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
+    # What has been placed is no longer here, and what was copied is here alone.
+    assert [len(task.payload) > 0 for task in tasks] == [False, False, not served, not served]
+    payloads = [task.payload for task in tasks]
+    assert all(payload.lent for payload in payloads if isinstance(payload, Packed))
+
+
+def test_arguments_without_room_wait_for_a_row_that_will_give_it() -> None:
+    scene = Scene()
+    driver = scene.driver
+    for number in range(3):
+        scene.submit(number, pack_value(np.full(25_000, number)))  # room for two
+        driver.progress()
+    places = [scene.claim() for _ in range(2)]
+    assert isinstance(scene.worker.take(1), Miss)
+    scene.worker.complete(places[0], NOTHING_TO_FETCH)
+    driver.progress()
+    assert scene.claim().descriptor[0].payload == places[0].descriptor[0].payload
+
+
+def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    driver = scene.driver
+    driver._collector.row_s = 1.0  # so it sleeps
+    scene.submit(1, pack_value(np.ones(100_000)))
+    claim = scene.claim()
+    slept: list[float] = []
+    sleep, here = time.sleep, threading.get_ident()
+
+    def noted(seconds: float) -> None:
+        if threading.get_ident() == here:  # and no thread that another test has left
+            slept.append(seconds)
+        else:
+            sleep(seconds)
+
+    monkeypatch.setattr(waits_module, "sleep", noted)
+    driver.waits.pause(Backoff(1.0))
+    scene.worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
+    driver.progress()
+    driver.waits.pause(Backoff(1.0))
+    assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
+
+
+def test_tasks_go_in_the_order_in_which_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one has waited for others that did not come."""
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene()
+    driver = scene.driver
+    driver.progress()
+    driver._dispatcher._again_s = math.inf
+    scene.submit(1)
+    driver._dispatcher._again_s = 0.0
+    scene.submit(2)
+    assert [scene.claim().descriptor[0].task_id for _ in range(2)] == [1, 2]
+
+
+def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene()
+    scene.driver.progress()
+    scene.driver.drain()
+    scene.submit(1)
+    scene.driver.progress()
+    assert isinstance(scene.worker.take(1), Miss)
+
+
+def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
+    scene = Scene(rows=2)
+    driver = scene.driver
+    driver.progress()
+    scene.submit(1)
+    driver.progress()
+    scene.submit(2)
+    driver.progress()
+    assert len(driver._rows) == 2
+    free_nbytes = driver._store.region.free_nbytes
+    task = scene.submit(3, pack_value(np.ones(10_000)))
+    assert task.extent is not None
+    driver.progress()
+    assert driver._store.region.free_nbytes <= free_nbytes - 80_000
+    assert driver.cancel(task)
+    assert driver._store.region.free_nbytes == free_nbytes
+
+
+def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
+    scene = Scene(rows=64)
+    driver = scene.driver
+    for number in range(3 * RETIRED):
+        task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+        driver.submit(task, Code(1, b"code"))
+        while not driver._rows:
+            driver.progress()
+        scene.end_one()
+        driver.progress()
+        assert len(driver._collector._uncounted) < RETIRED + 2
+    assert task.code is not None
+    assert task.code.mean_s is not None
+
+
+def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    driver, times = scene.driver, [0.0]
+    for module in (driver_module, progress_module):
+        monkeypatch.setattr(module, "monotonic", lambda: times[0])
+    driver._collector.row_s = 2 * SHORT_S
+    rests = []
+    for number in range(2):
+        times[0] += 1.0
+        scene.submit(number)
+        rests.append(driver._rest_s())
+        scene.end_one()
+        driver.progress()
+        driver._collector.row_s = 2 * SHORT_S
+    assert rests == [FIRST_S, FIRST_S]
+
+
+def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> None:
+    extent = Extent(Scene(rows=64).geometry.region(1).offset, 8)
+    record = layout.write_outcome(Kind.VALUE, 5, *extent).ljust(layout.OUTCOME_NBYTES, b"\0")
+    for end, left in ((record, (0, 1)), (NOTHING_TO_FETCH, (1, 2))):
+        scene = Scene(rows=64)
+        driver = scene.driver
+        for number in range(2):
+            scene.submit(number)
+            driver.progress()
+        for retired in left:  # after the last one nobody runs anything that needs room
+            scene.end_one(end)
+            driver.progress()
+            assert len(driver._collector.retired) == retired
+
+
+@pytest.mark.parametrize("comes", ["task", "numbers"])
+def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> None:
+    scene = Scene()
+    driver = scene.driver
+    region = driver._store.region
+    nbytes = region.stretch.nbytes * 45 // 100
+    scene.submit(1, bytes(nbytes))
+    driver.progress()
+    scene.end_one()
+    driver.progress()
+    assert region.free_nbytes < nbytes
+    if comes == "task":
+        scene.submit(2, bytes(nbytes))
+        assert scene.claim().descriptor[0].payload.offset != layout.STREAMED
+    else:
+        assert driver.reserve(nbytes) is not None
+
+
+def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
+    scene = Scene(rows=1024)
+    driver = scene.driver
+    content = bytes(driver._store.region.stretch.nbytes // 5)
+    for number in range(3):
+        segment = Segment(number, content, 5, Terms(0, 1, 1, 0, 5))
+        driver.submit(Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment), None)
+        driver._dispatcher.publish()
+        claim = scene.claim()
+        assert claim.descriptor[0].payload.offset != layout.STREAMED
+        scene.worker.complete(claim, NOTHING_TO_FETCH)
+        driver.progress()
+        driver.end(segment)
+
+
+def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
+    scene = Scene()
+    driver, numbers = scene.driver, np.ones(100_000)
+    scene.submit(1, pack_value(numbers))
+    numbers[:] = 2
+    claim = scene.claim()
+    nbytes = claim.descriptor[0].nbytes
+    content = b""
+    while len(content) < nbytes:
+        wanted = Piece(Stream.PAYLOAD, len(content), nbytes, Extent(0, 0))
+        assert scene.worker.request(claim, Step.WANT, wanted)
+        driver.progress()
+        piece = scene.worker.answered(claim, Step.SUPPLY)
+        assert isinstance(piece, Piece)
+        content += scene.window.read(*piece.extent)
+    assert (unpack(bytearray(content)) == 1).all()

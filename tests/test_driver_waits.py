@@ -1,0 +1,138 @@
+"""How a driver waits: looks, glances, and rests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from driven import NOTHING_TO_FETCH, Scene
+
+from workpool.backoff import SPINS
+from workpool.driver.waits import Waits
+from workpool.errors import TaskLost
+from workpool.layout import NOTHING, Piece
+from workpool.protocol import Step
+from workpool.repository import Stream
+from workpool.serializer import pack_value
+
+
+def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str]]:
+    """Return waits whose rows run for ever, and what they do meanwhile."""
+
+    def progress() -> int:
+        steps.append("progress")
+        return 0
+
+    def still() -> bool:
+        steps.append("glance")
+        time.sleep(glance_s)
+        return True
+
+    steps: list[str] = []
+    return Waits(progress, lambda: rest_s, lambda: True, still), steps
+
+
+def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
+    waits, steps = waits_of(None)
+    assert waits.wait(lambda: len(steps) >= 5, None)  # by another thread
+    assert steps == ["progress", *["glance"] * 4]
+    steps.clear()
+    assert waits.wait(lambda: steps.count("progress") >= 2, None)
+    assert steps == ["progress", *["glance"] * (SPINS - 1), "progress"]
+
+
+def test_who_looks_at_the_only_row_keeps_it_for_the_next_progress() -> None:
+    scene = Scene()
+    driver = scene.driver
+    assert not driver._still()  # there is none
+    scene.submit(1)
+    driver.progress()
+    assert driver._still()
+    claim = scene.claim()
+    assert driver._still()
+    scene.worker.complete(claim, NOTHING_TO_FETCH)
+    assert not driver._still()
+    seen = driver._collector._seen
+    driver.progress()
+    assert not driver._rows
+    driver._collector._seen = seen  # by another thread, too late
+    scene.submit(2)
+    driver.progress()
+    assert driver._rows
+
+
+def test_the_window_is_not_closed_while_somebody_looks() -> None:
+    scene = Scene()
+    driver = scene.driver
+    scene.submit(1)
+    driver.progress()
+    closing = threading.Thread(target=driver.close)
+    with driver._looking:
+        closing.start()
+        closing.join(0.1)
+        assert closing.is_alive()
+        driver.drop(scene.context)  # by a finalizer, which asks nobody
+    closing.join(10)
+    assert not closing.is_alive()
+    assert not driver._still()
+
+
+def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync() -> None:
+        held.append(driver.held)
+
+    held: list[bool] = []
+    scene = Scene()
+    driver = scene.driver
+    scene.submit(1)
+    driver.progress()
+    look = scene.window.await_change
+    monkeypatch.setattr(scene.window, "await_change", lambda *a, **k: (sync(), look(*a, **k))[1])
+    assert not driver.held
+    assert driver._still()
+    assert held == [True]
+
+
+def test_a_reader_that_was_collected_keeps_no_other_waiting() -> None:
+    scene = Scene()
+    driver = scene.driver
+    payloads = [pack_value(np.ones(200_000)) for _ in range(2)]
+    for number, payload in enumerate(payloads):
+        scene.submit(number, payload)
+        driver.progress()
+    first, second = scene.claim(), scene.claim()
+    total = len(payloads[0])
+    for claim in (first, second):
+        wanted = Piece(Stream.PAYLOAD, 0, total, NOTHING)
+        assert scene.worker.request(claim, Step.WANT, wanted)
+        driver.progress()
+    assert isinstance(scene.worker.answered(first, Step.SUPPLY), Piece)
+    assert scene.worker.answered(second, Step.SUPPLY) is None
+    scene.worker.complete(first, NOTHING_TO_FETCH)  # in the middle of it
+    for _ in range(3):
+        driver.progress()
+    assert isinstance(scene.worker.answered(second, Step.SUPPLY), Piece)
+
+
+def test_glances_end_with_the_time_to_wait() -> None:
+    waits, steps = waits_of(None, glance_s=5e-3)
+    assert not waits.wait(lambda: False, 1e-2)
+    assert steps.count("glance") <= 2
+
+
+def test_who_may_rest_does_not_glance() -> None:
+    waits, steps = waits_of(1e-3)
+    assert waits.wait(lambda: steps.count("progress") > 2, 30)
+    assert "glance" not in steps
+
+
+@pytest.mark.parametrize("outstanding", [True, False])
+def test_what_waits_on_the_driver_is_not_lost(outstanding: bool) -> None:
+    """As a task does that is tried again later: nothing is in the table meanwhile."""
+    waits = Waits(lambda: 0, lambda: 1e-3, lambda: outstanding, lambda: False)
+    waits._patience_s = 1e-2
+    with nullcontext() if outstanding else pytest.raises(TaskLost):
+        assert not waits.wait(lambda: False, 0.1)
