@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import pickle
 import socket
 import threading
@@ -10,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from workpool.errors import SerializationError
+from workpool.errors import SerializationError, UsageError
 from workpool.serializer import (
     CodeCache,
     Packed,
@@ -106,6 +107,15 @@ def test_a_keyword_argument_is_named():
     assert "keyword argument 'y' of type generator" in str(failure(add, 1, y=ENDED))
 
 
+@pytest.mark.parametrize("kind", ["Lock", "Queue", "Value"])
+def test_what_stands_in_for_that_of_multiprocessing_is_named(kind):
+    shared = getattr(multiprocessing, kind)(*["i"][: kind == "Value"])
+    space = {"shared": shared, "__name__": "__main__"}
+    exec("def reads(): return shared", space)
+    for error in (failure(add, shared, 1), failure(space["reads"])):
+        assert "take one of a multiprocessing.Manager, or" in str(error)
+
+
 @pytest.mark.parametrize("where", ["global", "closure"])
 def test_what_the_function_reads_is_named(where):
     if where == "global":
@@ -195,6 +205,12 @@ def test_errors_of_the_users_methods_are_reported(kind, error):
     assert f"argument 2 of 2 of type {__name__}.{kind.__name__}" in str(reported)
     assert type(error).__name__ in str(reported)
     assert reported.__cause__ is error
+
+
+def test_a_complaint_of_ours_is_told_once():
+    error = failure(add, 0, Reduces(UsageError("a future cannot be sent to a task")))
+    assert "a future cannot be sent to a task" in str(error)
+    assert error.__cause__ is None
 
 
 def test_deep_recursion_is_reported():

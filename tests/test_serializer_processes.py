@@ -219,6 +219,11 @@ def test_each_side_reports_what_cannot_travel(run_script):
         async def asynchronous(): pass
         error = failure(asynchronous)
         assert type(error) is SerializationError and "an async function" in str(error)
+        def yields():
+            yield 1
+        error = failure(yields)
+        assert type(error) is SerializationError and "return a list" in str(error)
+        assert error.__cause__.text.count("Traceback") == 1
 
         error = failure(raises_lock)
         assert type(error) is TaskError and "LocksUp" in str(error)

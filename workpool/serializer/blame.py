@@ -49,6 +49,11 @@ def culprit(
     if found is None:
         return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
     what, value, failure = found
+    if isinstance(failure, RuntimeError) and "through inheritance" in str(failure):
+        remedy = (  # a lock, a queue or a value of multiprocessing, or what has one
+            "take one of a multiprocessing.Manager, or for numbers that tasks add to an "
+            "accumulator of the pool"
+        )
     # An error of ours says itself what to do.
     text = str(failure) if isinstance(failure, UsageError) else f"{said(failure)}; {remedy}"
     return SerializationError(

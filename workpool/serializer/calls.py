@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..errors import SerializationError
+from ..errors import SerializationError, UsageError
 from ..interrupts import interrupts
 from .blame import culprit
 from .code import Code
@@ -73,7 +73,8 @@ def pack_call(
     Raises
     ------
     SerializationError
-        Names the argument or the function that cannot be pickled; ``__cause__`` says why.
+        Names the argument or the function that cannot be pickled; ``__cause__`` says why, unless
+        the message is a complaint of ours in full.
     UnknownDefinition
         As for `encode`.
 
@@ -102,7 +103,8 @@ def pack_call(
     except (interrupts(), UnknownDefinition):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
-        raise culprit(fn, args, kwargs, error) from error
+        told = isinstance(error, UsageError)  # in full, by the message: a future, an accumulator
+        raise culprit(fn, args, kwargs, error) from (None if told else error)
 
 
 def unpack_call(

@@ -29,7 +29,7 @@ from contextlib import suppress
 from enum import IntEnum
 from io import BytesIO
 from pickle import Unpickler, dumps, loads
-from types import CoroutineType, FunctionType
+from types import CoroutineType, FunctionType, GeneratorType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
@@ -117,6 +117,11 @@ def pack_value(value: object, task: object = None) -> Encoded:
             value.close()  # nobody awaits it
             raise SerializationError(
                 f"task {task_name(task)} is an async function: have a task call asyncio.run itself"
+            ) from None
+        if isinstance(value, GeneratorType):
+            raise SerializationError(
+                f"task {task_name(task)} yields its results, or returns a generator: have it "
+                "return a list"
             ) from None
         raise SerializationError(
             f"cannot pickle the result of task {task_name(task)}, which is of type "
