@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import contributions
-from ..errors import UsageError, WorkerUnreachable
+from ..errors import RemoteTraceback, UsageError, WorkerUnreachable
 from ..forked import FORKED
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import Reporter, exit_status
@@ -233,6 +233,11 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
             status = exit_status(end)
             if isinstance(end, Terminated):
                 _give_up(end.signal, status)
+            elif isinstance(remote := end.__cause__, RemoteTraceback):
+                say(
+                    f"task {remote.task} has called sys.exit, which has ended the script where it "
+                    f"took the task's result, with status {status}"
+                )
         except BaseException as error:
             if isinstance(error, WorkerUnreachable) and step is _close_current:
                 say(f"{error}: the job ends without it")
