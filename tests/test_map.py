@@ -32,7 +32,7 @@ def test_everything_comes_in_order(ranks: int) -> None:
             lines = np.arange(6_000.0).reshape(-1, 3)
             for found, line in zip(pool.map(same, lines), lines, strict=True):
                 assert np.array_equal(found, line)
-            window = pool.map(same, iter(numbers), buffersize=5000)
+            window = pool.map(same, iter(numbers), buffersize=np.int64(5000))
             assert list(window) == numbers
             large = [np.full(100_000, n) for n in range(20)]
             assert [array[0] for array in pool.map(same, large)] == list(range(20))

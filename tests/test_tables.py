@@ -129,6 +129,7 @@ def test_options_that_cannot_be_honoured() -> None:
             ({"max_workers": 0}, "max_workers"),
             ({"rows": 0}, "rows=0"),
             ({"rows": 10**9}, "rows=1000000000"),
+            ({"arena_nbytes": 0}, "arena_nbytes=0"),
             ({"arena_nbytes": 100}, "arena_nbytes=100"),
             ({"arena_nbytes": 2**63}, f"arena_nbytes={2**63}"),
             ({"claim": "lottery"}, "lottery"),

@@ -72,7 +72,7 @@ class Maps:
         if chunksize is not None and chunksize < 1:
             raise UsageError(f"chunksize={chunksize}: a task has at least one item")
         wanted = Schedule.named(schedule)
-        if buffersize is not None and not isinstance(buffersize, int):
+        if buffersize is not None and not hasattr(buffersize, "__index__"):
             raise TypeError("buffersize must be an integer or None")
         if buffersize is not None and buffersize < 1:
             raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")

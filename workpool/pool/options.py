@@ -16,6 +16,7 @@ from ..repository import TAKERS
 from ..tasks import Retry
 
 N = TypeVar("N", int, float)
+D = TypeVar("D", int, float, None)
 
 
 class TaskOptions(NamedTuple):
@@ -120,9 +121,9 @@ def choose(
         raise UsageError(
             f"lease_s={lease_s:g}: hearts beat too seldom for less than {LEAST_LEASE_S}"
         )
-    arena = _number("arena_nbytes", arena_nbytes, 0, int)
-    asked = Choice(workers, rows, arena, claim, repository, lease_s)
-    if arena:
+    arena = _number("arena_nbytes", arena_nbytes, None, int)
+    asked = Choice(workers, rows, arena or 0, claim, repository, lease_s)
+    if arena is not None:
         return asked
     with job.lock:  # no table is opened or closed meanwhile
         opened = job.tables.defaults.get(asked)
@@ -134,7 +135,7 @@ def choose(
         return opened
 
 
-def _number(name: str, given: N | None, default: N, kind: Callable[[Any], N]) -> N:
+def _number(name: str, given: N | None, default: D, kind: Callable[[Any], N]) -> N | D:
     """Return an option as given, from the environment, or by default."""
     if given is not None:
         return checked(name, given, kind)
