@@ -93,7 +93,9 @@ class Program(NamedTuple):
         if re.fullmatch(r"python[\d.]*", self.target):
             return "; give the program without it: workpool runs it by its own Python"
         if self.target == "run":
-            return "; give the program without it: only `workpool` has commands"
+            return "; give the program without it, or start all of it by `workpool run`"
+        if self.target in ("bench", "info", "journal"):
+            return f"; that command is `workpool {self.target}`"
         return ""
 
     def enter(self) -> None:
