@@ -249,6 +249,13 @@ def test_a_rank_that_fails_before_the_program_begins(tmp_path: Path, rank: int) 
     assert "OSError: no memory for this" in ended.err
 
 
+def test_a_python_that_has_no_mpi4py() -> None:
+    text = "import sys; sys.modules['mpi4py'] = None; import workpool; workpool.WorkPool()"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert f"{sys.executable} has no mpi4py: use the Python of the environment" in ran.stderr
+    assert ran.stderr.count("Traceback") == 1
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_mpiexec_of_another_mpi(rank: int) -> None:

@@ -59,6 +59,11 @@ with loading():
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
+            raise ResourceError(
+                f"{sys.executable} has no mpi4py: use the Python of the environment that has it, "
+                "or install it, and an MPI if there is none: python -m pip install mpi4py mpich"
+            ) from None
         raise ResourceError(
             f"mpi4py cannot load an MPI library in {sys.executable}: "
             f"{[*str(error).splitlines(), type(error).__name__][0]}: "
