@@ -407,6 +407,24 @@ def test_run_drives_on_one_rank_and_serves_on_the_others() -> None:
     assert sorted(stdout.split("\n")) == ["", "values (285, 285)", *2 * ["values (None, None)"]]
 
 
+def test_ranks_that_do_not_come_to_run_are_waited_for_and_missed() -> None:
+    script = """
+        import time
+        import workpool
+        from mpi4py import MPI
+        from workpool.rma import group
+
+        group.LATE_S = 0.5
+        for late_s in (0, 2):
+            if MPI.COMM_WORLD.rank > 0:
+                time.sleep(late_s)
+            workpool.run(lambda pool: print(pool.submit(abs, -1).result()))
+    """
+    ended = run_ranks(3, script, spmd=True)
+    assert ended.stdout == "1\n1\n"
+    assert ended.stderr.count("waited for other ranks for 0.5 s") == 1
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_run_where_the_others_serve_already_is_a_pool(ranks: int) -> None:
     script = """

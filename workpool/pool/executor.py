@@ -166,7 +166,7 @@ def run(
                 "leave them out, or start the script by mpiexec alone, without -m workpool"
             )
         return program()
-    group = rma.Group(comm, root)
+    group = rma.Group(comm, root, spmd=True)
     if group.rank > 0:
         before = signal.getsignal(signal.SIGTERM)
         serve(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from array import array
@@ -12,6 +13,7 @@ from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
 from ..system.shared_memory import SHM, free, litter_of, remove, unmappable
+from ..system.streams import say
 from ..whole import whole
 from .mpi import MPI
 from .own import OwnWindow
@@ -22,6 +24,9 @@ from .window import Window
 #: How long the host of a window waits to see another rank count there, and how far that counts.
 PROBE_S = 0.1
 PROBES = 4
+
+#: How long the root of an SPMD program waits for the other ranks before it says so.
+LATE_S = 10.0
 
 #: What a rank must have left for a window besides its bytes: MPI takes a descriptor and some pages.
 SPARE_FDS = 2
@@ -53,6 +58,8 @@ class Group:
         The rank of `comm` that becomes rank 0 of the group; the others keep their order.
     mortal : bool
         Whether ranks may die, and the others go on.
+    spmd : bool
+        Whether it is a program that has each rank come here, and may forget one.
 
     Attributes
     ----------
@@ -68,7 +75,11 @@ class Group:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm | None = None, root: int = 0, mortal: bool = False
+        self,
+        comm: MPI.Intracomm | None = None,
+        root: int = 0,
+        mortal: bool = False,
+        spmd: bool = False,
     ) -> None:
         _check()
         if comm is None:
@@ -85,6 +96,10 @@ class Group:
         if not 0 <= root < comm.Get_size():
             raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
         rank = comm.Get_rank()
+        if spmd and rank == root:
+            _await_others(comm)
+        elif spmd:
+            comm.Ibarrier().Wait()
         self._root = root
         self._lock = _IN_MPI
         self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
@@ -314,6 +329,20 @@ def _check() -> None:
             'several threads, one at a time: leave mpi4py.rc.thread_level at "multiple", or set it '
             'to "serialized"'
         )
+
+
+def _await_others(comm: MPI.Intracomm) -> None:
+    """Wait until every other rank has come to its barrier; say so if that takes long."""
+    met = comm.Ibarrier()
+    late = monotonic() + LATE_S
+    while not met.Test():
+        if monotonic() > late:
+            say(
+                f"workpool.run has waited for other ranks for {LATE_S:g} s, and goes on waiting: "
+                "call it on every rank, not on one"
+            )
+            late = math.inf
+        sleep(1e-4)
 
 
 def info(group: Group, window: Window) -> dict[str, str]:
