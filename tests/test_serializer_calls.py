@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 import socket
 import threading
+import traceback
 
 import numpy as np
 import pytest
@@ -101,10 +102,13 @@ def test_a_positional_argument_is_named():
     assert "task add" in message
     assert "__reduce__" in message
     assert isinstance(error.__cause__, TypeError)
+    assert traceback.extract_tb(error.__cause__.__traceback__)[0].filename == socket.__file__
 
 
 def test_a_keyword_argument_is_named():
-    assert "keyword argument 'y' of type generator" in str(failure(add, 1, y=ENDED))
+    error = failure(add, 1, y=ENDED)
+    assert "keyword argument 'y' of type generator" in str(error)
+    assert error.__cause__.__traceback__ is None  # ours, and cloudpickle's
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Queue", "Value"])

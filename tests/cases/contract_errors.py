@@ -142,6 +142,7 @@ def serialization_fails(pool, *call):
     error = pool.submit(*call).exception(timeout=PATIENCE_S)
     assert isinstance(error, SerializationError), repr(error)
     assert str(error)
+    assert error.__traceback__ is None  # which would be ours
     alive(pool)
 
 

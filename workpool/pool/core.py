@@ -208,7 +208,7 @@ class Core:
             else:
                 payload = compact(payload)
         except SerializationError as error:
-            future.resolve(None, error)
+            future.resolve(None, error.with_traceback(None))  # it has told all of it
             return future
         task = Task(self.number(), kind, fn, context, payload, future, None, retry, noted)
         future._task = task

@@ -56,6 +56,8 @@ from .tensors import reducers
 
 _MOST_ATTEMPTS: Final = 9
 
+_DUMP: Final = cloudpickle.Pickler.dump.__code__
+
 _T = TypeVar("_T")
 
 on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
@@ -265,6 +267,19 @@ def undisturbed(dump: Callable[[], _T]) -> _T:
             if not is_disturbed(error):
                 raise
     return dump()
+
+
+def as_called(error: BaseException) -> BaseException:
+    """Return what pickling has raised with the traceback of what pickle has called, if anything.
+
+    The frames before that are ours and cloudpickle's, twenty lines between a message and its cause.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        code, trace = trace.tb_frame.f_code, trace.tb_next
+        if code is _DUMP:
+            return BaseException.with_traceback(error, trace)
+    return error
 
 
 def dumps_by_value(

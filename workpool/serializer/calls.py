@@ -16,6 +16,7 @@ from typing import Any, Final
 from ..errors import SerializationError, UsageError
 from ..interrupts import interrupts
 from .blame import culprit
+from .byvalue import as_called
 from .code import Code
 from .frames import Buffer, Encoded, decode
 from .reach import Torn
@@ -104,7 +105,7 @@ def pack_call(
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         told = isinstance(error, UsageError)  # in full, by the message: a future, an accumulator
-        raise culprit(fn, args, kwargs, error) from (None if told else error)
+        raise culprit(fn, args, kwargs, error) from (None if told else as_called(error))
 
 
 def unpack_call(

@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..interrupts import interrupts
 from .byname import PROTOCOL
-from .byvalue import ByValuePickler, dumps_by_value
+from .byvalue import ByValuePickler, as_called, dumps_by_value
 from .classes import away, refer_home, set_first, update_class
 from .frames import Buffer, Encoded, decode
 from .instances import set_attributes, slots
@@ -127,7 +127,7 @@ def pack_value(value: object, task: object = None) -> Encoded:
             f"cannot pickle the result of task {task_name(task)}, which is of type "
             f"{type_name(value)}: {said(error)}; return plain data from it, or give its class "
             "__reduce__"
-        ) from error
+        ) from as_called(error)
 
 
 _HOME: Final = Refer(refer_home)
