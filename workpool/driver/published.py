@@ -24,6 +24,10 @@ RECALL_S = 5e-3
 
 _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
 
+# A row for each worker at the most is in one of these, of all that are published.
+_CLAIMED = layout.States([State.CLAIMED])
+_OWNED = layout.States([*_RUNS, State.COMMITTED])
+
 
 class Published:
     """The rows of one driver.  Not thread-safe: its driver holds the lock.
@@ -153,9 +157,9 @@ class Published:
     def recall_late(self, words: array[int]) -> None:
         """Take back what waits behind a task that takes longer than expected."""
         now = monotonic()
-        for number, batch in tuple(self.batches.items()):
-            word = words[number]
-            if layout.state_of(word) != State.CLAIMED:
+        for number in _CLAIMED.rows(words):
+            batch, word = self.batches.get(number), words[number]
+            if batch is None:
                 continue
             if batch.claimed_s is None:
                 batch.claimed_s = now
@@ -219,10 +223,10 @@ class Published:
         """Return the rows that somebody runs, by member.  RMA cost: 1 look."""
         words = self._publisher.look()
         found: dict[int, list[Batch]] = {}
-        for number, batch in self.rows.items():
-            word = words[number]
-            if layout.state_of(word) in (*_RUNS, State.COMMITTED):
-                found.setdefault(layout.owner_of(word), []).append(batch)
+        for number in _OWNED.rows(words):
+            batch = self.rows.get(number)
+            if batch is not None:
+                found.setdefault(layout.owner_of(words[number]), []).append(batch)
         return found
 
     def settle(self, batch: Batch) -> bool:

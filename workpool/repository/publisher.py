@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 
 from .. import layout, protocol
 from ..errors import ProtocolError
@@ -11,7 +11,8 @@ from ..protocol import State, Step
 from .reserver import Reserver
 from .table import Row, runs
 
-_LEFT = layout.States([State.RESERVED, State.READY, State.WANTED, State.OFFERED, State.DONE])
+_RESERVED = layout.States([State.RESERVED])
+_LEFT = layout.States([State.READY, State.WANTED, State.OFFERED, State.DONE])
 
 
 class Publisher(Reserver):
@@ -187,30 +188,31 @@ class Publisher(Reserver):
         """
         return self._step(row, Step.ABANDON)
 
-    def recover(self, known: Container[int]) -> None:
+    def recover(self, known: Collection[int]) -> None:
         """Take in rows that are lost: what a signal's handler raised has cut off a step about them.
 
         For the only submitter of a table, outside of every step.
 
         Parameters
         ----------
-        known : container of int
+        known : collection of int
             Rows that are published, or collected and not retired.
 
         Notes
         -----
         RMA cost: 1 look, up to 2 compare_and_swap for each.
         """
-        for number in _LEFT.rows(self.look()):
-            row = Row(number, self.words[number])
+        words = self.look()
+        lost = set(_LEFT.rows(words)).difference(known)  # of perhaps thousands, mostly none
+        for number in _RESERVED.rows(words):
+            row = Row(number, words[number])
+            if layout.owner_of(row.word) == self.member and not self._hold_again(row):
+                self.abandon(row)
+                self._lost(Row(number, words[number]))
+        for number in sorted(lost):
+            row = Row(number, words[number])
             state = layout.state_of(row.word)
-            if state == State.RESERVED:
-                if layout.owner_of(row.word) == self.member and not self._hold_again(row):
-                    self.abandon(row)
-                    self._lost(Row(number, self.words[number]))
-            elif number in known:
-                continue
-            elif state == State.DONE:
+            if state == State.DONE:
                 self.retire([row])
             elif state == State.READY:
                 self.cancel(row)

@@ -1,0 +1,71 @@
+"""What a step costs does not grow with how much else there is: counted, not measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from driven import Scene
+
+from workpool.context import TaskKind
+from workpool.serializer import Code
+from workpool.tasks import Task
+
+#: So many instructions a step may take for each row more: to look at one takes twenty and more.
+EACH = 12
+
+
+def instructions(action: Callable[[], object]) -> int:
+    """Return how many instructions of Python something takes."""
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    count = 0
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def full(rows: int) -> Scene:
+    """Return a driver whose table is full of batches, of which a worker runs the first."""
+    scene = Scene(rows=rows)
+    driver = scene.driver
+    shared = driver._store.code(Code(1, b"code"))
+    shared.measured([1000])
+    for number in range(300 * rows):
+        task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+        task.code = shared
+        driver._backlog.tasks.append(task)
+    driver.progress()
+    driver.progress()
+    assert len(driver._published.batches) == rows
+    scene.claim()
+    return scene
+
+
+STEPS: dict[str, Callable[[Scene], object]] = {
+    "progress": lambda scene: scene.driver.progress(),
+    "who runs what": lambda scene: scene.driver._published.owners(),
+    "what is lost": lambda scene: scene.driver._dispatcher._recover(),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_costs_no_more_where_the_table_has_more_rows(step: str) -> None:
+    def cost(rows: int) -> int:
+        scene = full(rows)
+        scene.driver._dispatcher._recover_s = 0.0 if step == "what is lost" else float("inf")
+        return instructions(lambda: STEPS[step](scene))
+
+    assert cost(256) - cost(16) < EACH * 240
