@@ -6,9 +6,9 @@ import pytest
 
 from workpool.context import LARGE_NBYTES, Context, TaskKind
 from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
-from workpool.layout import Extent
+from workpool.layout import Extent, Items, Terms
 from workpool.serializer import split
-from workpool.tasks import Batch, PoolContext, SharedCode, Task
+from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Task
 
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
 
@@ -52,6 +52,42 @@ def test_very_short_tasks_share_one_whatever_their_share() -> None:
 def test_a_row_is_not_for_any_number_of_bytes() -> None:
     assert rows(code(5), 10, 10, bytes(BATCH_NBYTES // 4)) == [4, 4, 2]
     assert rows(code(5), 3, 3, bytes(BATCH_NBYTES + 1)) == [1, 1, 1]
+
+
+def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> None:
+    def lend(segment: Segment) -> bool:
+        asked.append(segment)
+        if segment.items is None and free:
+            segment.items = Items(free.pop(), 0, 5)
+        return segment.items is not None
+
+    def turn(segment: Segment | None) -> Task:
+        return Task(0, TaskKind.RANGE, rows, CONTEXT, b"", None, segment)
+
+    def taken() -> list[Task]:
+        return [batch.tasks[0] for batch in iter(lambda: backlog.next_batch(1), None)]
+
+    asked: list[Segment] = []
+    free = [0, 1]
+    backlog = Backlog(lend, lambda task: None)
+    ranges = [Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(50)]
+    turns = [turn(segment) for segment in ranges for _ in range(2)]
+    backlog.tasks.extend(turns)
+    assert taken() == turns[:4]
+    for _ in range(20):  # of those that have one
+        more = [turn(None), turn(ranges[1])]
+        backlog.tasks.extend(more)
+        assert taken() == more
+    assert len(asked) == 3
+    assert list(backlog) == turns[4:]
+    turns[4].over = turns[5].over = True
+    free.append(2)
+    backlog.resume()
+    assert set(taken()) == set(turns[6:8])
+    for late in turns[8:]:
+        assert backlog.outstanding
+        late.over = True
+    assert not backlog.outstanding
 
 
 class Arena:

@@ -39,7 +39,8 @@ class Backlog:
     Parameters
     ----------
     lend : callable
-        ``lend(segment)``: whether a range has a counter, lent now if there is one.
+        ``lend(segment)``: whether a range has a counter, lent now if there is one.  Where there is
+        none, its turns wait until ``resume`` finds one.
     place : callable
         ``place(task)``: puts a payload into the arena, if there is room.
 
@@ -53,12 +54,14 @@ class Backlog:
         self._lend = lend
         self._place = place
         self.tasks: deque[Task] = deque()
+        self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
         self._late: set[Task] = set()  # of those, not cancelled
         self._numbers = count()
 
     def __iter__(self) -> Iterator[Task]:
         yield from self.tasks
+        yield from self._without
         yield from self._late
 
     @property
@@ -67,7 +70,9 @@ class Backlog:
         # Looked for and not counted: a task may be cancelled that is not here, because it was lost.
         while self.tasks and self.tasks[0].over:
             self.tasks.popleft()
-        return bool(self.tasks or self._late)
+        while self._without and self._without[0].over:
+            self._without.popleft()
+        return bool(self.tasks or self._without or self._late)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
@@ -86,6 +91,19 @@ class Backlog:
                 self._late.remove(task)
                 self.tasks.append(task)
 
+    def resume(self) -> None:
+        """Put ranges that waited for a counter before all others, as far as there are some now."""
+        without = self._without
+        while without:
+            if without[0].over:
+                without.popleft()
+                continue
+            segment = without[0].segment
+            assert segment is not None
+            if not self._lend(segment):
+                break
+            self.tasks.appendleft(without.popleft())
+
     def withdraw(self, task: Task) -> None:
         """Say that a task is over: it leaves when its turn comes."""
         self._late.discard(task)
@@ -93,16 +111,16 @@ class Backlog:
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
         tasks = self.tasks
-        passed = 0
-        while passed < len(tasks):
+        while tasks:
             first = tasks[0]
             if first.over:
                 tasks.popleft()
-            elif first.segment is None or self._lend(first.segment):
+            elif first.segment is None or first.segment.items is not None:
                 break
-            else:  # a range that waits for a counter lets those pass that have one
-                tasks.rotate(-1)
-                passed += 1
+            elif self._without or not self._lend(first.segment):  # those before it come first
+                self._without.append(tasks.popleft())  # which lets those behind it pass
+            else:
+                break
         else:
             return None
         first = tasks.popleft()

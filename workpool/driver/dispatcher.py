@@ -309,6 +309,7 @@ class Dispatcher:
         rows = self._published.rows
         self._publisher.recover({*rows, *(row.number for row, *_ in self._collector.retired)})
         self._store.forget_readers_but(rows)
+        self._backlog.resume()  # a counter may have been lost as well
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into `room` rows at the most."""

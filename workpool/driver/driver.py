@@ -71,7 +71,7 @@ class Driver(Progress):
                 if apart and task.extent is None:
                     self._dispatcher.keep(task)
             except BaseException:  # wherever it was then: our caller has to find it, to cancel it
-                if task.batch is None and task not in waiting:
+                if task.batch is None and task not in self._backlog:
                     waiting.append(task)
                 raise
 
@@ -217,6 +217,7 @@ class Driver(Progress):
         with self._lock:
             if not self._closed:
                 self._segments.take_back(segment)
+                self._backlog.resume()
             self._store.drop(segment)
 
     @whole
