@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
 from driven import NOTHING_TO_FETCH, Scene
 
 from workpool.backoff import SPINS
+from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Piece
@@ -33,6 +35,63 @@ def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str
 
     steps: list[str] = []
     return Waits(progress, lambda: rest_s, lambda: True, still), steps
+
+
+@contextmanager
+def waiting(waits: Waits, threads: int, ended: Callable[[], bool]) -> Iterator[None]:
+    """Have threads wait, and join them."""
+    started = [threading.Thread(target=waits.wait, args=(ended, None)) for _ in range(threads)]
+    for thread in started:
+        thread.start()
+    yield
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def until(ended: Callable[[], bool]) -> None:
+    while not ended():
+        time.sleep(1e-3)
+
+
+def test_many_who_wait_do_not_look_more_often_than_a_few() -> None:
+    waits, steps = waits_of(1e-3)
+    over: list[None] = []
+    with waiting(waits, 32, lambda: bool(over)):
+        time.sleep(0.5)
+        over.append(None)
+    assert len(steps) < 1500
+
+
+def test_who_rests_is_told_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits_module, "WAIT_S", 100.0)
+    waits, _ = waits_of(1e-3)
+    over: list[None] = []
+    with waiting(waits, 1, lambda: len(over) == 2):
+        until(lambda: waits._looks is not None)
+        with waiting(waits, 3, lambda: bool(over)):
+            until(lambda: len(waits._resting) == 3)
+            over.append(None)
+            waits.tell()
+        over.append(None)
+
+
+def test_another_looks_when_the_one_who_did_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits_module, "WAIT_S", 100.0)
+    waits, steps = waits_of(1e-3)
+    over: list[None] = []
+    with waiting(waits, 1, lambda: bool(over)):
+        until(lambda: waits._looks is not None)
+        first = waits._looks
+        with waiting(waits, 1, lambda: len(over) == 2):
+            until(lambda: bool(waits._resting))
+            over.append(None)
+            until(lambda: waits._looks not in (None, first))
+            seen = len(steps)
+            until(lambda: len(steps) > seen + 2)
+            over.append(None)
+    assert waits._looks is None
+    assert not waits._resting
 
 
 def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:

@@ -137,7 +137,11 @@ class Progress:
             with self._lock:  # an interrupt after a call of acquire would leave it locked
                 self._advance()
         self.beats += 1
-        return self._finished.resolve() if self._finished else 0
+        if not self._finished:
+            return 0
+        count = self._finished.resolve()
+        self.waits.tell()
+        return count
 
     def _advance(self) -> None:
         if self._closed:

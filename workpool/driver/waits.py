@@ -1,4 +1,8 @@
-"""Threads that wait for something of one driver: they make its progress meanwhile."""
+"""Threads that wait for something of one driver: they make its progress meanwhile.
+
+One of them looks again and again.  The others rest until what they wait for is found by somebody;
+now and then they look as well, for the one may be busy with a result of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic, sleep
@@ -46,6 +51,9 @@ class Waits:
         self._outstanding = outstanding
         self._still = still
         self._threads: set[int] = set()
+        self._looks: int | None = None  # which of them
+        #: What the others wait for, and a lock that is released for them.
+        self._resting: dict[int, tuple[Callable[[], bool], threading.Lock]] = {}
         self._patience_s = LOST_S
 
     @property
@@ -55,6 +63,8 @@ class Waits:
 
     def wait(self, ended: Callable[[], bool], timeout: float | None) -> bool:
         """Make progress until `ended` says so, or for `timeout` seconds; return what it says.
+
+        Other threads may ask `ended` as well.
 
         Raises
         ------
@@ -76,7 +86,11 @@ class Waits:
                     continue
                 if backoff is None:
                     backoff = Backoff(WAIT_S)
-                if self.pause(backoff, left):
+                if self._looks is None:
+                    self._looks = me
+                if self._looks != me:
+                    self._rest(me, ended, left)
+                elif self.pause(backoff, left):
                     # One word says whether the rest is worth it, which takes three times as long.
                     while backoff.spins and self._still() and not ended():
                         if deadline is not None and monotonic() >= deadline:
@@ -95,6 +109,28 @@ class Waits:
             return True
         finally:
             self._threads.discard(me)
+            if self._looks == me:
+                self._looks = None
+                for _, bell in tuple(self._resting.values())[:1]:
+                    _release(bell)  # it is the next one to look
+
+    def _rest(self, me: int, ended: Callable[[], bool], at_most_s: float | None) -> None:
+        """Rest until somebody finds that `ended` says so; at the longest until it is our turn."""
+        rest_s = WAIT_S * len(self._threads)
+        bell = threading.Lock()
+        bell.acquire()
+        self._resting[me] = ended, bell
+        try:
+            if not ended():
+                bell.acquire(timeout=rest_s if at_most_s is None else min(rest_s, at_most_s))
+        finally:
+            self._resting.pop(me, None)
+
+    def tell(self) -> None:
+        """End the rest of those who wait for something that has come."""
+        for ended, bell in tuple(self._resting.values()):
+            if ended():
+                _release(bell)
 
     def pause(self, backoff: Backoff, at_most_s: float | None = None) -> bool:
         """Leave the core to others until there may be something to do; return whether it is due."""
@@ -104,6 +140,11 @@ class Waits:
         else:
             sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
         return rest_s is None
+
+
+def _release(bell: threading.Lock) -> None:
+    with suppress(RuntimeError):  # another thread was quicker
+        bell.release()
 
 
 def _stepping() -> bool:
