@@ -17,7 +17,7 @@ import workpool
 from workpool.accumulator import Accumulators
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
-from workpool.job.attendant import Attendant, Flag
+from workpool.job.attendant import REST_S, Attendant, Flag
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
@@ -127,6 +127,34 @@ def test_a_finalizer_may_submit_wherever_the_attendant_starts() -> None:
         if step < at:
             break
     assert at > 20
+
+
+def test_the_attendant_waits_for_locks_as_they_are_when_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As gevent replaces them in a script: its threads never end a wait for a lock from before."""
+    make = threading.Lock
+
+    class Replaced:
+        def __init__(self) -> None:
+            self._lock = make()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._lock, name)
+
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+            if timeout == REST_S:
+                waited.set()
+            return self._lock.acquire(blocking, timeout)
+
+    attendant = Attendant(list, bool, bool)
+    done, waited = threading.Event(), threading.Event()
+    monkeypatch.setattr(threading, "Lock", Replaced)
+    attendant.call(done.set)
+    attendant.wake()
+    assert done.wait(10)
+    assert waited.wait(10)
+    attendant.stop()
 
 
 def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:

@@ -35,6 +35,16 @@ class Flag:
         self._cleared = threading.Lock()  # held while it is not set
         self._cleared.acquire()
 
+    def renew(self) -> None:
+        """Clear it, if locks are others by now: gevent and eventlet replace them in a program.
+
+        Their threads take turns, and one that waits for a lock from before has the turn for ever.
+        """
+        lock = threading.Lock()
+        if type(lock) is not type(self._cleared):
+            lock.acquire()
+            self._cleared = lock
+
     def is_set(self) -> bool:
         """Return whether it is set."""
         return not self._cleared.locked()
@@ -109,6 +119,9 @@ class Attendant:
 
     def _start(self) -> None:
         if self._thread is None:
+            self._bell.renew()
+            self._work.renew()
+            self._work.set()
             self._thread = threading.Thread(
                 target=self._run, name="workpool-attendant", daemon=True
             )
