@@ -111,6 +111,7 @@ class Waits:
             self._threads.discard(me)
             if self._looks == me:
                 self._looks = None
+            if self._looks is None:  # nor if the next one that we have found has ended, too
                 for _, bell in tuple(self._resting.values())[:1]:
                     _release(bell)  # it is the next one to look
 
