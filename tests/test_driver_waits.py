@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -76,15 +76,20 @@ def test_who_rests_is_told_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) ->
         over.append(None)
 
 
-def test_another_looks_when_the_one_who_did_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end_with_it", [0, 2])
+def test_another_looks_when_the_one_who_did_has_ended(
+    monkeypatch: pytest.MonkeyPatch, end_with_it: int
+) -> None:
     monkeypatch.setattr(waits_module, "WAIT_S", 100.0)
     waits, steps = waits_of(1e-3)
     over: list[None] = []
-    with waiting(waits, 1, lambda: bool(over)):
-        until(lambda: waits._looks is not None)
+    with ExitStack() as threads:
+        for rest in range(1 + end_with_it):
+            threads.enter_context(waiting(waits, 1, lambda: bool(over)))
+            until(lambda rest=rest: waits._looks is not None and len(waits._resting) == rest)
         first = waits._looks
         with waiting(waits, 1, lambda: len(over) == 2):
-            until(lambda: bool(waits._resting))
+            until(lambda: len(waits._resting) == 1 + end_with_it)
             over.append(None)
             until(lambda: waits._looks not in (None, first))
             seen = len(steps)
