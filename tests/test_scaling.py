@@ -7,12 +7,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from driven import Scene
 
 from workpool.context import TaskKind
-from workpool.serializer import Code
-from workpool.tasks import Task
+from workpool.serializer import Code, pack_value
+from workpool.tasks import Batch, Task
 
 #: So many instructions a step may take for each row more: to look at one takes twenty and more.
 EACH = 12
@@ -69,3 +70,28 @@ def test_a_step_costs_no_more_where_the_table_has_more_rows(step: str) -> None:
         return instructions(lambda: STEPS[step](scene))
 
     assert cost(256) - cost(16) < EACH * 240
+
+
+def test_what_finds_no_room_looks_only_at_what_has_some() -> None:
+    def cost(small: int) -> int:
+        scene = Scene()
+        driver = scene.driver
+        large = Task(0, TaskKind.CALL, abs, scene.context, pack_value(np.ones(10_000)), None)
+        assert driver._store.place(large)
+        driver._backlog.tasks.append(large)
+        for number in range(1, 1 + small):
+            task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+            driver._backlog.tasks.append(task)
+        stuck = Batch([task], bytes(1 << 20))
+        taken = instructions(lambda: driver._dispatcher._make_way(stuck))
+        assert large.extent is None
+        return taken
+
+    assert cost(1000) - cost(100) < 900
+
+
+def test_rows_that_are_held_are_not_looked_at_one_by_one() -> None:
+    scene = Scene(rows=512)
+    publisher = scene.driver._collector._publisher
+    assert publisher.room(400) == 400
+    assert instructions(lambda: publisher.recover(())) < 400 * EACH * 2

@@ -259,8 +259,9 @@ class Dispatcher:
 
         Rows that would give room may run for long, even for what waits here.
         """
-        for task in reversed(self._backlog.tasks):
-            if task.extent is not None:
+        for task in reversed(tuple(self._store.apart)):
+            # In no row, and in none that is about to be one.
+            if task.batch is None and not task.in_doubt and task not in batch.tasks:
                 self._store.leave(task, again=True)
                 record = self._store.descriptor(batch)
                 if record is not None:

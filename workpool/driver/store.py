@@ -39,10 +39,13 @@ class Store:
     ----------
     most_nbytes : int
         The largest payload that lies in the arena; larger ones are streamed.
+    apart : dict of Task to None
+        Whose payloads lie there until they are over, the last one at the end.
     """
 
     def __init__(self, window: verbs.Window, stretch: Extent) -> None:
         self.region = Region(stretch)
+        self.apart: dict[Task, None] = {}
         self._window = window
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
@@ -103,9 +106,12 @@ class Store:
         RMA cost: 1 put for each segment, 1 flush.
         """
         task.extent = self._put(task.payload)
-        if task.extent is not None and task.retry is None:
+        if task.extent is None:
+            return False
+        self.apart[task] = None
+        if task.retry is None:
             task.payload = b""
-        return task.extent is not None
+        return True
 
     def leave(self, task: Task, again: bool = False) -> None:
         """Give back the room of a task that is over.
@@ -125,13 +131,14 @@ class Store:
             return
         if again and task.retry is None:
             task.payload = Packed([self.read(extent)], lent=True)
+        self.apart.pop(task, None)
         task.extent = None
         if task.in_doubt:
             return  # a row that nobody knows may still be run with what is there
         try:
             self.region.release(extent)
         except RecursionError:  # before it has begun
-            task.extent = extent
+            task.extent, self.apart[task] = extent, None
             raise
 
     def read(self, extent: Extent) -> memoryview:

@@ -204,7 +204,8 @@ class Publisher(Reserver):
         """
         words = self.look()
         lost = set(_LEFT.rows(words)).difference(known)  # of perhaps thousands, mostly none
-        for number in _RESERVED.rows(words):
+        held = {row.number for row in self._held}
+        for number in set(_RESERVED.rows(words)).difference(held):
             row = Row(number, words[number])
             if layout.owner_of(row.word) == self.member and not self._hold_again(row):
                 self.abandon(row)

@@ -124,19 +124,18 @@ class Reserver(Table):
             self.words[row.number] = word
 
     def _hold_again(self, row: Row) -> bool:
-        """Hold a row that is reserved for us; return False if others have passed its ticket.
+        """Hold a row that is reserved for us, and that we do not hold; False if it is too late.
 
-        No other row will ever serve that ticket.
+        Then others have passed its ticket, which no other row will ever serve.
         """
         geometry, (number, word) = self.geometry, row
         ticket = geometry.ticket(number, word)
-        if all(number != held.number for held in self._held):
-            if ticket < self._tail:
-                return False
-            place, descriptor = geometry.word(number), geometry.descriptor(number)
-            ready = Row(number, protocol.publish(word, 0))
-            self._held.append(Reservation(ticket, number, place, descriptor, word, word, ready))
-            self._held.sort()
+        if ticket < self._tail:
+            return False
+        place, descriptor = geometry.word(number), geometry.descriptor(number)
+        ready = Row(number, protocol.publish(word, 0))
+        self._held.append(Reservation(ticket, number, place, descriptor, word, word, ready))
+        self._held.sort()
         return True
 
     def _refresh(self) -> None:
