@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from driven import Scene
 
-from workpool.context import TaskKind
+from workpool.context import Context, TaskKind
 from workpool.serializer import Code, pack_value
 from workpool.tasks import Batch, Task
 
@@ -95,3 +95,22 @@ def test_rows_that_are_held_are_not_looked_at_one_by_one() -> None:
     publisher = scene.driver._collector._publisher
     assert publisher.room(400) == 400
     assert instructions(lambda: publisher.recover(())) < 400 * EACH * 2
+
+
+def test_whether_a_pool_is_over_is_found_without_looking_at_all_others() -> None:
+    class Pool(int):
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return super().__eq__(other)
+
+        def __lt__(self, other: int) -> bool:
+            compared.append(other)
+            return super().__lt__(other)
+
+        __hash__ = int.__hash__
+
+    compared: list[object] = []
+    context = Context(2001, None, b"", others=tuple(range(1, 2001, 2)))
+    assert not context.closed(Pool(1999))
+    assert context.closed(Pool(1000))
+    assert len(compared) < 50

@@ -5,6 +5,7 @@ A descriptor has a task's ``TaskKind``, and names the ``Context`` that it shares
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ class Context(NamedTuple):
     pool_id: int
     limits: Limits | None  #: None: they run in the rank itself
     setup: bytes  #: of the pool; restored only in processes that run its tasks
-    others: tuple[int, ...] = ()  #: pools that were open as well, by then
+    others: tuple[int, ...] = ()  #: pools that were open as well, by then, in order
 
     def encoded(self) -> bytes:
         """Return it as bytes."""
@@ -77,4 +78,5 @@ class Context(NamedTuple):
 
     def closed(self, pool_id: int) -> bool:
         """Return whether a pool was over by then: what processes keep for it may go."""
-        return pool_id < self.pool_id and pool_id not in self.others
+        at = bisect_left(self.others, pool_id)  # asked for each of many, where there are many
+        return pool_id < self.pool_id and self.others[at : at + 1] != (pool_id,)
