@@ -169,6 +169,27 @@ def test_parse(words: list[str], program: Program) -> None:
     assert parse(program.words()) == program
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("words", "interactive"),
+    [
+        (["-m", "code"], "at a terminal"),
+        (["-m", "IPython"], "at a terminal"),
+        (["-m", "ipykernel_launcher", "-f", "connection.json"], "always"),
+        (["-m", "ipykernel", "-f", "connection.json"], "always"),
+        (["-m", "json.tool"], "never"),
+        (["IPython"], "never"),
+    ],
+)
+def test_what_is_a_session(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], interactive: str, terminal: bool
+) -> None:
+    """There an interrupt ends a cell, and the next one, however soon, not the job."""
+    monkeypatch.setattr(os, "isatty", lambda descriptor: terminal)
+    held = interactive == "always" or (interactive == "at a terminal" and terminal)
+    assert parse(words).interactive == held
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

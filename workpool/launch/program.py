@@ -63,9 +63,15 @@ class Program(NamedTuple):
 
     @property
     def interactive(self) -> bool:
-        """Whether it is a shell in which somebody types."""
+        """Whether it is a shell in which somebody types, or a notebook's kernel.
+
+        Who interrupts cells of a notebook does so by SIGINT, too, and there is no terminal.
+        """
         shells = ("code", "IPython", "asyncio", "bpython", "ptpython")
-        return self.kind == "module" and self.target in shells and os.isatty(0)
+        kernels = ("ipykernel", "ipykernel_launcher")
+        return self.kind == "module" and (
+            self.target in kernels or (self.target in shells and os.isatty(0))
+        )
 
     def check(self) -> None:
         """Find out whether there is such a program, without importing or running any of it.
