@@ -234,6 +234,7 @@ def test_each_side_reports_what_cannot_travel(run_script):
         assert type(error) is SerializationError and "only_here" in str(error)
         assert "worker must be able to import" in str(error)
         assert "its own sys.path and the script's as it was when the pool" in str(error)
+        assert "given to cloudpickle.register_pickle_by_value" in str(error)
         assert "### task len, worker rank 1 on here" in error.__cause__.text
         error = failure(only_here.function)
         assert type(error) is SerializationError and "only_here" in str(error)

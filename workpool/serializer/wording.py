@@ -32,7 +32,10 @@ def unrestored(
     if isinstance(error, ImportError):
         remedy = f"{where} must be able to import every module that this comes from"
         if where == "a worker":
-            remedy += ", along its own sys.path and the script's as it was when the pool was made"
+            remedy += (
+                ", along its own sys.path and the script's as it was when the pool was made; "
+                "one on neither can be given to cloudpickle.register_pickle_by_value"
+            )
     return SerializationError(f"cannot restore {what}: {said(error)}; {remedy}")
 
 
