@@ -316,6 +316,63 @@ def test_a_function_that_takes_much_along_with_each_task_is_warned_of_once() -> 
     assert "driver.py:37: UserWarning: each task of partial(takes) takes 1.5 MB" in three
 
 
+def test_tasks_that_would_all_draw_the_same_numbers_are_warned_of_once() -> None:
+    script = """
+        import functools
+        import random
+        import numpy as np
+        from workpool import WorkPool
+
+        rng, dice = np.random.default_rng(0), random.Random(0)
+
+        def draws(n):
+            return rng.random()
+
+        def calls(n):
+            return draws(n), dice.random()
+
+        def seeds(n):
+            dice.seed(n)
+            return dice.random()
+
+        def own(seed):
+            return np.random.default_rng(seed).random()
+
+        class Model:
+            def __init__(self):
+                self.rng = np.random.RandomState(0)
+
+            def step(self, n):
+                return self.rng.random()
+
+            def still(self, n):
+                return n
+
+        with WorkPool() as pool:
+            for _ in range(2):
+                model = Model()
+                assert len({pool.submit(draws, n).result() for n in range(5)}) == 1
+                for fn in (calls, functools.partial(draws), seeds, own, model.still, abs):
+                    pool.submit(fn, 1).result()
+                pool.submit(Model().step, 1).result()  # an object of its own
+                list(pool.map(model.step, range(5000)))
+                pool.submit(model.step, 1).result()
+                list(pool.map(seeds, range(5000)))
+                list(pool.map(own, np.random.SeedSequence(0).spawn(5)))
+            for _ in range(3):
+                pool.submit(model.step, 1).result()
+            model = Model()
+            for _ in range(3):
+                pool.submit(model.step, 1).result()
+    """
+    one, _, two, _, *three = run_ranks(2, script).stderr.splitlines()  # and the script's lines
+    assert "driver.py:35: UserWarning: each task of draws starts with 'rng' in the same" in one
+    assert "driver.py:37: UserWarning: each task of calls starts with 'dice' and 'rng' in" in two
+    assert "driver.py:39: UserWarning: each task of Model.step starts with self.rng in" in three[0]
+    assert "driver.py:47: UserWarning: each task of Model.step starts with self.rng in" in three[2]
+    assert len(three) == 4
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_functions_that_are_passed_on_and_what_they_read_are_as_at_submit(ranks: int) -> None:
     script = """

@@ -8,6 +8,7 @@
     maps          its map and reduce: what is shared out, what are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
+    dice          a word to programs whose tasks would all draw the same
     luggage       a word to programs whose functions are heavy
     callbacks     what it has its attendant do
     future        the future whose waiting makes the progress

@@ -27,6 +27,7 @@ from ..whole import held, whole
 from .accumulators import PoolAccumulators
 from .callbacks import Callbacks
 from .contexts import Contexts
+from .dice import Dice
 from .future import PoolFuture
 from .luggage import HEAVY_NBYTES, Luggage
 from .mapping.call import Seat
@@ -92,6 +93,7 @@ class Core:
         self._lost = 0  # of them, by what a signal's handler has raised
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
+        self.dice = Dice()
         self._luggage = Luggage()
         try:
             with job.lock:
@@ -199,6 +201,8 @@ class Core:
                 fn, args, kwargs = without_partial(wrapped, args, kwargs)
                 own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
+            if own is None or wrapped:
+                self.dice.look(wrapped or fn)
             if (own is None or wrapped) and len(payload) > HEAVY_NBYTES:
                 self._luggage.note(wrapped or fn)
             if isinstance(payload, Packed):

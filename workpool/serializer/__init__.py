@@ -103,11 +103,12 @@ from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
+from .names import reads
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
 from .references import Refer, UnknownDefinition
-from .script import clear_script, leave_script, stay_in_script
+from .script import SCRIPT_MODULES, clear_script, leave_script, stay_in_script
 from .wording import task_name
 
 __all__ = [
@@ -116,6 +117,7 @@ __all__ = [
     "BLOCK",
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",
+    "SCRIPT_MODULES",
     "Beside",
     "Blocks",
     "CallableCache",
@@ -147,6 +149,7 @@ __all__ = [
     "pack_exception",
     "pack_value",
     "prepared_by",
+    "reads",
     "segments",
     "split",
     "stay_in_script",

@@ -1,0 +1,106 @@
+"""A word to programs whose tasks would all draw the same random numbers.
+
+A task has copies of what its function reads, and so has a generator of random numbers in the state
+that the script's own has: what one task draws is drawn by all.  Where a pool forks, or imports the
+script on each worker, a generator goes on from task to task: who comes from there would not see why
+an average does not get better.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from ..recent import Recent
+from ..serializer import SCRIPT_MODULES, reads, task_name
+
+#: Functions that are not looked at again.
+_MOST = 256
+
+
+class Dice:
+    """Looks from what the tasks of a pool draw."""
+
+    def __init__(self) -> None:
+        self._seen: Recent[CodeType] = Recent(_MOST)
+        self._objects: Recent[tuple[weakref.ref[Any], CodeType | None]] = Recent(_MOST)
+
+    def look(self, fn: Callable[..., Any], several: bool = False) -> None:
+        """Warn, once for each function, if it draws from a generator that the script has.
+
+        A method does if its object has one, and is given to several tasks.
+        """
+        inner: Any = fn
+        while isinstance(inner, partial):
+            inner = inner.func
+        drawn: list[str] = []
+        function = inner.__func__ if isinstance(inner, MethodType) else inner
+        if type(function) is not FunctionType:
+            return
+        code = function.__code__
+        if self._seen.use(id(code)) is not code:
+            self._seen.keep(id(code), code)
+            drawn += dict.fromkeys(_generators(function, set()))
+        if isinstance(inner, MethodType) and self._again(inner.__self__, code, several):
+            drawn += _attributes(inner)
+        if drawn:
+            warnings.warn(
+                f"each task of {task_name(fn)} starts with {' and '.join(drawn)} in the same "
+                "state, and draws what all others draw: pass each a seed of its own "
+                "(numpy.random.SeedSequence.spawn)",
+                stacklevel=4,  # of who has called submit or map
+            )
+
+    def _again(self, holder: object, code: CodeType, several: bool) -> bool:
+        """Return whether several tasks have an object now, and this method was not looked at."""
+        known, looked = self._objects.use(id(holder)) or (None, None)
+        if known is None or known() is not holder:
+            try:
+                known = weakref.ref(holder)
+            except TypeError:
+                return False
+        elif looked is code:
+            return False
+        else:
+            several = True
+        self._objects.keep(id(holder), (known, code if several else None))
+        return several
+
+
+def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
+    """Yield the names of those that a function reads, or functions of the script that it calls."""
+    code = function.__code__
+    if function.__module__ not in SCRIPT_MODULES or code in seen:
+        return  # what a module has is each worker's own
+    if "seed" in code.co_names:  # it may set the state itself
+        return
+    seen.add(code)
+    for name, value in reads(function):
+        if _is_generator(value):
+            yield repr(name)
+        elif type(value) is FunctionType:
+            yield from _generators(value, seen)
+
+
+def _attributes(method: MethodType) -> list[str]:
+    """Return the names of those that a method finds in its object."""
+    names = method.__func__.__code__.co_names
+    try:
+        state = vars(method.__self__)
+    except Exception:  # it has none; or the user's own code
+        return []
+    found = [] if "seed" in names else [name for name in names if name in state]
+    return [f"self.{name}" for name in found if _is_generator(state[name])]
+
+
+def _is_generator(value: object) -> bool:
+    kinds: tuple[type, ...] = (random.Random,)
+    if numpy := sys.modules.get("numpy.random"):
+        kinds += (numpy.Generator, numpy.RandomState)
+    return issubclass(type(value), kinds)
