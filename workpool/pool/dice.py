@@ -8,7 +8,6 @@ an average does not get better.
 
 from __future__ import annotations
 
-import random
 import sys
 import warnings
 import weakref
@@ -19,6 +18,9 @@ from typing import Any
 
 from ..recent import Recent
 from ..serializer import SCRIPT_MODULES, reads, task_name
+
+#: Those of modules that are not imported here, or not yet to the end, nobody has.
+_KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
 
 #: Functions that are not looked at again.
 _MOST = 256
@@ -100,7 +102,5 @@ def _attributes(method: MethodType) -> list[str]:
 
 
 def _is_generator(value: object) -> bool:
-    kinds: tuple[type, ...] = (random.Random,)
-    if numpy := sys.modules.get("numpy.random"):
-        kinds += (numpy.Generator, numpy.RandomState)
-    return issubclass(type(value), kinds)
+    found = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
+    return issubclass(type(value), tuple(kind for kind in found if isinstance(kind, type)))
