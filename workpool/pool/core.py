@@ -8,9 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import accumulator
 from ..accumulator import Accumulator
 from ..context import CALL, RANGE, Context, Limits, TaskKind
 from ..contributions import Spec
@@ -29,15 +28,10 @@ from .callbacks import Callbacks
 from .contexts import Contexts
 from .dice import Dice
 from .future import PoolFuture
-from .luggage import HEAVY_NBYTES, Luggage
+from .luggage import Luggage
 from .mapping.call import Seat
 from .resolver import Resolver
 from .stats import WorkerStats
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
-    from numpy.typing import DTypeLike
-
 
 #: Within so long an attempt that has ended becomes an outcome, or another attempt.
 ENDED_S = 1e-3
@@ -203,8 +197,7 @@ class Core:
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None or wrapped:
                 self.dice.look(wrapped or fn)
-            if (own is None or wrapped) and len(payload) > HEAVY_NBYTES:
-                self._luggage.note(wrapped or fn)
+                self._luggage.note(wrapped or fn, len(payload))
             if isinstance(payload, Packed):
                 payload.lent = lent
                 if retry is not None:
@@ -337,18 +330,9 @@ class Core:
 
     # --- numbers ------------------------------------------------------------------------------
 
-    def accumulator(
-        self, shape: int | tuple[int, ...], dtype: DTypeLike, op: str | MPI.Op
-    ) -> Accumulator:
-        """Return numbers in the repository's window; see ``View.accumulator``."""
-        from .. import rma
-
-        spec = accumulator.spec_of(shape, dtype, rma.op_name(op))
-        self.check_submits()
-        return self._place(spec)
-
     @whole
-    def _place(self, spec: Spec) -> Accumulator:
+    def place(self, spec: Spec) -> Accumulator:
+        """Return numbers in the repository's window; see ``View.accumulator``."""
         with self.lock:  # a shutdown by another thread comes before, or finds them
             self.check_open()
             return self._accumulators.open(spec)

@@ -32,8 +32,10 @@ class Luggage:
     def __init__(self) -> None:
         self._counts: Recent[tuple[weakref.ref[Any], int]] = Recent(_MOST)
 
-    def note(self, fn: Callable[..., Any]) -> None:
-        """Take in that a task is heavy; warn once if its function is, and often so."""
+    def note(self, fn: Callable[..., Any], nbytes: int) -> None:
+        """Take in how heavy a task is; warn once if its function is, and often so."""
+        if nbytes <= HEAVY_NBYTES:
+            return
         # A method is another object each time.
         holder = fn.__self__ if isinstance(fn, MethodType) else fn
         known, count = self._counts.use(id(holder)) or (None, 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ..accumulator import Accumulator
+from ..accumulator import Accumulator, spec_of
 from ..errors import UsageError
 from .absent import Absent
 from .core import Core
@@ -350,7 +350,10 @@ class View(Executor):
         -----
         RMA cost: 1 put, 1 flush.
         """
-        return self._core.accumulator(shape, dtype, op)
+        self._core.check_submits()  # first: MPI is not for every process that has a view
+        from .. import rma
+
+        return self._core.place(spec_of(shape, dtype, rma.op_name(op)))
 
     def stats(self) -> list[WorkerStats]:
         """Return what each worker has done for this pool so far.
