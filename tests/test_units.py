@@ -21,6 +21,7 @@ from workpool.job.attendant import REST_S, Attendant, Flag
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
+from workpool.pool.options import Changes, TaskOptions
 from workpool.pool.resolver import Resolver
 from workpool.recent import Recent
 from workpool.serializer import Kind, pack_exception
@@ -189,6 +190,10 @@ def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> 
     thread.join(10)
     assert not thread.is_alive()
     attendant.stop()
+
+
+def test_a_type_checker_knows_the_options_that_there_are() -> None:
+    assert tuple(Changes.__annotations__) == TaskOptions._fields
 
 
 def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:

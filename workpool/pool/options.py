@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from ..context import Limits
 from ..errors import UsageError
@@ -17,6 +17,18 @@ from ..tasks import Retry
 
 N = TypeVar("N", int, float)
 D = TypeVar("D", int, float, None)
+
+
+class Changes(TypedDict, total=False):
+    """What a type checker and an editor know of the options of ``View.with_options``."""
+
+    timeout_s: float | None
+    retries: int
+    retry_delay_s: float
+    retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    isolate: bool
+    memory_limit_nbytes: float | None  # a whole number, perhaps given as 2e9
+    max_tasks_per_child: int | None
 
 
 class TaskOptions(NamedTuple):

@@ -20,6 +20,9 @@ from .stats import WorkerStats
 if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import DTypeLike
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
+    from .options import Changes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +74,7 @@ class View(Executor):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._core}>"
 
-    def with_options(self, **options: Any) -> View:
+    def with_options(self, **options: Unpack[Changes]) -> View:
         """Return a view of the same pool whose tasks are run otherwise.
 
         Options that are not given are those of this view.
