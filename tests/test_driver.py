@@ -89,11 +89,16 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
     assert len(resolved) == 2
 
 
-def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes() -> None:
+def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def resolve(finished: Finished) -> None:
-        time.sleep(takes_s.pop())
+        nonlocal now
+        now += takes_s.pop()
         finished.outcomes.clear()
 
+    now = 0.0
+    monkeypatch.setattr(unresolved_module, "monotonic", lambda: now)
     context = pool(resolve)
     driver = Scene(context).driver
     for each_s, at_once in (0.0, 4), (2 * RESOLVED_S, 1):
