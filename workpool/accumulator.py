@@ -62,9 +62,9 @@ def spec_of(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
         raise UsageError(f"dtype={kind}: an accumulator holds {_DTYPES}, in native byte order")
     if kind.kind not in operation.kinds:
         raise UsageError(f"op={op!r} does not go with dtype {kind}: MPI defines no such reduction")
-    try:
-        sizes = np.empty(
-            shape if hasattr(shape, "__index__") else tuple(shape), np.void(0).dtype
+    try:  # by what takes no memory
+        sizes = np.broadcast_to(
+            np.False_, shape if hasattr(shape, "__index__") else tuple(shape)
         ).shape
     except (TypeError, ValueError) as error:
         raise UsageError(f"shape={shape!r}: {error}") from None

@@ -197,7 +197,7 @@ def case_dtypes_that_mpi_does_not_reduce_are_refused(pool):
 
 
 def case_wrong_shapes_are_refused(pool):
-    for shape in (-1, (2, -3), "ab", 1.5):
+    for shape in (-1, (2, -3), "ab", 1.5, 10**12, (10**9, 10**9)):
         refused(lambda shape=shape: pool.accumulator(shape))
 
 
