@@ -297,6 +297,19 @@ def test_recent_keeps_what_is_used() -> None:
     assert (list(recent), recent.nbytes) == ([3], 100)
 
 
+@pytest.mark.parametrize("key", [0, 1])
+def test_threads_may_keep_the_same_in_recent_at_once(key: int) -> None:
+    class Interrupted(Recent[str]):
+        def __setitem__(self, given: int, entry: str) -> None:
+            super().__setitem__(given, entry)
+            if entry == "first":
+                self.keep(key, "by another thread")
+
+    recent = Interrupted(1)
+    recent.keep(0, "first")
+    assert (list(recent), recent.nbytes) == ([key], 0)
+
+
 def test_what_the_public_errors_are() -> None:
     for name in workpool.__all__:
         assert getattr(workpool, name).__name__ == name

@@ -46,12 +46,12 @@ class Recent(OrderedDict[int, _V]):
         self.nbytes += nbytes
         while len(self) > self._capacity or self.nbytes > self._max_nbytes:
             oldest, _ = self.popitem(last=False)  # at once: others may call move_to_end meanwhile
-            self.nbytes -= self._each_nbytes.pop(oldest)
+            self.nbytes -= self._each_nbytes.pop(oldest, 0)  # another thread is about to add it
 
     def drop(self, key: int) -> None:
         """Forget an entry if it is there."""
         if self.pop(key, None) is not None:
-            self.nbytes -= self._each_nbytes.pop(key)
+            self.nbytes -= self._each_nbytes.pop(key, 0)
 
     def drop_if(self, over: Callable[[_V], bool]) -> None:
         """Forget the entries of which `over` says so."""
