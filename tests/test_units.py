@@ -17,7 +17,8 @@ import workpool
 from workpool.accumulator import Accumulators
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
-from workpool.job.attendant import REST_S, Attendant, Flag
+from workpool.flag import Flag
+from workpool.job.attendant import REST_S, Attendant
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture

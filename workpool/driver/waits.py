@@ -10,11 +10,11 @@ import math
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic, sleep
 from ..errors import TaskLost
+from ..flag import Flag
 from ..whole import within
 
 #: What has been nowhere for longer, while no step was under way, is lost.
@@ -52,8 +52,8 @@ class Waits:
         self._still = still
         self._threads: set[int] = set()
         self._looks: int | None = None  # which of them
-        #: What the others wait for, and a lock that is released for them.
-        self._resting: dict[int, tuple[Callable[[], bool], threading.Lock]] = {}
+        #: What the others wait for, and what ends their rest.
+        self._resting: dict[int, tuple[Callable[[], bool], Flag]] = {}
         self._patience_s = LOST_S
 
     @property
@@ -113,17 +113,16 @@ class Waits:
                 self._looks = None
             if self._looks is None:  # nor if the next one that we have found has ended, too
                 for _, bell in tuple(self._resting.values())[:1]:
-                    _release(bell)  # it is the next one to look
+                    bell.set()  # it is the next one to look
 
     def _rest(self, me: int, ended: Callable[[], bool], at_most_s: float | None) -> None:
         """Rest until somebody finds that `ended` says so; at the longest until it is our turn."""
         rest_s = WAIT_S * len(self._threads)
-        bell = threading.Lock()
-        bell.acquire()
+        bell = Flag()
         self._resting[me] = ended, bell
         try:
             if not ended():
-                bell.acquire(timeout=rest_s if at_most_s is None else min(rest_s, at_most_s))
+                bell.wait(rest_s if at_most_s is None else min(rest_s, at_most_s))
         finally:
             self._resting.pop(me, None)
 
@@ -131,7 +130,7 @@ class Waits:
         """End the rest of those who wait for something that has come."""
         for ended, bell in tuple(self._resting.values()):
             if ended():
-                _release(bell)
+                bell.set()
 
     def pause(self, backoff: Backoff, at_most_s: float | None = None) -> bool:
         """Leave the core to others until there may be something to do; return whether it is due."""
@@ -141,11 +140,6 @@ class Waits:
         else:
             sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
         return rest_s is None
-
-
-def _release(bell: threading.Lock) -> None:
-    with suppress(RuntimeError):  # another thread was quicker
-        bell.release()
 
 
 def _stepping() -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from ..backoff import Backoff
 from ..driver.driver import Driver
+from ..flag import Flag
 from ..system.streams import run_or_exit
 
 #: How often the attendant looks while nobody waits for a result, and, after a while, when somebody
@@ -22,47 +22,6 @@ CLOSE_S = 1e-3
 
 #: How often it looks when there seems to be nothing: an interrupt may have left something.
 REST_S = 1.0
-
-
-class Flag:
-    """A ``threading.Event`` that a finalizer may set, wherever the garbage collector runs it.
-
-    An Event holds a lock while it runs Python.  A finalizer that runs just then, and sets it as
-    well, waits for its own thread for ever.  Here each step is a single call into C.
-    """
-
-    def __init__(self) -> None:
-        self._cleared = threading.Lock()  # held while it is not set
-        self._cleared.acquire()
-
-    def renew(self) -> None:
-        """Clear it, if locks are others by now: gevent and eventlet replace them in a program.
-
-        Their threads take turns, and one that waits for a lock from before has the turn for ever.
-        """
-        lock = threading.Lock()
-        if type(lock) is not type(self._cleared):
-            lock.acquire()
-            self._cleared = lock
-
-    def is_set(self) -> bool:
-        """Return whether it is set."""
-        return not self._cleared.locked()
-
-    def set(self) -> None:
-        """Set it, and end the wait for that."""
-        if self._cleared.locked():
-            with suppress(RuntimeError):  # another thread was quicker
-                self._cleared.release()
-
-    def clear(self) -> None:
-        """Set it no longer."""
-        self._cleared.acquire(blocking=False)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it is set, at most for some time.  For one thread only."""
-        if self._cleared.acquire(timeout=seconds):
-            self.set()
 
 
 class Attendant:
