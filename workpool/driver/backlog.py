@@ -68,11 +68,7 @@ class Backlog:
     def outstanding(self) -> bool:
         """Whether tasks wait, those that wait for their time included."""
         # Looked for and not counted: a task may be cancelled that is not here, because it was lost.
-        while self.tasks and self.tasks[0].over:
-            self.tasks.popleft()
-        while self._without and self._without[0].over:
-            self._without.popleft()
-        return bool(self.tasks or self._without or self._late)
+        return bool(_first(self.tasks) or _first(self._without) or self._late)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
@@ -93,16 +89,11 @@ class Backlog:
 
     def resume(self) -> None:
         """Put ranges that waited for a counter before all others, as far as there are some now."""
-        without = self._without
-        while without:
-            if without[0].over:
-                without.popleft()
-                continue
-            segment = without[0].segment
-            assert segment is not None
-            if not self._lend(segment):
+        while (first := _first(self._without)) is not None:
+            assert first.segment is not None
+            if not self._lend(first.segment):
                 break
-            self.tasks.appendleft(without.popleft())
+            self.tasks.appendleft(self._without.popleft())
 
     def withdraw(self, task: Task) -> None:
         """Say that a task is over: it leaves when its turn comes."""
@@ -111,16 +102,13 @@ class Backlog:
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
         tasks = self.tasks
-        while tasks:
-            first = tasks[0]
-            if first.over:
-                tasks.popleft()
-            elif first.segment is None or first.segment.items is not None:
+        while (first := _first(tasks)) is not None:
+            segment = first.segment
+            if segment is None or segment.items is not None:
                 break
-            elif self._without or not self._lend(first.segment):  # those before it come first
-                self._without.append(tasks.popleft())  # which lets those behind it pass
-            else:
+            if not self._without and self._lend(segment):  # else those before it come first
                 break
+            self._without.append(tasks.popleft())  # which lets those behind it pass
         else:
             return None
         first = tasks.popleft()
@@ -168,3 +156,10 @@ class Backlog:
 
 def _nbytes(task: Task) -> int:
     return len(task.payload) if task.extent is None else task.extent.nbytes
+
+
+def _first(waiting: deque[Task]) -> Task | None:
+    """Return the first task that is not over, and drop those before it."""
+    while waiting and waiting[0].over:
+        waiting.popleft()
+    return waiting[0] if waiting else None

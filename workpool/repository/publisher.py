@@ -203,13 +203,13 @@ class Publisher(Reserver):
         RMA cost: 1 look, up to 2 compare_and_swap for each.
         """
         words = self.look()
-        lost = set(_LEFT.rows(words)).difference(known)  # of perhaps thousands, mostly none
         held = {row.number for row in self._held}
         for number in set(_RESERVED.rows(words)).difference(held):
             row = Row(number, words[number])
             if layout.owner_of(row.word) == self.member and not self._hold_again(row):
                 self.abandon(row)
                 self._lost(Row(number, words[number]))
+        lost = set(_LEFT.rows(words)).difference(known)  # of perhaps thousands, mostly none
         for number in sorted(lost):
             row = Row(number, words[number])
             state = layout.state_of(row.word)
