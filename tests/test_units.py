@@ -24,7 +24,7 @@ from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions
 from workpool.pool.resolver import Resolver
-from workpool.recent import Recent
+from workpool.recent import Recent, RecentOf
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Task
@@ -309,6 +309,22 @@ def test_threads_may_keep_the_same_in_recent_at_once(key: int) -> None:
     recent = Interrupted(1)
     recent.keep(0, "first")
     assert (list(recent), recent.nbytes) == ([key], 0)
+
+
+def test_what_is_known_of_an_object_is_not_of_another_with_its_id() -> None:
+    class Thing:
+        pass
+
+    known: RecentOf[str] = RecentOf(2)
+    thing, another = Thing(), Thing()
+    assert known.get(thing) is None
+    assert known.keep(thing, "first")
+    assert known.keep(thing, "second")
+    assert (known.get(thing), known.get(another)) == ("second", None)
+    known._entries.keep(id(another), known._entries[id(thing)])  # as if it had that place now
+    assert known.get(another) is None
+    assert not known.keep(5, "no weak references")
+    assert known.get(5) is None
 
 
 def test_what_the_public_errors_are() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 _V = TypeVar("_V")
 
@@ -64,3 +65,29 @@ class Recent(OrderedDict[int, _V]):
         super().clear()
         self._each_nbytes.clear()
         self.nbytes = 0
+
+
+class RecentOf(Generic[_V]):
+    """What is known of the most recently used of some objects, as long as these live.
+
+    Parameters
+    ----------
+    capacity : int
+        Objects.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._entries: Recent[tuple[weakref.ref[Any], _V]] = Recent(capacity)
+
+    def get(self, of: object) -> _V | None:
+        """Return what is known of an object; None if it is another one that has its id by now."""
+        found = self._entries.use(id(of))
+        return found[1] if found is not None and found[0]() is of else None
+
+    def keep(self, of: object, known: _V) -> bool:
+        """Note something of an object; return False if that cannot have weak references."""
+        try:
+            self._entries.keep(id(of), (weakref.ref(of), known))
+        except TypeError:
+            return False
+        return True

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from ..recent import Recent
-from ..serializer import SCRIPT_MODULES, reads, task_name
+from ..recent import Recent, RecentOf
+from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
 
 #: Those of modules that are not imported here, or not yet to the end, nobody has.
 _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
@@ -31,16 +29,15 @@ class Dice:
 
     def __init__(self) -> None:
         self._seen: Recent[CodeType] = Recent(_MOST)
-        self._objects: Recent[tuple[weakref.ref[Any], CodeType | None]] = Recent(_MOST)
+        #: Those that tasks had; the method that was looked at, as soon as several tasks had it.
+        self._objects: RecentOf[CodeType | bool] = RecentOf(_MOST)
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
         """Warn, once for each function, if it draws from a generator that the script has.
 
         A method does if its object has one, and is given to several tasks.
         """
-        inner: Any = fn
-        while isinstance(inner, partial):
-            inner = inner.func
+        inner = innermost(fn)
         drawn: list[str] = []
         function = inner.__func__ if isinstance(inner, MethodType) else inner
         if type(function) is not FunctionType:
@@ -61,18 +58,11 @@ class Dice:
 
     def _again(self, holder: object, code: CodeType, several: bool) -> bool:
         """Return whether several tasks have an object now, and this method was not looked at."""
-        known, looked = self._objects.use(id(holder)) or (None, None)
-        if known is None or known() is not holder:
-            try:
-                known = weakref.ref(holder)
-            except TypeError:
-                return False
-        elif looked is code:
+        looked = self._objects.get(holder)
+        if looked is code:
             return False
-        else:
-            several = True
-        self._objects.keep(id(holder), (known, code if several else None))
-        return several
+        several = several or looked is not None
+        return self._objects.keep(holder, code if several else False) and several
 
 
 def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:

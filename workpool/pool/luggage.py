@@ -8,12 +8,11 @@ only see that this one is slow.
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from ..recent import Recent
+from ..recent import RecentOf
 from ..serializer import heaviest, pack_call, task_name
 
 #: Less takes about as long as what else is done for a task of some milliseconds.
@@ -30,7 +29,7 @@ class Luggage:
     """Counts the tasks of a pool that are heavy because of what is called."""
 
     def __init__(self) -> None:
-        self._counts: Recent[tuple[weakref.ref[Any], int]] = Recent(_MOST)
+        self._counts: RecentOf[int] = RecentOf(_MOST)
 
     def note(self, fn: Callable[..., Any], nbytes: int) -> None:
         """Take in how heavy a task is; warn once if its function is, and often so."""
@@ -38,14 +37,8 @@ class Luggage:
             return
         # A method is another object each time.
         holder = fn.__self__ if isinstance(fn, MethodType) else fn
-        known, count = self._counts.use(id(holder)) or (None, 0)
-        if known is None or known() is not holder:
-            try:
-                known, count = weakref.ref(holder), 0
-            except TypeError:
-                return
-        self._counts.keep(id(holder), (known, count + 1))
-        if count + 1 != OFTEN:
+        count = (self._counts.get(holder) or 0) + 1
+        if not self._counts.keep(holder, count) or count != OFTEN:
             return
         nbytes = len(pack_call(fn, (), {}))  # without the arguments
         if nbytes > HEAVY_NBYTES:

@@ -103,7 +103,7 @@ from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
-from .names import reads
+from .names import innermost, reads
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
@@ -141,6 +141,7 @@ __all__ = [
     "from_earlier_run",
     "frozen",
     "heaviest",
+    "innermost",
     "item_fingerprints",
     "join",
     "join_apart",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,7 +10,7 @@ from ..errors import SerializationError, UsageError
 from ..interrupts import FAILURES, interrupts
 from .byname import PROTOCOL
 from .byvalue import locks_in
-from .names import reads
+from .names import innermost, reads
 from .values import encode
 from .wording import said, task_name, type_name
 
@@ -27,9 +26,7 @@ def culprit(
     suspects += [(f"keyword argument {name!r}", value) for name, value in kwargs.items()]
     remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
     found = _first_failure(suspects)
-    inner: Any = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
+    inner = innermost(fn)
     if found is None and _failure(inner) is not None:
         read = {name: (f"{name!r}, which the function reads,", it) for name, it in reads(inner)}
         cells = [it for name, it in read.items() if name in inner.__code__.co_freevars]

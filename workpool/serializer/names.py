@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 CACHED: Final = type(functools.lru_cache(repr))
 """What `functools.lru_cache` makes of a function."""
@@ -108,3 +108,10 @@ def content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return UNBOUND
+
+
+def innermost(fn: Any) -> Any:
+    """Return what a `functools.partial` of perhaps other ones calls in the end."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
