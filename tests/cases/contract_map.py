@@ -216,11 +216,13 @@ def case_map_refuses_a_wrong_buffersize_at_the_call(pool):
     if not has_buffersize(pool):
         raise Skip(STDLIB_MAP)
     for buffersize in (0, -1):
-        with raises(ValueError):
+        with raises(ValueError) as caught:
             pool.map(same, [1], buffersize=buffersize)
+        assert "buffersize must be None or > 0" in str(caught[0])
     for buffersize in (1.5, "2"):
-        with raises(TypeError):
+        with raises(TypeError) as caught:
             pool.map(same, [1], buffersize=buffersize)
+        assert "buffersize must be an integer or None" in str(caught[0])
 
 
 @only("workpool", "threads share their objects")

@@ -75,7 +75,7 @@ class Maps:
         if buffersize is not None and not hasattr(buffersize, "__index__"):
             raise TypeError("buffersize must be an integer or None")
         if buffersize is not None and buffersize < 1:
-            raise UsageError(f"buffersize={buffersize}: at least one item must be in flight")
+            raise UsageError(f"buffersize must be None or > 0, not {buffersize}")
         deadline = None if timeout is None else monotonic() + timeout
         self._core.check_submits()
         self._core.dice.look(fn, several=True)
