@@ -200,10 +200,10 @@ class View(Executor):
         timeout : float, optional
             Seconds from this call to the last result.
         chunksize : int, optional
-            Items in one task; by default the workers take chunks as `schedule` says.  Each item is
-            a task of its own where tasks have limits or are retried, and where a list, tuple or
-            range has but a few for each worker (not with `max_pending`, nor for a function that has
-            to be pickled with each).
+            Items in one task, which yields none if one fails; by default the workers take chunks
+            as `schedule` says.  Each item is a task of its own where tasks have limits or are
+            retried, and where a list, tuple or range has but a few for each worker (not with
+            `max_pending`, nor for a function that has to be pickled with each).
         buffersize : int, optional
             Items taken from the iterables ahead of the results; all of them at once by default.
             Even then those of a long map (more than some 4,000 items, or 1 MB) are pickled only
