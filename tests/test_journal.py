@@ -250,8 +250,9 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="No such file or directory"):
         Journal(tmp_path / "missing" / "run.db")
     os.mkfifo(tmp_path / "pipe")
-    # SQLite would take the first for a file that nobody sees.
-    for name in ("", tmp_path, tmp_path / "pipe", os.devnull):
+    # SQLite would take the first for a file that nobody sees, and the last for one without a slash,
+    # which the next run could not read.
+    for name in ("", tmp_path, tmp_path / "pipe", os.devnull, f"{tmp_path}/new.db/"):
         with pytest.raises(UsageError, match="give the name of a file"):
             Journal(name)
     assert not list(tmp_path.glob(".*"))
@@ -348,9 +349,12 @@ def test_a_program_may_go_to_another_directory(
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_taken_away_takes_no_more_results(tmp_path: Path, replaced: bool) -> None:
-    path = tmp_path / "run.db"
-    journal = Journal(path)
+@pytest.mark.parametrize("name", ["run.db", "run.db-wal"])
+def test_a_file_that_is_taken_away_takes_no_more_results(
+    tmp_path: Path, name: str, replaced: bool
+) -> None:
+    path = tmp_path / name
+    journal = Journal(tmp_path / "run.db")
     journal.store([entry(1)])
     path.unlink()
     if replaced:

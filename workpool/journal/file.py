@@ -52,7 +52,7 @@ def _me() -> str:
 
 def lock(path: str) -> int:
     """Return a descriptor that holds the lock of a journal."""
-    name = _beside(path, ".lock")
+    name = beside(path, ".lock")
     try:
         held = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -106,7 +106,7 @@ def _use(who: str) -> str:
 def holder(path: str) -> str | None:
     """Return who has a journal open, None if nobody has."""
     try:
-        held = os.open(_beside(path, ".lock"), os.O_RDONLY)
+        held = os.open(beside(path, ".lock"), os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -158,7 +158,7 @@ def inspect(path: str) -> sqlite3.Connection:
         raise UsageError(f"{path} is empty: nothing was ever stored in it")
     try:
         # To read while another writes, or after one was killed, takes files beside the journal.
-        mode = "mode=ro" if os.path.exists(_beside(path, "-wal")) else "immutable=1"
+        mode = "mode=ro" if os.path.exists(beside(path, "-wal")) else "immutable=1"
         uri = Path(path).absolute().as_uri()
         connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
         try:
@@ -173,7 +173,7 @@ def inspect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _beside(path: str, suffix: str) -> str:
+def beside(path: str, suffix: str) -> str:
     """Return the name of a file beside a journal: the same by whatever name that is known."""
     return os.path.realpath(path) + suffix
 

@@ -31,7 +31,7 @@ from ..errors import ResourceError, UsageError
 from ..lazy import hashlib, np, sqlite3
 from ..recent import Recent
 from ..serializer import FINGERPRINT_NBYTES
-from .file import connect, failed, lock
+from .file import beside, connect, failed, lock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,7 +96,8 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
-        if not self.path or (os.path.exists(self.path) and not os.path.isfile(self.path)):
+        named = os.path.basename(self.path)
+        if not named or (os.path.exists(self.path) and not os.path.isfile(self.path)):
             raise UsageError(f"journal={self.path!r}: give the name of a file")
         self.skipped = 0
         # Reentrant for `release`, which the garbage collector calls at any time: while this thread
@@ -113,8 +114,8 @@ class Journal:
                 self._functions: dict[str, int] = dict(functions)
                 self._read_keys()
                 # The program may go to another directory.
-                self._absolute = os.path.abspath(self.path)
-                self._stat = os.stat(self._absolute)
+                files = os.path.abspath(self.path), beside(self.path, "-wal")
+                self._files = {path: os.stat(path) for path in files if os.path.exists(path)}
             except BaseException:
                 self._connection.close()
                 raise
@@ -258,18 +259,20 @@ class Journal:
                 raise
 
     def _check_file(self) -> None:
-        """See that the file is still there: SQLite would go on with one that has no name."""
-        try:
-            same = os.path.samestat(os.stat(self._absolute), self._stat)
-        except FileNotFoundError:
-            same = False
-        except OSError:
-            return  # to write will show what is wrong
-        if not same:
-            raise ResourceError(
-                f"journal {self.path} was removed or replaced while it was in use: results cannot "
-                "be stored any more; start the script again, and leave the file alone meanwhile"
-            )
+        """See that its files are still there: SQLite would go on with one that has no name."""
+        for path, stat in self._files.items():
+            try:
+                same = os.path.samestat(os.stat(path), stat)
+            except FileNotFoundError:
+                same = False
+            except OSError:
+                return  # to write will show what is wrong
+            if not same:
+                raise ResourceError(
+                    f"journal {self.path} was removed or replaced ({path}) while it was in use: "
+                    "results cannot be stored any more; start the script again, and leave the "
+                    "file alone meanwhile"
+                )
 
     def hold(self) -> None:
         """Keep values readable after the journal is closed, until `release`."""
