@@ -262,3 +262,23 @@ def test_a_rank_that_cannot_map_a_table_stops_nobody(what: str) -> None:
     assert said.startswith("a window of ")
     assert "rank 1 cannot map it" in said
     assert worked == "1 2"
+
+
+def test_a_table_in_files_that_may_not_be_large() -> None:
+    script = """
+        import resource
+        from workpool import ResourceError, WorkPool
+
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, hard))
+        try:
+            WorkPool(arena_nbytes=64 << 20)
+        except ResourceError as error:
+            print(error)
+        with WorkPool() as pool:
+            print(pool.submit(len, bytes(40 << 20)).result())
+    """
+    said, worked = run_ranks(3, script).stdout.splitlines()
+    assert "rank 0 has " in said
+    assert "ulimit -f" in said
+    assert worked == str(40 << 20)

@@ -229,7 +229,7 @@ class Group:
             return (
                 f"has {room:,} bytes left in {SHM} of its host: lower arena_nbytes= "
                 "(WORKPOOL_ARENA_NBYTES), remove left-over files there, or enlarge it "
-                "(docker run --shm-size=1g)"
+                "(docker run --shm-size=1g), or raise what a file may have (ulimit -f)"
             )
         mapped = nbytes if self.one_host else mine
         why = unmappable(mapped + SPARE_NBYTES if mapped else 0, SPARE_FDS, private=alone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import resource
 from contextlib import suppress
 from io import FileIO  # a task may have replaced `open`
 
@@ -30,12 +31,17 @@ _LITTER = re.compile(
 
 
 def free() -> int | None:
-    """Return the free bytes of /dev/shm, or None where there is no such file system."""
+    """Return the free bytes of /dev/shm, or None where there is no such file system.
+
+    No more than this process may write to one file.
+    """
     try:
         shm = os.statvfs(SHM)
     except OSError:
         return None
-    return shm.f_bavail * shm.f_frsize
+    most_nbytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    free_nbytes = shm.f_bavail * shm.f_frsize
+    return free_nbytes if most_nbytes == resource.RLIM_INFINITY else min(free_nbytes, most_nbytes)
 
 
 def unmappable(nbytes: int, fds: int, private: bool) -> str:
@@ -65,7 +71,8 @@ def too_little() -> str:
         return ""
     return (
         f"{SHM} has {left:,} bytes free, and MPICH needs some {_LEAST_NBYTES:,} to start: "
-        "remove left-over files there, or enlarge it (docker run --shm-size=1g)"
+        "remove left-over files there, or enlarge it (docker run --shm-size=1g), or raise what a "
+        "file may have (ulimit -f)"
     )
 
 
