@@ -87,6 +87,25 @@ def test_who_cannot_look_takes_nobody_for_dead_that_is_there() -> None:
     assert seen == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot is for root")
+def test_who_has_no_proc_any_more_takes_nobody_for_dead_that_is_there(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    liveness = Liveness([this_process(), process_of(sleeper.pid)], this_process())
+    child = os.fork()
+    if not child:
+        os.chroot(tmp_path)
+        os._exit(len(liveness.dead()))
+    assert os.waitpid(child, 0)[1] == 0
+    sleeper.kill()
+    sleeper.wait()
+    child = os.fork()
+    if not child:
+        os.chroot(tmp_path)
+        os._exit(liveness.dead() != [1])
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_the_dead_are_seen_without_a_descriptor(sleeper: subprocess.Popen[bytes]) -> None:
     liveness = Liveness([this_process(), process_of(sleeper.pid)], this_process())
     sleeper.kill()

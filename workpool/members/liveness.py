@@ -121,11 +121,12 @@ def _look(pid: int) -> tuple[str, int]:
         with FileIO(f"/proc/{pid}/stat") as file:
             # The second field is the name in parentheses, and may hold anything.
             fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "X", -1
     except OSError:
         try:
-            os.readlink(f"/proc/{pid}/exe")  # needs no descriptor; a zombie has none either
+            if os.path.lexists("/proc/self"):
+                os.readlink(f"/proc/{pid}/exe")  # needs no descriptor; a zombie has none either
+            else:
+                os.kill(pid, 0)  # the program has gone where there is no /proc, by chroot
         except (FileNotFoundError, ProcessLookupError):
             return "X", -1
         except OSError:
