@@ -114,6 +114,14 @@ def test_an_mpiexec_that_ends_before_the_driver(tmp_path: Path, survive: bool, s
     assert ended.err.count("\n") == 1
 
 
+def test_an_mpiexec_that_misses_the_end_of_the_driver(tmp_path: Path) -> None:
+    program = "os.execv('/bin/sleep', ['sleep', '0.2'])"
+    with job(launch(tmp_path, program, '"$@"; sleep 60')) as started:
+        ended = started.wait(10)
+    said = "workpool: the driver is gone, and with it all that its program knew\n"
+    assert ended == (1, "begun\n", said)
+
+
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Watch]:
     """Give a launcher's half of the line, and leave signals as they were."""

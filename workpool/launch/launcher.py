@@ -65,6 +65,10 @@ _DRAIN_S = 0.5
 
 _STDOUT = 1
 
+#: How long mpiexec may take to notice that the driver is gone: MPICH's misses it now and then,
+#: where the driver has become another program before it ended.
+_NOTICE_S = 6.0
+
 #: What to do about a rank that has died.
 _ADVICE = (
     "; a rank has died: run with --survive to see which, and to go on without a worker, or the "
@@ -201,8 +205,10 @@ class _Job:
         #: How the driver ended, if it did before the rest was ended, in a job that outlives others.
         self.fate: int | None = None
         self.routes = Routes()
-        #: Whether the driver of a job that outlives others is gone, and no host was before.
+        #: Whether the driver is gone, and no host was before, and it is we who end the job for it.
         self.bereft = False
+        #: When it was first seen that the driver is gone without a word.
+        self.gone_s = math.inf
         #: What had not ended in time, for messages.
         self.late = ""
 
@@ -229,6 +235,8 @@ class _Job:
                 self.bereft |= not self.routes.ended
                 told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
+            elif now > self._missed() + _NOTICE_S:
+                self.bereft, give_up = True, now
             give_up = min(give_up, now + self.signals.pass_on())
         self.signals.judge(self.bereft)
         status = self.process.poll()  # None: it must be ended
@@ -286,6 +294,14 @@ class _Job:
             return self.local and bool(self.ends)
         gone = self.watch.silent or self.process.poll() is not None  # takes what is left with it
         return gone and self.watch.ending is None
+
+    def _missed(self) -> float:
+        """Return since when the driver has been gone without a word; infinity if it is not."""
+        watch = self.watch
+        if not watch.silent or watch.ending is not None or self.processes.lives(watch.driver):
+            return math.inf
+        self.gone_s = min(self.gone_s, time.monotonic())
+        return self.gone_s
 
     def _verdict(self, status: int | None) -> int:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""

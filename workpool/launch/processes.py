@@ -34,13 +34,20 @@ class Processes:
 
     def find(self) -> dict[int, list[bytes]]:
         """Return those that live: their environments, by process id."""
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # gone, or somebody else's
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                if self._mark in variables:
-                    found[int(entry.name)] = variables
-        return found
+        pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+        return {pid: variables for pid in pids if (variables := self._variables(pid))}
+
+    def lives(self, pid: int | None) -> bool:
+        """Return whether a process is one of them, and not even a zombie."""
+        return pid is not None and bool(self._variables(pid))
+
+    def _variables(self, pid: int) -> list[bytes]:
+        """Return the environment of one of them; nothing if it is none."""
+        with suppress(OSError):  # gone, or somebody else's
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if self._mark in variables:
+                return variables
+        return []
 
     def note_litter(self) -> None:
         """Note the files that MPI has made for them."""
