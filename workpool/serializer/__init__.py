@@ -50,10 +50,9 @@ From what the rest of workpool calls down to what all the others stand on::
     fingerprint   what a call is, in the next run as well
     calls         a task's call as one payload
     blame         what of a call cannot be pickled
-    code          what a function's code is on its way
     values        any object as an encoding, by one of the three ways
     frames        an encoding: a pickle, and the large buffers it refers to
-    references    objects without the definitions in them, which the other side has
+    references    a function's code, and objects without the definitions that come with it
     byvalue       definitions that a worker cannot import
     definitions   what these consist of, the same in the next run
     rebuilt       what pickle knows only by its name, and can be made again
@@ -98,7 +97,6 @@ from .blocks import BLOCK, Beside, Blocks, encode_blocks
 from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
-from .code import Code
 from .code_cache import CodeCache
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
@@ -107,7 +105,7 @@ from .names import innermost, reads
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
-from .references import Refer, UnknownDefinition
+from .references import Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES, clear_script, leave_script, stay_in_script
 from .wording import task_name
 

@@ -17,10 +17,9 @@ from ..errors import SerializationError, UsageError
 from ..interrupts import interrupts
 from .blame import culprit
 from .byvalue import as_called
-from .code import Code
 from .frames import Buffer, Encoded, decode
 from .reach import Torn
-from .references import Refer, UnknownDefinition
+from .references import Code, Refer, UnknownDefinition
 from .values import encode
 from .wording import type_name, unrestored
 

@@ -36,11 +36,10 @@ from ..recent import Recent
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
-from .code import Code
 from .frames import Encoded
 from .instances import is_its_attributes
 from .reach import Reach
-from .references import Refer, UnknownDefinition
+from .references import Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
 from .snapshot import Snapshot, is_definition
 
