@@ -63,7 +63,6 @@ From what the rest of workpool calls down to what all the others stand on::
     snapshot      whether what a definition reads is still the same
     states        whether an object is, by its bytes
     foreign       what the script has of ctypes
-    annotations   of functions and classes
     empty         classes before they are filled
     enumerations  those of the script
     byname        what goes by its name

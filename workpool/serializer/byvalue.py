@@ -11,7 +11,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
   Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
   it.
-* **Annotations** from Python 3.14 on, see `annotations`.
+* **Annotations** from Python 3.14 on, see `annotations_of`.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
   the script's globals, or an object that has it, or a class has it, there is one made anew on the
@@ -37,9 +37,9 @@ from typing import Any, Final, TypeVar
 import cloudpickle
 
 from ..interrupts import FAILURES
-from .annotations import annotations_of
 from .byname import PROTOCOL, name_of_refusing, named
 from .classes import reduce_class
+from .derived import annotations_of
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules

@@ -34,9 +34,8 @@ from types import FunctionType
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
-from .annotations import annotations_of
 from .byname import named
-from .derived import WHEN_ASKED
+from .derived import WHEN_ASKED, annotations_of
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members

@@ -6,8 +6,11 @@ import collections
 import dataclasses
 import inspect
 from collections.abc import Mapping
+from importlib import import_module
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
+
+from ..interrupts import failures
 
 WHEN_ASKED: Final = frozenset(
     {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
@@ -66,3 +69,19 @@ def is_written(name: str, method: Any) -> bool:
     # A script that is given on the command line has the same name of a file.
     within = getattr(code, "co_qualname", _WRITER)  # from Python 3.11 on
     return code.co_filename != "<string>" or within.startswith(_WRITER)
+
+
+def annotations_of(definition: Any) -> dict[str, Any]:
+    """Return the annotations of a function or class, as they are by now.
+
+    From Python 3.14 on they are worked out when somebody asks for them.  A name in them may stand
+    for nothing, because it is imported for a type checker alone: the function works all the same.
+    Then they are what ``from __future__ import annotations`` makes of them, text.
+    """
+    found: dict[str, Any]
+    try:
+        found = definition.__annotations__
+    except failures():
+        library: Any = import_module("annotationlib")  # there is one from Python 3.14 on
+        found = library.get_annotations(definition, format=library.Format.STRING)
+    return found

@@ -41,7 +41,6 @@ from contextvars import Context, ContextVar
 from enum import Enum, Flag
 from typing import Any, Final
 
-from .annotations import reduce_forward_ref
 from .atoms import ATOMS, SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
@@ -128,6 +127,15 @@ def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> A
     return _TypeAliasType(name, value, type_params=parameters)
 
 
+def _reduce_forward_ref(ref: typing.ForwardRef) -> tuple[Any, ...]:
+    said = ref.__forward_arg__, ref.__forward_module__, ref.__forward_is_class__
+    return _make_forward_ref, said
+
+
+def _make_forward_ref(text: str, module: Any, is_class: bool) -> typing.ForwardRef:
+    return typing.ForwardRef(text, module=module, is_class=is_class)
+
+
 def _make_ref(referent: object) -> Any:
     return weakref.ref(type("Gone", (), {})() if referent is None else referent)
 
@@ -142,7 +150,8 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     functools.singledispatchmethod: _reduce_generic_method,
     # Which from Python 3.14 on is not made without arguments.
     functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),
-    typing.ForwardRef: reduce_forward_ref,
+    # Without what it has of the script, from Python 3.14 on: all its globals.
+    typing.ForwardRef: _reduce_forward_ref,
     typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
     typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
     _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
