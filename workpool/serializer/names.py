@@ -19,42 +19,41 @@ UNBOUND: Final = object()
 """Stands for what a name or a cell holds that is bound to nothing."""
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of the functions, classes and comprehensions in a code object."""
-    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
+def _with_nested(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object, and those of the functions, classes and comprehensions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_nested(constant)
+
+
+def _named_by(code: CodeType, *operations: str) -> frozenset[str]:
+    """Return the names in the steps of these kinds, of which parts of their names are given."""
+    steps = (step for each in _with_nested(code) for step in dis.get_instructions(each))
+    return frozenset(it.argval for it in steps if any(part in it.opname for part in operations))
 
 
 @functools.lru_cache(maxsize=1024)
 def global_names(code: CodeType) -> tuple[str, ...]:
     """Return the names that may be those of globals; some in the body of a class may be others."""
-    names = {
-        step.argval
-        for step in dis.get_instructions(code)
-        if "GLOBAL" in step.opname or step.opname == "LOAD_NAME"  # in the body of a class
-    }
-    return tuple(sorted(names.union(*map(global_names, _nested(code)))))
+    return tuple(sorted(_named_by(code, "GLOBAL", "LOAD_NAME")))  # that in the body of a class
 
 
 @functools.lru_cache(maxsize=1024)
 def bound_names(code: CodeType) -> frozenset[str]:
     """Return the names of the globals that are given another value, or deleted."""
-    return _bound(code, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+    return _named_by(code, "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
 @functools.lru_cache(maxsize=1024)
 def bound_cells(code: CodeType) -> frozenset[str]:
     """Return the names of the cells that are given another value, or emptied."""
-    return _bound(code, ("STORE_DEREF", "DELETE_DEREF"))
-
-
-def _bound(code: CodeType, operations: tuple[str, ...]) -> frozenset[str]:
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in operations}
-    return frozenset(names.union(*(_bound(inner, operations) for inner in _nested(code))))
+    return _named_by(code, "STORE_DEREF", "DELETE_DEREF")
 
 
 @functools.lru_cache(maxsize=1024)
 def _attributes(code: CodeType) -> frozenset[str]:
-    return frozenset(code.co_names).union(*map(_attributes, _nested(code)))
+    return frozenset().union(*(each.co_names for each in _with_nested(code)))
 
 
 def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
