@@ -25,14 +25,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-import weakref
 from collections.abc import Callable
 from pickle import dumps
 from types import MethodType
 from typing import Any, Final
 
 from ..interrupts import interrupts
-from ..recent import Recent
+from ..recent import Recent, RecentOf
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
@@ -108,10 +107,9 @@ class _Seen:
     unseen: to find that takes longer the more there is to it.
     """
 
-    __slots__ = ("_left", "_pause", "fn")
+    __slots__ = ("_left", "_pause")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = weakref.ref(fn)
         self._left = int(not isinstance(fn, type))
         self._pause = 0
 
@@ -142,7 +140,7 @@ class CodeCache:
     def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._max_nbytes = max_nbytes
         self._known: Recent[_Known] = Recent(capacity, max_nbytes)
-        self._seen: Recent[_Seen] = Recent(4 * capacity)
+        self._seen: RecentOf[_Seen] = RecentOf(4 * capacity)
         self._registered = registered_modules()
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: pickling may run code that submits
@@ -308,10 +306,10 @@ class CodeCache:
     def _sight_of(self, fn: Callable[..., Any]) -> _Seen:
         """Return what is remembered of a definition that has no code."""
         with self._lock:
-            seen = self._seen.use(id(fn))
-            if seen is None or seen.fn() is not fn:  # another one had that id
+            seen = self._seen.get(fn)
+            if seen is None:
                 seen = _Seen(fn)
-                self._seen.keep(id(fn), seen)
+                self._seen.keep(fn, seen)
         return seen
 
     def _encode(self, known: _Known) -> Code | None:
