@@ -39,10 +39,12 @@ from .definitions import (
 )
 from .instances import HEAP_TYPE
 from .rebuilt import MADE_ANEW
+from .states import Bounded, TooLarge
 
 FINGERPRINT_NBYTES: Final = 16
 
 LARGE_NBYTES: Final = 1 << 26
+"""What is shared often grows without bounds when each use is written out."""
 
 MOST_SETS: Final = 6
 """Sets, each within the one before: objects that know each other by sets have very many paths."""
@@ -150,7 +152,7 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] 
             return undisturbed(partial(_pickle_once, obj, make, fast))
         except interrupts():
             raise
-        except (_TooLargeError, ValueError, RecursionError):
+        except (TooLarge, ValueError, RecursionError):
             continue
         except PicklingError as error:
             if not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
@@ -159,22 +161,11 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] 
 
 
 def _pickle_once(obj: object, make: Callable[[BytesIO], Any], fast: bool) -> bytes:
-    file = _Bounded() if fast else BytesIO()
+    file = Bounded(LARGE_NBYTES) if fast else BytesIO()
     pickler = make(file)
     pickler.fast = fast
     pickler.dump(obj)
     return file.getvalue()
-
-
-class _TooLargeError(Exception):
-    """What is shared often grows without bounds when each use is written out."""
-
-
-class _Bounded(BytesIO):
-    def write(self, content: Any, /) -> int:
-        if self.tell() + memoryview(content).nbytes > LARGE_NBYTES:  # an array writes its buffer
-            raise _TooLargeError
-        return super().write(content)
 
 
 class _Pickler(ByValuePickler):

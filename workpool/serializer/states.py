@@ -7,7 +7,6 @@ what they are is to be looked at as well.
 from __future__ import annotations
 
 from io import BytesIO
-from operator import attrgetter
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -28,35 +27,22 @@ _WHOLE: Final = frozenset({"array", "builtins", "collections", "numpy", "pandas"
 """Packages whose objects are pickled by methods of their own, and yet with all there is to them."""
 
 
-_nbytes: Final = attrgetter("nbytes")
+class TooLarge(Exception):
+    """There are more bytes than may be."""
 
 
-class _TooLarge(Exception):
-    pass
-
-
-class _Pickle(BytesIO):
+class Bounded(BytesIO):
     """A file that holds no more than may be."""
 
     def __init__(self, most_nbytes: int) -> None:
         super().__init__()
         self.left = most_nbytes
-        #: Out of band: in band they would be copied before they are counted.
-        self.buffers: list[PickleBuffer] = []
 
-    def count(self, nbytes: int) -> None:
-        self.left -= nbytes
+    def write(self, data: Any, /) -> int:
+        self.left -= memoryview(data).nbytes  # an array writes its buffer
         if self.left < 0:
-            raise _TooLarge
-
-    def write(self, data: Any) -> int:
-        self.count(len(data))
+            raise TooLarge
         return super().write(data)
-
-    def state(self) -> State:
-        views = [*map(PickleBuffer.raw, self.buffers)]
-        self.count(sum(map(_nbytes, views)))
-        return b"".join(views), self.getvalue()
 
 
 class _Searcher(Pickler):
@@ -144,7 +130,7 @@ def known(value: object, most_nbytes: int, whole: bool) -> Known | None:
             pickler, state = _pickled(value, search, most_nbytes)
         except interrupts():
             raise
-        except _TooLarge:
+        except TooLarge:
             return None
         except BaseException:  # __reduce__ may raise anything, SystemExit included
             continue
@@ -174,10 +160,14 @@ def state_of(value: Any, pickler: type[Pickler] = Pickler) -> State | None:
 
 
 def _pickled(value: object, kind: type[Pickler], most_nbytes: int) -> tuple[Pickler, State]:
-    file = _Pickle(most_nbytes)
-    pickler = kind(file, PROTOCOL, buffer_callback=file.buffers.append)
+    file = Bounded(most_nbytes)
+    buffers: list[PickleBuffer] = []  # out of band: else they would be copied before they count
+    pickler = kind(file, PROTOCOL, buffer_callback=buffers.append)
     pickler.dump(value)
-    return pickler, file.state()
+    views = [*map(PickleBuffer.raw, buffers)]
+    if sum(view.nbytes for view in views) > file.left:
+        raise TooLarge
+    return pickler, (b"".join(views), file.getvalue())
 
 
 def _is_plain_array(value: Any) -> bool:
