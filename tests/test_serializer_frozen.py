@@ -83,6 +83,7 @@ FRESH = {
     "rows": lambda: [{"a": i} for i in range(5)],
     "set": lambda: {1, 2},
     "frozenset": lambda: frozenset({1, 2}),
+    "sets": lambda: {(1, Colour.RED), frozenset({Concrete()})},
     "array": lambda: np.zeros(3),
     "arrays": lambda: (np.zeros(3), {"x": np.ones(2)}),
     "named tuple": lambda: Pair(1, [2]),
@@ -113,6 +114,15 @@ def test_objects_with_slots_stay_themselves_if_all_are_set():
     value = id(held[0])
     assert id(frozen(held)) == value
     assert arrive(frozen([Slotted([5])])).first == [5]
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_what_others_hold_of_a_set_is_as_it_was(kind):
+    member = Concrete()
+    whole = frozen([kind([member])])
+    member.later = 1
+    (arrived,) = arrive(whole)
+    assert not hasattr(arrived, "later")
 
 
 UNCHANGING = [

@@ -91,14 +91,6 @@ def _dict(it: Any, once: bool, room: int) -> bool:
 
 
 def _set(it: Any, once: bool, room: int) -> bool:
-    return once and ATOMS.issuperset(map(type, it)) and not getweakrefcount(it)
-
-
-def _frozenset(it: Any, once: bool, room: int) -> bool:
-    return ATOMS.issuperset(map(type, it))
-
-
-def _deque(it: Any, once: bool, room: int) -> bool:
     return not getweakrefcount(it) and _list(it, once, room)
 
 
@@ -128,9 +120,8 @@ _BUILTIN: Final[dict[Any, _Look]] = {
     tuple: _tuple,
     list: _list,
     dict: _dict,
-    set: _set,
-    frozenset: _frozenset,
-    deque: _deque,
+    frozenset: _tuple,
+    **dict.fromkeys((set, deque), _set),
     **dict.fromkeys((OrderedDict, Counter, defaultdict), _mapping),
 }
 
