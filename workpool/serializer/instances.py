@@ -72,14 +72,10 @@ def is_its_attributes(kind: Any) -> bool:
     )
 
 
-def _slots_in(kind: Any) -> list[tuple[Any, str]]:
-    slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
-    return [(base, name) for base in slotted for name in members(base)]
-
-
 def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
     """Return the slots of instances of a class, without those of classes written in C."""
-    return tuple(vars(base)[name] for base, name in _slots_in(kind))
+    slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
+    return tuple(vars(base)[name] for base in slotted for name in members(base))
 
 
 @lru_cache(maxsize=64)
@@ -111,7 +107,7 @@ def members(cls: type) -> list[str]:
 
 def slots(obj: object) -> dict[str, Any]:
     """Return what an object has in its slots, without those of classes written in C."""
-    names = [name for _, name in _slots_in(type(obj))]
+    names = [slot.__name__ for slot in slot_members(type(obj))]
     return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
 
 
