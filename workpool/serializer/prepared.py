@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from ..interrupts import interrupts
 from ..lazy import hashlib
 from .byvalue import ByValuePickler, dumps_by_value, on_restored
+from .names import UNBOUND
 
 Globals: TypeAlias = dict[str, Any]
 
@@ -47,22 +48,22 @@ def collect_globals() -> list[Globals]:
 def prepared_by(call: Callable[[], object], namespaces: Iterable[Globals]) -> Prepared:
     """Call something, and return what it has set in the globals of functions by value."""
     watched = {id(names): names for names in namespaces}.values()
-    before = [(names, dict(names), _contents(dict(names))) for names in watched]
+    before = [(names, _contents(names)) for names in watched]
     call()
     found: Prepared = {}
-    for names, bound, contents in before:
-        after = dict(names)
-        held = _contents(after)
-        changed = found.setdefault(after.get("__name__"), {})
-        for name, value in after.items():
-            same = name in bound and bound[name] is value and contents[name] == held[name]
-            if name != "__builtins__" and not same:
+    for names, contents in before:
+        changed = found.setdefault(names.get("__name__"), {})
+        for name, (value, content) in _contents(names).items():
+            had, was = contents.get(name, (UNBOUND, None))
+            if had is not value or was != content:
                 changed[name] = value
     return found
 
 
-def _contents(names: Globals) -> dict[str, object]:
-    return {name: _content(value) for name, value in names.items()}
+def _contents(names: Globals) -> dict[str, tuple[object, object]]:
+    """Return the value of each global, and what tells whether it was changed in place."""
+    bound = [(name, value) for name, value in names.copy().items() if name != "__builtins__"]
+    return {name: (value, _content(value)) for name, value in bound}
 
 
 class _ContentPickler(ByValuePickler):
@@ -74,7 +75,6 @@ class _ContentPickler(ByValuePickler):
 
 
 def _content(value: object) -> object:
-    """Return what tells whether something was changed in place."""
     digest = hashlib.blake2b(digest_size=16)
     try:
         pickled = dumps_by_value(value, lambda part: digest.update(part.raw()), _ContentPickler)
