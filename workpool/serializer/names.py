@@ -51,11 +51,6 @@ def bound_cells(code: CodeType) -> frozenset[str]:
     return _named_by(code, "STORE_DEREF", "DELETE_DEREF")
 
 
-@functools.lru_cache(maxsize=1024)
-def _attributes(code: CodeType) -> frozenset[str]:
-    return frozenset().union(*(each.co_names for each in _with_nested(code)))
-
-
 def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
     """Return the imported submodules that code may find in the packages among `values`."""
     packages = {
@@ -73,7 +68,7 @@ def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
 @functools.lru_cache(maxsize=1024)
 def _submodules(code: CodeType, packages: tuple[str, ...], _: tuple[int, str]) -> tuple[str, ...]:
     """Return their names; anew when modules have been imported."""
-    known = _attributes(code)
+    known = {name for each in _with_nested(code) for name in each.co_names}
     return tuple(
         name
         for name in list(sys.modules)
