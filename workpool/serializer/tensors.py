@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pickle import PickleBuffer
+from types import SimpleNamespace
 from typing import Any, Final
 
 from ..lazy import np
@@ -59,22 +60,12 @@ def _reduce(tensor: Any) -> Any:
     return restore, (elements, dtype, shape, strides, tensor.requires_grad)
 
 
-class _Memory:
-    """Of a tensor, which it keeps.  With Tensor.numpy() that could not be resized any more."""
-
-    def __init__(self, tensor: Any, nbytes: int) -> None:
-        self._tensor = tensor
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (tensor.data_ptr(), False),
-            "shape": (nbytes,),
-            "typestr": "|u1",
-        }
-
-
 def _bytes(tensor: Any, nbytes: int) -> Any:
-    """Return an array of what a tensor has from its first element on."""
-    return np.asarray(_Memory(tensor, nbytes))
+    """Return an array of what a tensor has from its first element on, which keeps that."""
+    place = tensor.data_ptr(), False
+    said = {"version": 3, "data": place, "shape": (nbytes,), "typestr": "|u1"}
+    # With Tensor.numpy() the tensor could not be resized any more.
+    return np.asarray(SimpleNamespace(tensor=tensor, __array_interface__=said))
 
 
 def _is_plain(tensor: Any, torch: Any) -> bool:
