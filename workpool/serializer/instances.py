@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copyreg
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
@@ -17,11 +16,6 @@ DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 
 HEAP_TYPE: Final = 1 << 9
 """In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE)."""
-
-_layout: Final = attrgetter("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
-
-_PLAIN: Final = _layout(type("Plain", (), {}))
-"""How instances of a class are laid out that have a dictionary and nothing else."""
 
 _SLOT_NBYTES: Final = calcsize("P")
 
@@ -60,18 +54,6 @@ def has_getattr(kind: Any) -> bool:
     return any("__getattr__" in vars(base) for base in kind.__mro__)
 
 
-def is_its_attributes(kind: Any) -> bool:
-    """Tell whether there is nothing to instances of a class but what is in their dictionary.
-
-    They have no slots, and nothing that C keeps, and it is their dictionary that is pickled.
-    """
-    return (
-        _layout(kind) == _PLAIN
-        and kind.__getattribute__ is object.__getattribute__
-        and is_pickled_whole(kind)
-    )
-
-
 def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
     """Return the slots of instances of a class, without those of classes written in C."""
     slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
@@ -86,7 +68,17 @@ def is_its_members(kind: Any) -> bool:
     """
     weak, own = kind.__weakrefoffset__ > 0, kind.__dictoffset__ > 0  # below 0 before the object
     nbytes = object.__basicsize__ + _SLOT_NBYTES * (len(slot_members(kind)) + weak + own)
-    return _layout(kind)[:2] == (nbytes, 0) and kind.__getattribute__ is object.__getattribute__
+    plain = kind.__getattribute__ is object.__getattribute__
+    return plain and kind.__basicsize__ == nbytes and not kind.__itemsize__
+
+
+def is_its_attributes(kind: Any) -> bool:
+    """Tell whether there is nothing to instances of a class but what is in their dictionary.
+
+    They have no slots, and nothing that C keeps, and it is their dictionary that is pickled.
+    """
+    own = bool(kind.__dictoffset__) and not slot_members(kind)
+    return own and is_its_members(kind) and is_pickled_whole(kind)
 
 
 def slots_alone(kind: Any) -> tuple[MemberDescriptorType, ...] | None:

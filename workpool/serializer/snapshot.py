@@ -66,7 +66,6 @@ from .generic import generic_parts, is_generic
 from .instances import (
     functions_in,
     is_below_descriptors,
-    is_its_attributes,
     is_its_members,
     is_left_to_pickle,
     is_pickled_whole,
@@ -258,10 +257,8 @@ class Snapshot:
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
-        if kind is SimpleNamespace or is_its_attributes(kind):
-            return self._bind_attributes(value)
-        if is_its_members(kind) and is_pickled_whole(kind):
-            return self._bind_slots(value)
+        if kind is SimpleNamespace or (is_its_members(kind) and is_pickled_whole(kind)):
+            return self._bind_members(value)
         return self._bind_state(value)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
@@ -346,21 +343,21 @@ class Snapshot:
         self._elements += len(elements)
         return elements
 
-    def _bind_attributes(self, value: Any) -> Iterable[object]:
-        """Record the attributes of an object that is nothing else."""
-        attributes = vars(value)
-        self._objects.append((value, type(value), attributes))
-        return [type(value), *self._bind(attributes).values()]
-
-    def _bind_slots(self, value: Any) -> Iterable[object]:
-        """Record the slots of an object, and its other attributes if it may have some."""
+    def _bind_members(self, value: Any) -> Iterable[object]:
+        """Record the attributes and slots of an object that is nothing else."""
         kind: Any = type(value)
+        parts: list[object] = [kind]
+        if kind.__dictoffset__:
+            attributes = vars(value)
+            self._objects.append((value, kind, attributes))
+            parts += self._bind(attributes).values()
         readers: list[_Read] = [it.__get__ for it in slot_members(kind)]
-        contents = [(read, _slot(read, value)) for read in readers]
-        self._slots.append((value, kind, contents))
-        self._elements += len(contents)
-        own = self._bind_attributes(value) if kind.__dictoffset__ else [kind]
-        return [*own, *(it for _, it in contents if it is not UNBOUND)]
+        if readers or not kind.__dictoffset__:
+            contents = [(read, _slot(read, value)) for read in readers]
+            self._slots.append((value, kind, contents))
+            self._elements += len(contents)
+            parts += (it for _, it in contents if it is not UNBOUND)
+        return parts
 
     def _bind_state(self, value: Any) -> list[Any] | None:
         """Record what is known by its bytes alone, and return the definitions that it has."""
