@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pickle import loads
-from typing import Any, Final
+from typing import Any
 
 from ..interrupts import interrupts
 from ..recent import Recent
 from .byname import named
-from .references import come_along
+from .references import CAPACITY, MAX_NBYTES, come_along
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
 from .wording import unrestored
-
-CAPACITY: Final = 256
-"""Callables that a cache keeps unless told otherwise."""
-
-MAX_NBYTES: Final = 1 << 25
-"""Bytes of their data that it keeps."""
 
 
 class _Restored:

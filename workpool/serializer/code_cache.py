@@ -38,15 +38,9 @@ from .calls import pack_call
 from .frames import Encoded
 from .instances import is_its_attributes
 from .reach import Reach
-from .references import Code, Refer, UnknownDefinition
+from .references import CAPACITY, MAX_NBYTES, Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
 from .snapshot import Snapshot, is_definition
-
-CAPACITY: Final = 256
-"""Codes that a cache keeps unless told otherwise."""
-
-MAX_NBYTES: Final = 1 << 25
-"""Bytes of their data that a cache keeps unless told otherwise."""
 
 MOST_COMPANIONS: Final = 16
 """Definitions among arguments that come with a function, at the most."""

@@ -129,6 +129,13 @@ def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refe
         return file.getvalue()
 
 
+CAPACITY: Final = 256
+"""Codes that a cache keeps, on either side, unless told otherwise."""
+
+MAX_NBYTES: Final = 1 << 25
+"""Bytes of their data that it keeps."""
+
+
 class Code:
     """A callable's code, as it crosses once to each worker.
 
