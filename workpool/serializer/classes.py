@@ -116,9 +116,9 @@ def _make_class(
     class_id: str,
     make: Callable[..., type],
     args: tuple[Any, ...],
-    qualname: str = "",
-    in_script: bool = False,
-    named: bool = True,
+    qualname: str,
+    in_script: bool,
+    named: bool,
 ) -> type:
     """Return the class with that id, built empty if it is not here yet.
 
@@ -134,7 +134,7 @@ def _make_class(
         cls = _CLASSES.find(class_id)
     if cls is None:
         cls = _CLASSES.restored(class_id, make(*args), in_script, named)
-        _setter(cls)(cls, "__qualname__", qualname or cls.__qualname__)
+        _setter(cls)(cls, "__qualname__", qualname)
     if in_script:
         show(qualname, cls)
     return cls
@@ -212,7 +212,7 @@ def _of_the_script(
 
 def _found_in_script(qualname: str, name: str) -> type | None:
     """Return the class that the script has under its names; the second if a function made it."""
-    found = _named_in_script(qualname or name)
+    found = _named_in_script(qualname)
     if found is None:  # made by a function
         found = getattr(sys.modules["__main__"], name, None)
         found = found if getattr(found, "__qualname__", None) == qualname else None
