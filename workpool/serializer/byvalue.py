@@ -97,10 +97,7 @@ def _stand_in(function: FunctionType) -> FunctionType:
     return same
 
 
-def _nothing() -> None: ...
-
-
-_NOTHING: Final = _nothing.__code__
+_NOTHING: Final = (lambda: None).__code__
 
 
 def _complete(function: FunctionType, state: dict[str, Any]) -> None:
@@ -204,12 +201,12 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         return super().reducer_override(definition)
 
     def _reduce_function(self, function: FunctionType) -> Any:
-        if is_generic(function) and not named(function):
+        if named(function):
+            return NotImplemented
+        if is_generic(function):
             return reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
             return make_dispatch, (dict(implementations),)
-        if named(function):
-            return NotImplemented
         make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))
         _complete(function, state[1])
         self._reach.add(function)
