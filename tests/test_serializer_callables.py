@@ -27,7 +27,6 @@ from workpool.serializer import (
     unpack_call,
 )
 from workpool.serializer.byvalue import dumps_by_value
-from workpool.serializer.callables import load_callable
 
 LIMIT = 10
 
@@ -110,7 +109,7 @@ def test_importable_callables_have_a_code_at_once(codes, fn):
     assert isinstance(code, Code)
     assert len(code.data) < 100
     assert codes.lookup(fn) is code
-    assert load_callable(code.data) is fn
+    assert unpack(code.data) is fn
 
 
 def test_a_changed_global_of_an_importable_function_does_not_matter(codes, monkeypatch):
@@ -123,7 +122,7 @@ def test_a_shadowed_function_is_not_importable(codes, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "module_level", None)
     code = looked_up_again(codes, shadowed := globals_of_this_module()["original"])
     assert len(code.data) > 100
-    assert load_callable(code.data)(1) == shadowed(1)
+    assert unpack(code.data)(1) == shadowed(1)
 
 
 def globals_of_this_module(original=module_level):
@@ -482,8 +481,8 @@ def test_functions_that_reach_what_may_change_unseen_go_in_the_payload(codes, na
 
 def test_what_stands_beside_a_lock_is_pickled_once():
     made = define("def locked(): return LOCK, NEXT", LOCK=threading.Lock(), NEXT=Restless())
-    lock, once = load_callable(dumps_by_value(made.locked))()
-    _, twice = load_callable(dumps_by_value(made.locked))()
+    lock, once = unpack(dumps_by_value(made.locked))()
+    _, twice = unpack(dumps_by_value(made.locked))()
     assert not lock.locked()
     assert twice == once + 1
 
@@ -504,7 +503,7 @@ def test_a_frozendict_is_what_is_in_it(codes):
     assert codes.lookup(made.fn) is before is not None
     made.FACTORS["b"].append(4)
     assert codes.lookup(made.fn) is None
-    assert load_callable(codes.lookup(made.fn).data)() == made.FACTORS
+    assert unpack(codes.lookup(made.fn).data)() == made.FACTORS
 
 
 def test_what_is_cached_stays_as_long_as_its_function_is_what_it_was(codes):
@@ -531,4 +530,4 @@ def test_what_is_cached_stays_as_long_as_its_function_is_what_it_was(codes):
 
 def test_a_decorated_function_of_frozen_things_has_a_code(codes):
     source = MUTABLE + "@decorate\ndef plain(): return 5\n"
-    assert load_callable(looked_up_again(codes, define(source).plain).data)() == 5
+    assert unpack(looked_up_again(codes, define(source).plain).data)() == 5

@@ -9,11 +9,8 @@ import types
 import pytest
 from scripted import define, looked_up_again
 
-from workpool.serializer import (
-    CallableCache,
-)
+from workpool.serializer import CallableCache, unpack
 from workpool.serializer.byvalue import dumps_by_value
-from workpool.serializer.callables import load_callable
 
 
 def changed_global(made):
@@ -87,9 +84,9 @@ def test_a_change_ends_the_code(codes, change):
 
 def test_what_follows_a_change_is_the_changed_function(codes):
     made = define(CHANGING)
-    assert load_callable(looked_up_again(codes, made.fn).data)() == (2, 2, 1)
+    assert unpack(looked_up_again(codes, made.fn).data)() == (2, 2, 1)
     made.script["DEEPER"] = 5
-    assert load_callable(looked_up_again(codes, made.fn).data)() == (6, 2, 1)
+    assert unpack(looked_up_again(codes, made.fn).data)() == (6, 2, 1)
 
 
 def test_a_changed_cell_ends_the_code(codes):
@@ -106,8 +103,8 @@ get, put = make()
     before = looked_up_again(codes, made.get)
     made.put(2)
     assert codes.lookup(made.get) is None
-    assert load_callable(codes.lookup(made.get).data)() == 2
-    assert load_callable(before.data)() == 1
+    assert unpack(codes.lookup(made.get).data)() == 2
+    assert unpack(before.data)() == 1
     made.put(threading.Lock())
     assert [codes.lookup(made.get) for _ in range(3)] == [None] * 3
 
@@ -126,7 +123,7 @@ get, put = make()
     looked_up_again(codes, made.get)
     made.put(2)
     assert codes.lookup(made.get) is None
-    assert load_callable(codes.lookup(made.get).data)() == (1, 2)
+    assert unpack(codes.lookup(made.get).data)() == (1, 2)
 
 
 def test_a_function_that_changes_for_every_task_leaves_no_codes(codes):

@@ -9,8 +9,7 @@ import weakref
 
 from scripted import define, looked_up_again
 
-from workpool.serializer import CodeCache
-from workpool.serializer.callables import load_callable
+from workpool.serializer import CodeCache, unpack
 
 
 def test_ids_are_never_used_again(codes):
@@ -19,7 +18,7 @@ def test_ids_are_never_used_again(codes):
         fn = define(f"def fn(): return {i}").fn
         code = looked_up_again(codes, fn)
         assert code.code_id not in seen
-        assert load_callable(code.data)() == i
+        assert unpack(code.data)() == i
         seen.add(code.code_id)
 
 
@@ -110,7 +109,7 @@ def test_a_change_while_the_code_is_made_ends_it(codes):
 
     made.fn.__annotations__["return"] = Changes()
     assert looked_up_again(codes, made.fn) is None
-    assert load_callable(codes.lookup(made.fn).data)() == 2
+    assert unpack(codes.lookup(made.fn).data)() == 2
 
 
 def test_threads_may_share_a_cache():
@@ -122,7 +121,7 @@ def test_threads_may_share_a_cache():
         for _ in range(200):
             for i, fn in enumerate(fns):
                 code = codes.lookup(fn)
-                if code is not None and load_callable(code.data)() != i:
+                if code is not None and unpack(code.data)() != i:
                     failures.append(i)
 
     threads = [threading.Thread(target=submit) for _ in range(4)]

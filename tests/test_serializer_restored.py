@@ -9,7 +9,7 @@ from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
 
 from workpool.errors import SerializationError
 from workpool.serializer import CallableCache, CodeCache
-from workpool.serializer.callables import _Restored, load_callable
+from workpool.serializer.callables import _Restored
 
 
 def restored(codes, fn, callables, code_id=1):
@@ -102,6 +102,6 @@ def test_a_worker_forgets_the_least_recently_used():
 
 def test_damaged_code_is_a_serialization_error():
     with pytest.raises(SerializationError, match="function"):
-        load_callable(b"\x80\x05nonsense")
+        CallableCache().add(1, b"\x80\x05nonsense")
     with pytest.raises(SerializationError, match="import"):
-        load_callable(b"cno_such_module\nfn\n.")
+        CallableCache().add(1, b"\x80\x05cno_such_module\nfn\n.")

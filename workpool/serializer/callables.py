@@ -8,16 +8,14 @@ function had been sent again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pickle import loads
 from typing import Any
 
-from ..interrupts import interrupts
 from ..recent import Recent
 from .byname import named
+from .frames import unpack
 from .references import CAPACITY, MAX_NBYTES, come_along
 from .script import clear_script, show, shown
 from .snapshot import Snapshot
-from .wording import unrestored
 
 
 class _Restored:
@@ -40,7 +38,7 @@ class _Restored:
     def restore(self) -> None:
         """Make the callable anew."""
         clear_script()  # what an earlier task has shown is not ours
-        loaded: Any = load_callable(self.data)
+        loaded: Any = unpack(self.data, "a function, or what it reads")
         fn, *companions = loaded if type(loaded) is tuple else (loaded,)
         self.fn: Callable[..., Any] = fn
         self.companions = companions  # arguments refer to them
@@ -132,24 +130,3 @@ class CallableCache:
         restored = _Restored(bytes(data))
         self._restored.keep(code_id, restored, len(restored.data))
         return restored.fn
-
-
-def load_callable(data: bytes | memoryview) -> Callable[..., Any]:
-    """Restore a callable from the data of its `Code`.
-
-    Raises
-    ------
-    SerializationError
-        It cannot be restored here; ``__cause__`` says why.
-
-    Notes
-    -----
-    Cost: 1 us by name, 5 us for a small function by value.
-    """
-    try:
-        fn: Callable[..., Any] = loads(data)
-    except interrupts():
-        raise
-    except BaseException as error:  # importing its module may raise anything
-        raise unrestored("a function, or what it reads", error) from error
-    return fn

@@ -147,7 +147,7 @@ class Code:
     code_id : int
         From 1 upwards, never used again by the same `CodeCache`.
     data : bytes
-        What `load_callable` restores.
+        What `CallableCache.add` restores.
     reach : Reach, optional
         What is in it by value.
     classes : iterable of class, optional
