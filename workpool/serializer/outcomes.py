@@ -68,6 +68,7 @@ APART: Final = 1 << 5
 _VALUE: Final = int(Kind.VALUE)
 _EXCEPTION: Final = int(Kind.EXCEPTION)
 _NONE: Final = encode(None)
+_HOME: Final = Refer(refer_home)
 
 
 class _Envelope(NamedTuple):
@@ -109,7 +110,10 @@ def pack_value(value: object, task: object = None) -> Encoded:
     if value is None:
         return _NONE
     try:
-        return _encode(value)
+        if away():
+            with suppress(UnknownDefinition):
+                return encode(value, refer=_HOME)
+        return encode(value)
     except (interrupts(), MemoryError):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
@@ -128,16 +132,6 @@ def pack_value(value: object, task: object = None) -> Encoded:
             f"{type_name(value)}: {said(error)}; return plain data from it, or give its class "
             "__reduce__"
         ) from as_called(error)
-
-
-_HOME: Final = Refer(refer_home)
-
-
-def _encode(value: object) -> Encoded:
-    if away():
-        with suppress(UnknownDefinition):
-            return encode(value, refer=_HOME)
-    return encode(value)
 
 
 def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: str) -> bytes:
