@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..lazy import np
 from .atoms import ATOMS
-from .byname import PROTOCOL
+from .byname import PROTOCOL, Keep
 from .reach import check_torn
 from .tensors import reducers
 
@@ -123,7 +123,7 @@ def _is_leaf(value: Any) -> bool:
     return kind in _reducers and kind is np.ndarray and not value.dtype.hasobject
 
 
-def dumps_arrays(obj: object, keep: Callable[[PickleBuffer], object]) -> bytes:
+def dumps_arrays(obj: object, keep: Keep) -> bytes:
     """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
 
     Often a task gets or returns a single array or number.  What its pickle holds besides the
@@ -190,9 +190,7 @@ def _after(wrapped: bool, array: bool, readonly: bool) -> int:
     return len(pickles[0]) - at - 1
 
 
-def dumps_by_makers(
-    obj: object, keep: Callable[[PickleBuffer], object], copied: Set[int] = frozenset()
-) -> bytes:
+def dumps_by_makers(obj: object, keep: Keep, copied: Set[int] = frozenset()) -> bytes:
     """Pickle as `dumps_arrays` does; raise `Torn` if something with one of these ids is in it."""
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
-from pickle import PicklingError
+from pickle import PickleBuffer, PicklingError
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
@@ -15,6 +15,9 @@ from .script import SCRIPT_MODULES
 
 PROTOCOL: Final = 5
 """Of pickle."""
+
+Keep: TypeAlias = Callable[[PickleBuffer], object]
+"""What pickle calls with each buffer: if it returns something true, the buffer is in the pickle."""
 
 REFUSALS: Final = PicklingError, AttributeError, TypeError, NotImplementedError
 """What pickle says of a lambda or a module, and what wrapt has decorated of itself."""

@@ -30,14 +30,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
 from io import BytesIO
-from pickle import PickleBuffer
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 import cloudpickle
 
 from ..interrupts import FAILURES
-from .byname import PROTOCOL, name_of_refusing, named
+from .byname import PROTOCOL, Keep, name_of_refusing, named
 from .classes import reduce_class
 from .derived import annotations_of
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
@@ -121,10 +120,10 @@ _REBUILDING: Final = frozenset(
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without these gaps."""
 
-    def __init__(self, *args: Any, reach: Reach | None = None, **kwargs: Any) -> None:
+    def __init__(self, file: BytesIO, keep: Keep | None = None, reach: Reach | None = None) -> None:
         if own := reducers():  # Pickler looks only once
             self.dispatch_table = ChainMap(*cloudpickle.Pickler.dispatch_table.maps, own)
-        super().__init__(*args, **kwargs)
+        super().__init__(file, PROTOCOL, keep)
         self._reach = Reach() if reach is None else reach
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
@@ -236,7 +235,7 @@ def locks_in(obj: object) -> set[int]:
     Exception
         Whatever pickle raises, because of something else.
     """
-    finder = _LockFinder(BytesIO(), protocol=PROTOCOL, buffer_callback=lambda _: None)
+    finder = _LockFinder(BytesIO(), lambda _: None)
     finder.dump(obj)
     return finder._anew
 
@@ -281,7 +280,7 @@ def as_called(error: BaseException) -> BaseException:
 
 def dumps_by_value(
     obj: object,
-    keep: Callable[[PickleBuffer], object] | None = None,
+    keep: Keep | None = None,
     pickler: type[ByValuePickler] = ByValuePickler,
     reach: Reach | None = None,
     copied: Set[int] = frozenset(),
@@ -300,7 +299,7 @@ def dumps_by_value(
     Cost: 15 us for a small function, 100 us for a small class.
     """
     with BytesIO() as file:
-        pickles = pickler(file, protocol=PROTOCOL, buffer_callback=keep, reach=reach)
+        pickles = pickler(file, keep, reach)
         pickles.dump(obj)
         check_torn(pickles, copied)
         return file.getvalue()

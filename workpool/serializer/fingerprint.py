@@ -172,7 +172,7 @@ class _Pickler(ByValuePickler):
     """Writes for each definition what it consists of, and the elements of a set in order."""
 
     def __init__(self, file: BytesIO, refused: type, within: _Pickler | None) -> None:
-        super().__init__(file, protocol=PROTOCOL)
+        super().__init__(file)
         self._refused = refused
         # Definitions; held, so that ids stay theirs.  Each element of a set goes on with those that
         # were met before the set.

@@ -14,11 +14,11 @@ import copyreg
 from collections.abc import Callable, Iterable, Sequence, Set
 from enum import Enum
 from io import BytesIO
-from pickle import PickleBuffer, Pickler, PicklingError
+from pickle import Pickler, PicklingError
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from .byname import PROTOCOL, named
+from .byname import PROTOCOL, Keep, named
 from .classes import known_class, refer_to
 from .names import CACHED
 from .reach import Reach, check_torn
@@ -64,7 +64,7 @@ def companion(index: int) -> Any:
 class _Pickler(Pickler):
     """Puts a reference where a definition of the script is."""
 
-    def __init__(self, file: BytesIO, keep: Callable[[PickleBuffer], object], refer: Refer) -> None:
+    def __init__(self, file: BytesIO, keep: Keep, refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
         self._refer = refer.to
         if own := reducers():
@@ -99,7 +99,7 @@ def _is_found(method: MethodType) -> bool:
     return type(found) is MethodType and found.__func__ is method.__func__
 
 
-def dumps_by_reference(obj: object, keep: Callable[[PickleBuffer], object], refer: Refer) -> bytes:
+def dumps_by_reference(obj: object, keep: Keep, refer: Refer) -> bytes:
     """Pickle an object by plain pickle, but for definitions of the script.
 
     Parameters

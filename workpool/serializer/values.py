@@ -15,7 +15,7 @@ from ..errors import SerializationError
 from ..interrupts import interrupts
 from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
 from .atoms import ATOMS
-from .byname import PROTOCOL, REFUSALS, names_by_value
+from .byname import PROTOCOL, REFUSALS, Keep, names_by_value
 from .byvalue import dumps_by_value, is_disturbed, undisturbed
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .reach import Reach, Torn
@@ -23,8 +23,7 @@ from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
 from .tensors import reducers
 
-_Keep: TypeAlias = Callable[[PickleBuffer], object]
-_Dump: TypeAlias = Callable[[object, _Keep], bytes]
+_Dump: TypeAlias = Callable[[object, Keep], bytes]
 
 
 def encode(
@@ -127,13 +126,13 @@ def _is_of_script(obj: Any) -> bool:
     return (obj if kind is FunctionType else kind).__module__ in SCRIPT_MODULES
 
 
-def _dumps(obj: object, keep: _Keep) -> bytes:
+def _dumps(obj: object, keep: Keep) -> bytes:
     if reducers() and not (type(obj) in ATOMS or is_flat(obj)):
         return dumps_by_makers(obj, keep)
     return dumps(obj, PROTOCOL, buffer_callback=keep)
 
 
-def _attempt(dump: _Dump, obj: object, keep: _Keep) -> bytes | None:
+def _attempt(dump: _Dump, obj: object, keep: Keep) -> bytes | None:
     """Return a pickle; None if it cannot be made, or names something that goes by value."""
     try:
         pickled = dump(obj, keep)
