@@ -10,7 +10,7 @@ from scripted import STATEFUL, Job, define, looked_up_again
 
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
-from workpool.serializer.blocks import Beside, Blocks, encode_blocks
+from workpool.serializer.blocks import Blocks, encode_blocks
 from workpool.serializer.snapshot import Snapshot
 
 PASSED_ON = """
@@ -337,8 +337,8 @@ def test_what_folds_the_results_of_a_map_is_no_part_of_the_function(codes):
     made = define("def fn(x): return x\ndef operation(a, b): return a + b")
     code = looked_up_again(codes, made.fn)
     for _ in range(2):
-        assert encode_blocks([made.operation], False, code=Beside(code.reach)) is not None, "torn"
-        assert encode_blocks([1], False, made.operation, Beside(code.reach)) is not None
+        assert encode_blocks([made.operation], False, beside=code.reach) is not None, "torn"
+        assert encode_blocks([1], False, made.operation, beside=code.reach) is not None
 
 
 @pytest.mark.parametrize("several", [False, True])

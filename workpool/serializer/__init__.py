@@ -92,7 +92,7 @@ from __future__ import annotations
 
 from .atoms import ATOMS
 from .blame import heaviest
-from .blocks import BLOCK, Beside, Blocks, encode_blocks
+from .blocks import BLOCK, Blocks, encode_blocks
 from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
@@ -115,7 +115,6 @@ __all__ = [
     "CONTRIBUTES",
     "FINGERPRINT_NBYTES",
     "SCRIPT_MODULES",
-    "Beside",
     "Blocks",
     "CallableCache",
     "Code",

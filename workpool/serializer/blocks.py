@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from itertools import accumulate, chain
+from typing import Any, Final
 
 from ..errors import SerializationError
 from .frames import Buffer, Packed, as_bytes, unpack
@@ -36,23 +36,14 @@ _SEVERAL: Final = 1
 _EACH: Final = 2
 
 
-class Beside(NamedTuple):
-    """A code that travels beside the items: that of what is called with them, or of its class."""
-
-    reach: Reach | None = None  #: what is in it
-    refer: Refer | None = None  #: how items refer to it, as for `encode`
-    of_class: bool = False  #: what is called goes with the items, and refers to it as they do
-
-
-NO_CODE: Final = Beside()
-
-
 def encode_blocks(
     items: Sequence[Any],
     several: bool,
     function: object = None,
-    code: Beside = NO_CODE,
     *,
+    beside: Reach | None = None,
+    refer: Refer | None = None,
+    of_class: bool = False,
     each: Callable[..., Any] | None = None,
     size: int = BLOCK,
     large: bool = False,
@@ -66,9 +57,15 @@ def encode_blocks(
         Whether each item is a tuple of arguments, not the only argument.
     function : object, optional
         What comes once for all of them.
-    code : Beside
+    beside : Reach, optional
+        Of the code that travels beside the items: that of what is called with them, or of its
+        class.
+    refer : Refer, optional
+        How items refer to that code, as for `encode`.
+    of_class : bool
+        Whether `function` is what is called, and refers to that code as they do.
     each : callable, optional
-        What is called with them, to be in one pickle with each block; without `code`.
+        What is called with them, to be in one pickle with each block; without `beside`.
     size : int
         Items in a block.
     large : bool
@@ -92,7 +89,6 @@ def encode_blocks(
     -----
     Cost: 0.02 us for a number.
     """
-    beside, refer, of_class = code
     if isinstance(items, range):
         size = max(1, len(items))
     elif beside is not None and beside.copied:
@@ -115,11 +111,7 @@ def encode_blocks(
         if isinstance(encoded, Packed) and not large:
             return None
         parts.append(as_bytes(encoded))
-    offset = _HEAD.size + 8 * (len(parts) + 1)
-    offsets = [offset]
-    for part in parts:
-        offset += len(part)
-        offsets.append(offset)
+    offsets = [*accumulate(map(len, parts), initial=_HEAD.size + 8 * (len(parts) + 1))]
     flags = several * _SEVERAL + (each is not None) * _EACH
     head = _HEAD.pack(len(items), size, len(parts) - 1, flags)
     return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])

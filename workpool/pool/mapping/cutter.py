@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from ...clock import monotonic
@@ -14,7 +15,6 @@ from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
 from ...serializer import (
     BLOCK,
-    Beside,
     Code,
     CodeCache,
     Encoded,
@@ -255,21 +255,22 @@ class Cutter:
         """Encode items, and have the function's code bring the definitions in them."""
         fn = None if self._own_code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
-        several, large, size = self._several, uncut.large, uncut.block
+        size, large = uncut.block, uncut.large
+        encode = partial(encode_blocks, items, self._several, size=size, large=large)
         refer: Refer | None = None
         if self.code is not None:
             refer = self._codes.refer(self._owner, self.code)
         while True:
-            reach = None if self.code is None else self.code.reach
-            beside = Beside(reach, refer, self._owner is not self.fn)
+            beside = None if self.code is None else self.code.reach
+            of_class = self._owner is not self.fn
             try:
-                return encode_blocks(items, several, function, beside, size=size, large=large)
+                return encode(function, beside=beside, refer=refer, of_class=of_class)
             except Torn:
-                if beside.of_class:  # all of it by value
+                if of_class:  # all of it by value
                     self.code, self._owner, refer = None, self.fn, None
                     continue
                 without = None if self.operation is None else Reduction(None, self.operation)
-                return encode_blocks(items, several, without, each=self.fn, size=size, large=large)
+                return encode(without, each=self.fn)
             except UnknownDefinition as unknown:
                 assert self.code is not None
                 self.code, refer = self._codes.extended(self._owner, self.code, unknown.definition)
