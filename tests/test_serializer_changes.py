@@ -7,7 +7,7 @@ import threading
 import types
 
 import pytest
-from scripted import define, looked_up_again
+from scripted import Job, define, looked_up_again
 
 from workpool.serializer import CallableCache, unpack
 from workpool.serializer.byvalue import dumps_by_value
@@ -87,6 +87,97 @@ def test_what_follows_a_change_is_the_changed_function(codes):
     assert unpack(looked_up_again(codes, made.fn).data)() == (2, 2, 1)
     made.script["DEEPER"] = 5
     assert unpack(looked_up_again(codes, made.fn).data)() == (6, 2, 1)
+
+
+OBJECTS = {
+    "class": """
+class A:
+    def __init__(self): self.x = 1
+    def get(self): return self.x
+class B(A):
+    def get(self): return -self.x
+it = A()
+def fn(): return it.get()
+def change(): it.__class__ = B
+""",
+    "class without members": """
+class A: __slots__ = ()
+class B: __slots__ = ()
+it = A()
+def fn(): return type(it).__name__
+def change(): it.__class__ = B
+""",
+    "dictionary": """
+class A: pass
+it = A()
+it.x = 1
+def fn(): return it.x
+def change(): it.__dict__ = {"x": 2}
+""",
+    "registered class": """
+import abc
+class Base(abc.ABC): pass
+class Other: pass
+def fn(): return issubclass(Other, Base)
+def change(): Base.register(Other)
+""",
+    "empty cell": """
+def make():
+    def fn():
+        try: return later
+        except NameError: return None
+    def change():
+        nonlocal later
+        later = 5
+    if not make: later = 0
+    return fn, change
+fn, change = make()
+""",
+    "method of another class": """
+class C:
+    n = 1
+    def get(self): return self.n
+class D: m = C().get
+def fn(): return D.m()
+def change(): C.n = 2
+""",
+}
+
+UNSEEN = {
+    "module": """
+import types
+made = types.ModuleType("made")
+made.x = 1
+def fn(): return made.x
+def change(): made.x = 2
+""",
+    "classes in many lists": """
+class A: n = 1
+class List(list): pass
+all = [List([A]) for _ in range(20)]
+def fn(): return all[3][0].n
+def change(): A.n = 2
+""",
+    "many objects": """
+class A: n = 1
+all = [A() for _ in range(1000)]
+def fn(): return all[3].n
+def change(): A.n = 2
+""",
+}
+
+
+@pytest.mark.parametrize("source", [*OBJECTS.values(), *UNSEEN.values()], ids=[*OBJECTS, *UNSEEN])
+def test_a_change_of_what_is_read_is_there_for_the_next_task(source):
+    made = define(source)
+    job = Job(made)
+    before = job.settle(made.fn)
+    assert (before is None) == (source in UNSEEN.values())
+    assert job.run(made.fn)[0] == made.fn()
+    was = made.fn()
+    made.change()
+    assert [job.run(made.fn)[0] for _ in range(3)] == [made.fn()] * 3 != [was] * 3
+    assert before is None or job.settle(made.fn) is not before
 
 
 def test_a_changed_cell_ends_the_code(codes):

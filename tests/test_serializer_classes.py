@@ -31,7 +31,7 @@ def test_instances_of_classes_of_the_script(run_script):
 
 def test_members_of_enumerations_of_the_script_are_whole(run_script):
     run_script("""
-        import dataclasses, enum
+        import dataclasses, datetime, enum
         class Planet(enum.Enum):
             EARTH = 5.9, 6.3
             HOME = EARTH
@@ -48,6 +48,8 @@ def test_members_of_enumerations_of_the_script_are_whole(run_script):
             legs: int
         class Animal(Kind, enum.Enum):
             DOG = 4
+        class Day(datetime.date, enum.Enum):
+            FIRST = 2026, 1, 1
         class Pair(tuple, enum.Enum):
             A = 1, 2
         class Lists(list, enum.Enum):
@@ -66,9 +68,9 @@ def test_members_of_enumerations_of_the_script_are_whole(run_script):
                 Axis.X.label, Axis.X.value, bytes(Axis.X), Axis(1) is Axis.X,
                 Animal.DOG.legs, Animal.DOG == Animal(Animal.DOG.value), Pair.A.value, Pair.A[1],
                 list(Lists.L), Mode.RW.name, (Mode.R | Mode.W) is Mode.RW, (~Mode.R).value,
-                Number.ONE + 1, Number(2).name,
+                Number.ONE + 1, Number(2).name, Day.FIRST.year, Day(Day.FIRST.value) is Day.FIRST,
             ]
-        members = Planet.EARTH, Axis.X, Animal.DOG, Pair.A, Mode.RW, Mode.W, Number.ONE
+        members = Planet.EARTH, Axis.X, Animal.DOG, Day.FIRST, Pair.A, Mode.RW, Mode.W, Number.ONE
         for _ in range(2):
             assert run(look, *members) == look(*members)
             for member, back in zip(members, run(lambda *them: them, *members)):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from scripted import define
 
 from workpool.serializer import Frozen, as_bytes, frozen, pack_value, unpack
 
@@ -123,6 +124,14 @@ def test_what_others_hold_of_a_set_is_as_it_was(kind):
     member.later = 1
     (arrived,) = arrive(whole)
     assert not hasattr(arrived, "later")
+
+
+def test_objects_of_the_script_are_copied():
+    held = define("class Count: n = 0").Count()
+    held.n = 1
+    alone, within = frozen([held]), frozen([[held]])
+    held.n = 2
+    assert (alone.n, within[0].n) == (1, 1)
 
 
 UNCHANGING = [

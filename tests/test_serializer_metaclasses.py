@@ -174,6 +174,48 @@ def test_classes_whose_base_wants_arguments(run_script):
     """)
 
 
+def test_classes_whose_importable_base_wants_arguments(run_script):
+    base = """
+        class Tagged:
+            def __init_subclass__(cls, tag): cls.tag = tag
+    """
+    script = """
+        from base import Tagged
+        class One(Tagged, tag=1): x = 3
+        for _ in range(2):
+            assert run(lambda: (One.tag, One.x, One())[:2]) == (1, 3)
+            assert type(run(One)) is One
+    """
+    run_script(script, base=base)
+
+
+def test_a_generic_class_has_a_metaclass_of_the_script(run_script):
+    run_script("""
+        from typing import Generic, TypeVar
+        T = TypeVar("T")
+        class Meta(type):
+            def first(cls): return cls.items[0]
+        class Many(Generic[T], metaclass=Meta):
+            items = [1, 2]
+        class Few(Many[int]): pass
+        for _ in range(2):
+            assert run(lambda: (Few.first(), Few.__orig_bases__ == (Many[int],))) == (1, True)
+            assert type(run(lambda: Many[int]())) is Many
+    """)
+
+
+def test_classes_are_registered_with_an_abstract_one_of_the_script(run_script):
+    run_script("""
+        import abc
+        class Base(abc.ABC): pass
+        @Base.register
+        class Other: pass
+        for _ in range(2):
+            assert run(lambda: (issubclass(Other, Base), isinstance(3, Base))) == (True, False)
+            assert run(lambda it: isinstance(it, Base), Other())
+    """)
+
+
 def test_classes_of_ctypes(run_script):
     run_script("""
         import ctypes

@@ -130,6 +130,11 @@ def test_what_stands_for_another_object_is_not_asked_before_it_is_whole(run_scri
             __getattr__ = inspected.Proxy.__getattr__
         SLOTTED = Slotted()
         SLOTTED.inner, SLOTTED.note = 4, "n"
+        class Alone:
+            __slots__ = ("inner",)
+            __getattr__ = inspected.Proxy.__getattr__
+        ALONE = Alone()
+        ALONE.inner = 7
         class Numbers(list):
             __getattr__ = inspected.Proxy.__getattr__
         NUMBERS = Numbers([1, 2])
@@ -143,9 +148,9 @@ def test_what_stands_for_another_object_is_not_asked_before_it_is_whole(run_scri
         def double(x): return 2 * x
         def task():
             numbers = list(NUMBERS), NUMBERS.real
-            return PROXY.real, SLOTTED.real, SLOTTED.note, *numbers
+            return PROXY.real, SLOTTED.real, SLOTTED.note, ALONE.real, *numbers
         for _ in range(3):
-            assert run(task) == (3, 4, "n", [1, 2], 6)
+            assert run(task) == (3, 4, "n", 7, [1, 2], 6)
             assert run(lambda: TOLD.state) == 5
             assert run(double, 4) == run(lambda: double(4)) == 8
         """,
