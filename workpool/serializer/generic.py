@@ -8,16 +8,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from .names import cells_of
 
-_GENERIC: Final = cast("FunctionType", functools.singledispatch(repr)).__code__
+_ANY: Final[Any] = functools.singledispatch(repr)
+"""One of them, which has what they have in common."""
 
 
 def is_generic(function: FunctionType) -> bool:
     """Tell whether a function is what `functools.singledispatch` returns."""
-    return function.__code__ is _GENERIC
+    return function.__code__ is _ANY.__code__
 
 
 def _make_generic(name: str = "") -> Any:
@@ -39,8 +40,7 @@ def _fill_generic(generic: Any, state: tuple[dict[type, Any], dict[str, Any], An
 
 def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
     """Return the implementations of a generic function, and its attributes."""
-    own = vars(_make_generic()).keys()
-    attributes = {name: value for name, value in vars(function).items() if name not in own}
+    attributes = {name: it for name, it in vars(function).items() if name not in vars(_ANY)}
     return dict(function.registry), attributes
 
 
@@ -49,15 +49,12 @@ def reduce_generic(function: Any) -> tuple[Any, ...]:
     return _make_generic, (function.__name__,), state, None, None, _fill_generic
 
 
-_DISPATCH: Final = functools.singledispatch(repr).dispatch.__code__
-
-
 def dispatched(function: FunctionType) -> dict[type, Any] | None:
     """Return the implementations among which a ``dispatch`` of a generic function chooses.
 
     A bound method has it from Python 3.13 on.  None for any other function.
     """
-    if function.__code__ is not _DISPATCH:
+    if function.__code__ is not _ANY.dispatch.__code__:
         return None
     return next(value for name, _, value in cells_of(function) if name == "registry")  # type: ignore[return-value]
 
