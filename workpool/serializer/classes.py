@@ -78,10 +78,6 @@ class _ClassRegistry:
         found = self._known.get(id(cls))
         return None if found is None else found[1]
 
-    def knows(self, cls: type) -> bool:
-        """Tell whether a class was sent by value or restored."""
-        return id(cls) in self._known
-
     def class_id(self, cls: type) -> str:
         """Return the id of a class; one not seen before is native."""
         with self._lock:
@@ -181,7 +177,7 @@ def refer_home(definition: Any) -> tuple[Any, ...] | None:
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
-    return make_empty(metaclass, name, bases, content, _CLASSES.knows)
+    return make_empty(metaclass, name, bases, content, _CLASSES.get)
 
 
 _from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
@@ -246,7 +242,7 @@ def update_class(cls: type, update: tuple[object, Callable[[type, Any], Any], An
 
 def _setter(cls: type) -> Callable[[type, str, object], None]:
     """Return what sets attributes of a class, past what the script has its metaclass do then."""
-    meta: Any = next(meta for meta in type.mro(type(cls)) if not _CLASSES.knows(meta))
+    meta: Any = next(meta for meta in type.mro(type(cls)) if not _CLASSES.get(meta))
     found: Callable[[type, str, object], None] = meta.__setattr__
     return found
 

@@ -23,7 +23,7 @@ def make_empty(
     name: str,
     bases: tuple[Any, ...],
     content: dict[str, Any],
-    is_ours: Callable[[type], bool],
+    is_ours: Callable[[type], object],
 ) -> type:
     """Return a class that has nothing but `content`.
 
