@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,18 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
             resolving.set()
             assert collects.wait(10)
 
-    def trace(event: str, **_: object) -> None:
-        if event == "collected" and resolving.is_set():
+    def add(finished: Finished, times_ns: Sequence[int]) -> None:
+        if resolving.is_set():
             collects.set()
             resolver.join(10)  # it takes all there is
+        hand_on(finished, times_ns)
 
     resolved: list[Finished] = []
     resolving, collects = threading.Event(), threading.Event()
     scene = Scene(pool(resolve))
     driver = scene.driver
-    driver.trace.tracer = trace
+    hand_on = driver._collector.add
+    driver._collector.add = add  # type: ignore[method-assign]
     resolver = threading.Thread(target=driver.progress)
 
     def run_one(number: int) -> None:

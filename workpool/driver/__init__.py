@@ -12,7 +12,6 @@
     unresolved    rows that have ended, on their way to futures
     recovery      what becomes of the tasks of workers that are gone
     waits         threads that make progress because they wait
-    trace         hooks where a task changes hands
 
 The other half is ``workpool.worker``.  What becomes of a future is its pool's matter:
 ``PoolContext.resolve``.

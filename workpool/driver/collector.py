@@ -26,7 +26,6 @@ from .backlog import Backlog
 from .published import Published
 from .store import Store
 from .streams import Streams
-from .trace import Trace
 from .unresolved import Unresolved
 
 #: Rows that take no longer are short; as long as nothing is known, they are taken for that.
@@ -63,7 +62,6 @@ class Collector:
         Where tasks go that come back without an outcome.
     heard_s : dict of int to float
         When each member has ended a task, at the earliest; kept here.
-    trace : Trace
 
     Attributes
     ----------
@@ -86,7 +84,6 @@ class Collector:
         store: Store,
         backlog: Backlog,
         heard_s: dict[int, float],
-        trace: Trace,
     ) -> None:
         self.published = Published(publisher, store, backlog, self._finish)
         self.finished = Unresolved()
@@ -104,7 +101,6 @@ class Collector:
         self._store = store
         self._backlog = backlog
         self._heard_s = heard_s
-        self._trace = trace
 
     def look_after_rows(self, since_s: float) -> bool:
         """Do what rows ask for; return whether any did.
@@ -288,9 +284,7 @@ class Collector:
         finished, times_ns = self._sorted_out(batch, owner, entries, False, [])
         self.add(finished, times_ns)
 
-    def add(
-        self, finished: Finished, times_ns: Sequence[int] = (), event: str = "collected"
-    ) -> None:
+    def add(self, finished: Finished, times_ns: Sequence[int] = ()) -> None:
         """Count outcomes, and hand them on: from then on they are with the thread that takes them.
 
         Parameters
@@ -298,12 +292,7 @@ class Collector:
         finished : Finished
         times_ns : sequence of int
             How long each of the tasks took, as far as they have ended.
-        event : str
-            What the tracer is told of each.
         """
-        if self._trace.tracer is not None:
-            for task, _, _ in finished.outcomes:
-                self._trace(event, task)
         if times_ns:
             task, tally = finished.outcomes[0][0], finished.context.tally
             kin = finished.owner, tally, task.code, task.segment is None

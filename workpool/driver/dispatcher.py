@@ -18,7 +18,6 @@ from ..whole import need_stack
 from .backlog import BATCH_S, Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
-from .trace import Trace
 
 #: Most rows that are published by one step, and most tasks that wait for each other: as many as
 #: the window swaps words at once, with that of the tail.
@@ -62,7 +61,6 @@ class Dispatcher:
     backlog : Backlog
     collector : Collector
     bells : Doorbells
-    trace : Trace
 
     Attributes
     ----------
@@ -77,7 +75,6 @@ class Dispatcher:
         backlog: Backlog,
         collector: Collector,
         bells: Doorbells,
-        trace: Trace,
     ) -> None:
         self.draining = False
         self._workers = publisher.geometry.members - 1
@@ -88,7 +85,6 @@ class Dispatcher:
         self._collector = collector
         self._published = collector.published
         self._bells = bells
-        self._trace = trace
         self._full = False  # there was no room for what waits
         self._stuck_id = -1  # the first of it, which found none in the arena
         self._stuck_s = 0.0  # and when
@@ -231,8 +227,6 @@ class Dispatcher:
             self._published.dissolve(batch)
             return False
         self._published.add(batch, row)
-        if self._trace.tracer is not None:
-            self._trace("published", task)
         return True
 
     def _without_room(self, batch: Batch) -> bytes | None:
@@ -339,9 +333,6 @@ class Dispatcher:
                 self._published.dissolve(batch)
                 continue
             self._published.add(batch, row)
-            if self._trace.tracer is not None:
-                for task in batch.tasks:
-                    self._trace("published", task)
         if left:
             self._backlog.put_back(left)
         return bool(left)

@@ -104,7 +104,6 @@ class Driver(Progress):
             self._backlog.withdraw(task)
             self._store.leave(task)
             task.payload = b""
-            self.trace("cancelled", task)
             return True
 
     def single_out(self, task: Task) -> None:
@@ -136,7 +135,6 @@ class Driver(Progress):
                 return False
             task.over = True
             self._store.leave(task)
-            self.trace("killed", task)
             return True
 
     @whole
@@ -146,7 +144,6 @@ class Driver(Progress):
             task.batch = None
             task.over = False
             task.attempt += 1
-            self.trace("retried", task)
             if delay_s > 0:
                 self._backlog.put_off(task, delay_s)
             else:

@@ -27,7 +27,6 @@ from .dispatcher import Dispatcher
 from .recovery import Recovery
 from .segments import Segments
 from .store import Store
-from .trace import Trace
 from .waits import Waits
 
 _MAIN = threading.main_thread().ident
@@ -47,7 +46,6 @@ class Progress:
 
     Attributes
     ----------
-    trace : Trace
     recovery : Recovery
         Knows what was lost.
     waits : Waits
@@ -69,7 +67,6 @@ class Progress:
         bells: Doorbells | None = None,
     ) -> None:
         self.geometry = geometry
-        self.trace = trace = Trace(geometry)
         self.beats = 0
         # Reentrant only so that a finalizer finds out: see `held`.
         self._lock: Any = threading.RLock()
@@ -80,12 +77,12 @@ class Progress:
         self._store = store = Store(window, geometry.region(0))
         self._backlog = backlog = Backlog(self._segments.lend, store.place)
         self._bells = bells = bells or Doorbells()
-        self._collector = collector = Collector(publisher, store, backlog, bells.heard_s, trace)
+        self._collector = collector = Collector(publisher, store, backlog, bells.heard_s)
         self._published = collector.published
         self._rows = self._published.rows
         bells.tables[self] = self._rows
         self._finished = collector.finished
-        self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells, trace)
+        self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells)
         self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog)
         self._closed = self.drained = False
         self.runs_tasks: int | None = None

@@ -103,7 +103,7 @@ class Recovery:
                 content = loss.encoded()
                 outcomes = [(task, _LOST, content) for task in lost]
                 finished = Finished(lost[0].context, member, outcomes)
-                self._collector.add(finished, event="reclaimed")
+                self._collector.add(finished)
             except BaseException:  # no memory, no stack: nobody but us knows of them
                 self._backlog.tasks.extendleft(task for task in reversed(lost) if not task.over)
                 raise
