@@ -19,7 +19,7 @@ import pytest
 
 from workpool import accumulator, layout, protocol
 from workpool.arena import Region, in_lines
-from workpool.context import LARGE_NBYTES
+from workpool.context import LARGE_NBYTES, TaskKind
 from workpool.contributions import Contributions, contribute
 from workpool.layout import NOTHING, STRIDE, Extent, Geometry
 from workpool.members.leases import LEAST_LEASE_S, Heart
@@ -34,19 +34,22 @@ from workpool.worker.exchange import Exchange
 from workpool.worker.runner import Evicted
 
 TASKS = 40
+CALL = "pool", TaskKind.CALL, 7  # what a runner must know of them
 
 
-class Calls:
+class Runner:
     """Tasks that note that they ran; short ones, however busy this machine is."""
 
     def __init__(self) -> None:
         self.short_ns = 10**12
+        self.contributions = Contributions()
         self.ran: list[int] = []
         self.during: Callable[[int], object] = lambda n: None
         self.ahead: list[int] = []  # sent, and not asked for
         self.retracts = True
 
-    def call(self, payload: bytes) -> tuple[Kind, bytes]:
+    def call(self, pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, bytes]:
+        assert (pool, kind, code_id) == CALL
         n = payload[0]
         if self.ahead:
             assert self.ahead.pop(0) == n
@@ -54,7 +57,8 @@ class Calls:
         self.during(n)
         return Kind.VALUE, payload
 
-    def send_ahead(self, payloads: Collection[bytes]) -> None:
+    def send_ahead(self, pool: str, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
+        assert (pool, kind, code_id) == CALL
         assert not self.ahead
         self.ahead = [payload[0] for payload in payloads]
 
@@ -85,10 +89,10 @@ class Scene:
         self.claim = claim
         extent = Extent(self.geometry.region(1).offset, room) if room else NOTHING
         payloads = [bytes([n]) for n in range(tasks)]
-        self.calls = Calls()
-        self.ran = self.calls.ran
+        self.runner = Runner()
+        self.ran = self.runner.ran
         self.batch = BatchRun(
-            self.window, self.claimant, claim, payloads, Outcomes(extent), self.calls
+            self.window, self.claimant, claim, payloads, Outcomes(extent), self.runner, CALL
         )
 
     @property
@@ -97,10 +101,10 @@ class Scene:
 
     def run(self, during: Callable[[int], object] = lambda n: None) -> list[int]:
         """Run the tasks; return those whose outcomes are to be committed."""
-        self.calls.during = during
-        self.batch.run(Contributions())
+        self.runner.during = during
+        self.batch.run()
         outcomes = self.batch.outcomes
-        assert not self.calls.ahead, "sent, and neither asked for nor taken back"
+        assert not self.runner.ahead, "sent, and neither asked for nor taken back"
         content = memoryview(b"".join(outcomes.entries))
         assert len(content) == outcomes.nbytes
         return [bytes(outcome[2])[0] for outcome in layout.read_task_outcomes(content)]
@@ -131,7 +135,7 @@ def test_strides_cost_a_step_for_many_tasks() -> None:
 
 def test_long_tasks_are_started_one_by_one() -> None:
     scene = Scene()
-    scene.calls.short_ns = 50_000
+    scene.runner.short_ns = 50_000
     started = []
 
     def seen(n: int) -> None:
@@ -184,7 +188,7 @@ def test_what_was_said_is_put_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_begun_elsewhere_is_not_given_back() -> None:
     """A child process may be ahead of its worker, which has not seen what it has done."""
     scene = Scene()
-    scene.calls.retracts = False
+    scene.runner.retracts = False
 
     def during(n: int) -> None:
         if n == 3:
@@ -248,9 +252,9 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
         if n == 3:
             assert scene.publisher.reclaim(Row(0, scene.word))
 
-    scene.calls.during = during
+    scene.runner.during = during
     with pytest.raises(Evicted):
-        attempts._run_batch(scene.claim, scene.calls, [bytes([n]) for n in range(TASKS)])
+        attempts._run_batch(scene.claim, scene.runner, CALL, [bytes([n]) for n in range(TASKS)])
     assert region.stretch.nbytes - free_nbytes[0] > TASKS * large_nbytes
     assert free_nbytes[0] < region.free_nbytes == region.stretch.nbytes
 
@@ -260,7 +264,7 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
 def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
     scene = Scene(room)
-    scene.calls.retracts = retracts
+    scene.runner.retracts = retracts
     ended = scene.run(lambda n: scene.batch.give_back() if n == 4 else None)
     assert ended == scene.ran == list(range(len(ended)))
     assert len(ended) <= 1 + room // layout.WORD_NBYTES + (0 if retracts else STRIDE)
@@ -275,7 +279,7 @@ def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
     scene = Scene(room)
 
     def during(n: int) -> None:
-        scene.calls.retracts = n == 5  # until then the next one has begun each time
+        scene.runner.retracts = n == 5  # until then the next one has begun each time
         if n == 5:
             scene.batch.give_back()
             assert layout.is_recalled(scene.word)
@@ -296,14 +300,14 @@ def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
             raise MemoryError("no room for a copy")
 
     scene = Scene(tasks=3)
-    call = scene.calls.call
+    call = scene.runner.call
 
-    def call_one(payload: bytes) -> tuple[Kind, Any]:
-        called = call(payload)
+    def call_one(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
+        called = call(pool, kind, code_id, payload)
         return (Kind.VALUE, Large(b"", [])) if payload[0] == 1 else called
 
-    scene.calls.call = call_one  # type: ignore[method-assign]
-    scene.batch.run(Contributions())
+    scene.runner.call = call_one  # type: ignore[method-assign]
+    scene.batch.run()
     content = memoryview(b"".join(scene.batch.outcomes.entries))
     assert [(kind, bytes(value)) for kind, _, value in layout.read_task_outcomes(content)] == [
         (Kind.VALUE, b"\0"),
@@ -315,14 +319,14 @@ def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
 def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
     """Run tasks whose results are so large; return kind and result of each that has ended."""
 
-    def call(payload: bytes) -> tuple[Kind, Any]:
+    def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         n = payload[0]
         scene.ran.append(n)
         content = bytes([n]) * sizes[n]
         return Kind.VALUE, content if n % 2 else Packed([content])
 
-    scene.calls.call = call  # type: ignore[method-assign]
-    scene.batch.run(Contributions())
+    scene.runner.call = call  # type: ignore[method-assign]
+    scene.batch.run()
     found = []
     entries = memoryview(b"".join(scene.batch.outcomes.entries))
     for kind, _, content in layout.read_task_outcomes(entries):
@@ -390,15 +394,16 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
         def tobytes(self) -> bytes:
             raise MemoryError("no room for a copy")
 
-    scene, contributions = Scene(tasks=3), Contributions()
+    scene = Scene(tasks=3)
+    contributions = scene.runner.contributions
     spec = accumulator.spec_of((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
 
-    def call(payload: bytes) -> tuple[Kind, Any]:
+    def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         contributions.add(spec, np.array(10 ** payload[0]))
         return Kind.VALUE, Large(b"", []) if payload[0] == 1 else payload
 
-    scene.calls.call = call  # type: ignore[method-assign]
-    scene.batch.run(contributions)
+    scene.runner.call = call  # type: ignore[method-assign]
+    scene.batch.run()
     entries = memoryview(b"".join(scene.batch.outcomes.entries))
     kinds = [kind for kind, _, _ in layout.read_task_outcomes(entries)]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]

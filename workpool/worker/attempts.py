@@ -17,7 +17,7 @@ from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items
 from ..serializer import Blocks, CallableCache, Encoded, Kind, clear_script, split
 from ..turns import Turn
-from .batch import BatchRun, Calls, Outcomes
+from .batch import BatchRun, Outcomes
 from .exchange import Exchange
 from .ranges import Pace, TurnRun
 from .runner import AnyRunner, EnteredPool, Evicted, Runner
@@ -161,8 +161,8 @@ class Attempts:
             runner.contributions.clear()  # of a turn's items
             return Kind.EXCEPTION, runner.failure(error)
         if payloads:
-            calls = Calls(runner, pool, kind, code_id)
-            return Kind.BATCH, self._run_batch(claim, calls, payloads)
+            call = pool, kind, code_id
+            return Kind.BATCH, self._run_batch(claim, runner, call, payloads)
         called = runner.call(pool, kind, code_id, payload)
         own.contributions.keep()
         if runner is own:
@@ -215,14 +215,20 @@ class Attempts:
         return self._claimant.holds(claim) if self._batch is None else self._batch.holds()
 
     def _run_batch(
-        self, claim: Claim, calls: Calls[Any], payloads: Sequence[bytes | memoryview]
+        self,
+        claim: Claim,
+        runner: AnyRunner[Any],
+        call: tuple[Any, int, int],
+        payloads: Sequence[bytes | memoryview],
     ) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         outcomes = self._room(len(payloads))
-        self._batch = BatchRun(self._window, self._claimant, claim, payloads, outcomes, calls)
+        self._batch = BatchRun(
+            self._window, self._claimant, claim, payloads, outcomes, runner, call
+        )
         self._heart.hurry()
         try:
-            self._batch.run(self._runners.own.contributions)
+            self._batch.run()
         except Evicted:
             if outcomes.extent is not NOTHING:
                 self._exchange.region.release(outcomes.extent)

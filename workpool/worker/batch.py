@@ -11,19 +11,18 @@ not started.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from threading import Lock
-from typing import Any, Generic
+from typing import Any
 
 from .. import layout, verbs
 from ..arena import Region, write
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
-from ..contributions import Contributions
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
-from .runner import AnyRunner, E, Evicted
+from .runner import AnyRunner, Evicted
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
 _LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
@@ -78,35 +77,6 @@ class Outcomes:
         return extent
 
 
-class Calls(Generic[E]):
-    """How the tasks of one row are run: a runner, and what it must know of them."""
-
-    __slots__ = ("_code_id", "_kind", "_pool", "_runner", "short_ns")
-
-    def __init__(self, runner: AnyRunner[E], pool: E, kind: int, code_id: int) -> None:
-        self.short_ns = runner.short_ns  # tasks that take longer are started one by one
-        self._runner = runner
-        self._pool = pool
-        self._kind = kind
-        self._code_id = code_id
-
-    def call(self, payload: bytes | memoryview) -> tuple[int, Encoded]:
-        """Run one task."""
-        return self._runner.call(self._pool, self._kind, self._code_id, payload)
-
-    def failure(self, error: BaseException) -> bytes:
-        """Encode why the outcome of a task is lost."""
-        return self._runner.failure(error)
-
-    def send_ahead(self, payloads: Collection[bytes | memoryview]) -> None:
-        """Say which tasks come next, in order, unless they are retracted."""
-        self._runner.send_ahead(self._pool, self._kind, self._code_id, payloads)
-
-    def retract(self) -> bool:
-        """Begin nothing of what was sent ahead; return whether nothing of it has begun."""
-        return self._runner.retract()
-
-
 class BatchRun:
     """One row's tasks, from its claim until none is left, or those that are have gone elsewhere.
 
@@ -119,8 +89,10 @@ class BatchRun:
         Of the tasks.
     outcomes : Outcomes
         What becomes of them; if there is no room, the first task will be the only one.
-    calls : Calls
-        How they are run.
+    runner : AnyRunner
+        What runs them.
+    call : tuple of EnteredPool or IsolatedPool, int and int
+        What it must know of them: their pool, kind and code, as ``AnyRunner.call`` has it.
     """
 
     def __init__(
@@ -130,10 +102,12 @@ class BatchRun:
         claim: Claim,
         payloads: Sequence[bytes | memoryview],
         outcomes: Outcomes,
-        calls: Calls[Any],
+        runner: AnyRunner[Any],
+        call: tuple[Any, int, int],
     ) -> None:
         self.outcomes = outcomes
-        self._calls = calls
+        self._runner = runner
+        self._call = call
         self._payloads = payloads
         self._window = window
         self._claimant = claimant
@@ -145,35 +119,33 @@ class BatchRun:
         self._over = False
         self._seen = -1  # outcomes, when the heart looked last
 
-    def run(self, contributions: Contributions) -> None:
+    def run(self) -> None:
         """Run the tasks; `outcomes` has then what became of those that were not given back.
 
-        Parameters
-        ----------
-        contributions : Contributions
-            Of the tasks, noted by their positions.
+        What they contribute is noted by their positions.
 
         Raises
         ------
         Evicted
             If the attempt was taken back.
         """
-        outcomes, pending, calls = self.outcomes, self._pending, self._calls
-        entries = outcomes.entries
+        outcomes, pending, runner, call = self.outcomes, self._pending, self._runner, self._call
+        entries, contributions = outcomes.entries, runner.contributions
+        kind: int
         end = monotonic_ns()
         pending.append(self._payloads[0])
         try:
             while True:
                 begun, done = end, len(entries)
                 while pending:
-                    if outcomes.nbytes > outcomes.room and calls.retract():
+                    if outcomes.nbytes > outcomes.room and runner.retract():
                         break
                     try:
                         payload = pending.popleft()
                     except IndexError:  # the heart was quicker
                         break
                     contributions.task = len(entries)
-                    kind, encoded = calls.call(payload)
+                    kind, encoded = runner.call(*call, payload)
                     start, end = end, monotonic_ns()
                     try:
                         if len(encoded) > LARGE_NBYTES:
@@ -188,11 +160,11 @@ class BatchRun:
                     except MemoryError as error:  # for a copy of a large result, or of numbers
                         contributions.drop()
                         entry = layout.write_task_outcome(
-                            Kind.EXCEPTION, end - start, calls.failure(error)
+                            Kind.EXCEPTION, end - start, runner.failure(error)
                         )
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
-                short = end - begun < calls.short_ns * (len(entries) - done)
+                short = end - begun < runner.short_ns * (len(entries) - done)
                 if not self._next(short):
                     return
                 end = monotonic_ns()
@@ -234,7 +206,7 @@ class BatchRun:
             if following:
                 self._over = False
                 self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
-                self._calls.send_ahead(self._pending)
+                self._runner.send_ahead(*self._call, self._pending)
             return bool(following)
 
     def watch(self) -> None:
@@ -256,7 +228,7 @@ class BatchRun:
         RMA cost: that of ``Claimant.give_back``.
         """
         with self._lock:
-            if self._over or not layout.is_stride(self._claim.word) or not self._calls.retract():
+            if self._over or not layout.is_stride(self._claim.word) or not self._runner.retract():
                 return
             # First: what we count below has ended, or is the next.  That may not have begun: then
             # the driver finds no outcome of it at the row's end, and has it run elsewhere.
