@@ -241,5 +241,5 @@ def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
         driver.progress()
         piece = scene.worker.answered(claim, Step.SUPPLY)
         assert isinstance(piece, Piece)
-        content += scene.window.read(*piece.extent)
+        content += scene.window.copy(*piece.extent)
     assert (unpack(bytearray(content)) == 1).all()

@@ -383,7 +383,7 @@ def test_what_adds_to_an_accumulator_counts_with_its_row(during: Any) -> None:
     scene.finish()
     during(int)
     check(scene, dict(enumerate(arrays(8))))
-    assert int.from_bytes(scene.window.read(offset, 8), "little") == len(runs) == 8
+    assert int.from_bytes(scene.window.copy(offset, 8), "little") == len(runs) == 8
 
 
 def test_nothing_is_placed_while_those_before_find_no_room() -> None:

@@ -99,7 +99,7 @@ def test_nothing_overlaps_in_a_geometry(rows: int, members: int) -> None:
     last = rows - 1
     stretches = [
         (0, layout.IDENTITY_NBYTES),
-        *[(w, 8) for w in (layout.HEAD, layout.TAIL, layout.TICKET, layout.CLOSED)],
+        *[(w, 8) for w in (layout.HEAD, layout.TAIL, layout.TICKET)],
         (geometry.word(0), 8 * rows),
         (geometry.counter(0), 8 * rows),
         (geometry.beat(0), 8 * members),

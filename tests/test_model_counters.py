@@ -18,7 +18,7 @@ pytestmark = pytest.mark.model
 SHAPE = Geometry(1, 4, 1 << 16)
 TOTAL = 2
 PLACES = (layout.HEAD, layout.TAIL)  # where takers find out what is lent: one more than its base
-OVER = layout.CLOSED  # 1 when the first items have been taken back
+OVER = layout.TAIL + layout.WORD_NBYTES  # 1 when the first items have been taken back
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from model import GREEDY, Port, find_one, geometry
-from model.places import Choose
+from model.places import OVER, Choose
 
 from workpool import layout
 from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
@@ -73,14 +73,8 @@ class Table(Port):
     def get(self, disp: int, buffer: Any) -> None:
         self.window.get(self.base + disp, buffer)
 
-    def peek(self, *disps: int) -> list[int]:
-        return self.window.peek(*(self.base + disp for disp in disps))
-
     def await_change(self, seen: list[int], *disps: int, seconds: float) -> list[int]:
         return self.peek(*disps)
-
-    def read(self, disp: int, nbytes: int) -> memoryview:
-        return self.window.read(self.base + disp, nbytes)
 
     def copy(self, disp: int, nbytes: int) -> memoryview:
         return self.window.copy(self.base + disp, nbytes)
@@ -154,15 +148,15 @@ class Driver:
         elif self.held:
             self._look(window, choose)
         elif not self.waiting:
-            self.publisher.close()
+            self.port.compare_and_swap(OVER, 0, 1)
             return False
         return True
 
     def _begin(self, window: MemoryWindow) -> bool:
         """Begin when those before are over; return False if nothing was left by them."""
         for before in range(self.run):  # which may have died before it began
-            if window.load(self.places.table(before) + layout.CLOSED):
-                self.publisher.close()
+            if window.load(self.places.table(before) + OVER):
+                self.port.compare_and_swap(OVER, 0, 1)
                 return False
             if not window.load(self.places.obituary_of_driver(before)):
                 return True
@@ -267,7 +261,7 @@ class Worker:
         found = find_one(self.claimant)
         if isinstance(found, Claim):
             self.claim = found
-        return found is not Miss.CLOSED
+        return not (found is Miss.EMPTY and self.port.over)
 
     def _deliver(self, claim: Claim, choose: Choose) -> None:
         self.ran = sorted([*self.ran, (self.run, claim.descriptor[0].task_id)])

@@ -69,7 +69,7 @@ class Worker:
             self.over = False
             self.place = self.region.reserve(5 * ENTRY_NBYTES)
             assert self.place is not None
-        return found is not Miss.CLOSED or bool(self.named)
+        return not (found is Miss.EMPTY and self.port.over) or bool(self.named)
 
     def _record(self, extent: Extent) -> bytes:
         return layout.write_outcome(BATCH, 0, *extent)

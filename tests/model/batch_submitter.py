@@ -11,7 +11,7 @@ from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row
 from workpool.testing import MemoryWindow
 
-from .places import Port, geometry, obituary, payload_of
+from .places import OVER, Port, geometry, obituary, payload_of
 
 OTHERS = b"others' "  # what comes to where a payload was
 
@@ -56,7 +56,7 @@ class Submitter:
             for number in sorted(self.held):
                 self._serve(window, choose, Row(number, words[number]))
         elif not self.todo:
-            self.publisher.close()
+            window.compare_and_swap(OVER, 0, 1)
             return False
         return True
 

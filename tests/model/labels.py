@@ -10,7 +10,9 @@ from workpool.protocol import describe
 from workpool.testing.memory import Op
 from workpool.verbs import NEVER
 
-WORDS = {layout.HEAD: "HEAD", layout.TAIL: "TAIL", layout.TICKET: "TICKET", layout.CLOSED: "CLOSED"}
+from .places import OVER
+
+WORDS = {layout.HEAD: "HEAD", layout.TAIL: "TAIL", layout.TICKET: "TICKET", OVER: "OVER"}
 
 
 class Labels:

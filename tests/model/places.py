@@ -15,6 +15,7 @@ Choose = Callable[[int], int]
 CHUNK = 8  # bytes of a payload, of an outcome, and of a piece of either
 GREEDY = Fraction(1, 2)  # workers: whoever takes tickets takes all there are, up to its limit
 MOST_TASKS = 32  # of one submitter
+OVER = layout.TAIL + layout.WORD_NBYTES  # 1 when the submitter is at its end; no word of the table
 
 
 def geometry(rows: int, members: int = 3) -> Geometry:
@@ -61,12 +62,25 @@ def half(buffer: Extent, number: int) -> Extent:
 class Port:
     """The window that a process has been given for one step; no part of its state.
 
-    A get of several words in the stretch `torn` reads each of them at a time of its own.
+    A get of several words in the stretch `torn` reads each of them at a time of its own.  Who looks
+    at the queue sees by that whether it is `over`.
     """
 
     def __init__(self, torn: range) -> None:
         self.torn = torn
+        self.over = False
         self.window: MemoryWindow | None = None
+
+    def peek(self, *disps: int) -> list[int]:
+        # The queue is read at one moment: word by word there are twice as many states.
+        queue, start = disps == (layout.HEAD, layout.TAIL), disps[0]
+        assert queue or len(disps) == 1
+        content = bytearray((OVER if queue else start) + 8 - start)
+        self.get(start, content)
+        self.flush()
+        words = memoryview(content).cast("q")
+        self.over |= queue and bool(words[-1])
+        return [words[(disp - start) // 8] for disp in disps]
 
     def get(self, disp: int, buffer: Any) -> None:
         view = memoryview(buffer).cast("B")

@@ -14,6 +14,7 @@ from workpool.testing import MemoryWindow
 from .places import (
     CHUNK,
     MOST_TASKS,
+    OVER,
     Choose,
     Port,
     cell,
@@ -98,7 +99,7 @@ class Submitter:
             return True
         if self.closes:
             self._attend(window, choose)
-            self.publisher.close()
+            window.compare_and_swap(OVER, 0, 1)
         elif self.member:
             window.compare_and_swap(obituary(self.shape, self.member), 0, 1)
         return False

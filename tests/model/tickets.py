@@ -10,7 +10,7 @@ from workpool.layout import Geometry
 from workpool.repository import TAKERS, Miss
 from workpool.testing import Explorer, Memory, MemoryWindow
 
-from .places import GREEDY, Port
+from .places import GREEDY, OVER, Port
 
 
 @dataclass
@@ -28,14 +28,14 @@ class Ticketer:
         self.port.window = window
         found = self.taker.take(2)
         self.taken += [] if isinstance(found, Miss) else found
-        return found is not Miss.CLOSED
+        return not (found is Miss.EMPTY and self.port.over)
 
 
 def explore_tickets(method: str, tail: int = 4) -> None:
     """Let two workers take the tickets up to the tail, which does not move."""
     memory = Memory()
     memory.compare_and_swap(layout.TAIL, 0, tail)
-    memory.compare_and_swap(layout.CLOSED, 0, 1)
+    memory.compare_and_swap(OVER, 0, 1)
 
     def invariant(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
         taken = [ticket for process in processes.values() for ticket in process.taken]

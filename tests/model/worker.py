@@ -33,7 +33,7 @@ def forget(claimant: Claimant) -> None:
     taker = claimant._taker
     if isinstance(taker, PointerTaker):
         taker.head = taker.first = 0
-    taker._tail, taker._news, taker._closed = 0, False, False
+    taker._tail, taker._news = 0, False
 
 
 def forget_words(claimant: Claimant) -> None:
@@ -46,7 +46,7 @@ def forget_words(claimant: Claimant) -> None:
 def find_one(claimant: Claimant) -> Claim | Miss:
     """Take or sweep one row and claim it; what it says has no part in the state that comes."""
     found = claimant.take(1)
-    if found is Miss.EMPTY:
+    if found is Miss.EMPTY and not claimant.window.over:  # type: ignore[attr-defined]
         found = claimant.sweep(1)
     for offer in found if isinstance(found, list) else ():
         found = claimant.claim(offer)
@@ -121,13 +121,13 @@ class Worker:
 
     def _take(self, choose: Choose) -> bool:
         found = self.claimant.take(self.limit)
-        self.empty = found is Miss.EMPTY
+        self.empty = found is Miss.EMPTY and not self.port.over
         self._keep(found)
         if self.offers and self.sweeps and choose(2):
             self.sweeps -= 1
             first = self.shape.ticket(*self.offers[0][0])
             self._keep(self.claimant.sweep(1, before=first))
-        return found is not Miss.CLOSED or bool(self.named)
+        return found is not Miss.EMPTY or self.empty or bool(self.named)
 
     def _forget(self) -> None:
         """Drop what decides nothing in a later step, so that more states are equal."""

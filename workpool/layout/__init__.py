@@ -6,8 +6,7 @@ One window holds the table, at the repository rank, all displacements in bytes::
     64       HEAD          first ticket that no pointer claim has taken     (CAS word)
     128      TAIL          first ticket that is not known to be published   (CAS word)
     192      TICKET        next ticket that a counter claim hands out       (counter word)
-    256      CLOSED        0, then 1: nothing more will be published        (CAS word)
-    320      words         one control word for each row                    (CAS words)
+    256      words         one control word for each row                    (CAS words)
     ...      counters      as many as rows, lent to what is shared out     (counter words)
     ...      beats         one for each member: its heart                   (CAS words)
     ...      descriptors   one DESCRIPTOR_NBYTES record for each row        (Put, Get)
@@ -29,17 +28,14 @@ from __future__ import annotations
 
 from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
-    CLOSED,
     HEAD,
     IDENTITY_NBYTES,
     LINE_NBYTES,
     MAX_ROWS,
     PAGE_NBYTES,
-    QUEUE_NBYTES,
     TAIL,
     TICKET,
     Geometry,
-    read_queue,
 )
 from .records import (
     DESCRIPTOR_NBYTES,
@@ -103,7 +99,6 @@ from .words import (
 
 __all__ = [
     "CALLS",
-    "CLOSED",
     "DESCRIPTOR_NBYTES",
     "FAREWELL",
     "HEAD",
@@ -126,7 +121,6 @@ __all__ = [
     "OUTCOME_NBYTES",
     "PAGE_NBYTES",
     "PLACE_AT",
-    "QUEUE_NBYTES",
     "STREAMED",
     "STRIDE",
     "TAIL",
@@ -160,7 +154,6 @@ __all__ = [
     "read_outcome",
     "read_piece",
     "read_place",
-    "read_queue",
     "read_task_outcomes",
     "read_terms",
     "recall_tasks",

@@ -18,22 +18,12 @@ PAGE_NBYTES = 4096
 HEAD = 1 * LINE_NBYTES
 TAIL = 2 * LINE_NBYTES
 TICKET = 3 * LINE_NBYTES
-CLOSED = 4 * LINE_NBYTES
-_WORDS = 5 * LINE_NBYTES
+_WORDS = 4 * LINE_NBYTES
 
 MAX_ROWS = 1 << 20
 MAX_ARENA_NBYTES = 1 << 48  # more than a process can address
 
-# HEAD, TAIL and CLOSED, and what lies between them; in the machine's own order, as all words.
-_QUEUE = struct.Struct(f"=q{TAIL - HEAD - WORD_NBYTES}xq{CLOSED - TAIL - WORD_NBYTES}xq")
-QUEUE_NBYTES = _QUEUE.size
-
 _IDENTITY = struct.Struct("<5Q")  # magic, version, rows, members, arena nbytes
-
-
-def read_queue(record: memoryview) -> tuple[int, int, int]:
-    """Return HEAD, TAIL and CLOSED, from the ``QUEUE_NBYTES`` that begin at HEAD."""
-    return _QUEUE.unpack(record)
 
 
 def _aligned(nbytes: int, to: int) -> int:

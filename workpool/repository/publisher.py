@@ -255,12 +255,3 @@ class Publisher(Reserver):
             self.window.put(self.geometry.outcome(row.number), record)
             self.window.flush()  # the piece and its bytes, before the owner is told
         return self._step(row, step)
-
-    def close(self) -> None:
-        """Say that nothing more will be published, to workers that nobody else sends home.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        self.window.compare_and_swap(layout.CLOSED, 0, 1)

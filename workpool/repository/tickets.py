@@ -11,7 +11,7 @@ pointer
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
     then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
-    until the word CLOSED says that it never will (the runtime sends its workers home instead).
+    until it is sent home.
     Tickets that die with their holder are picked up by ``Claimant.sweep``.
 
 Both share the queue out in proportion (a share of what is left divided by the workers, after
@@ -31,7 +31,6 @@ class Miss(Enum):
 
     EMPTY = "nothing is published that nobody has taken"
     CONTENDED = "another member was quicker: back off and try again"
-    CLOSED = "nothing more will be published"
 
 
 class Taker:
@@ -59,7 +58,6 @@ class Taker:
         self._workers = workers
         self._tail = 0  # as last seen
         self._news = False  # it was seen since the last take
-        self._closed = False
 
     def take(self, limit: int) -> range | Miss:
         """Take at most `limit` tickets of published rows that nobody else was given."""
@@ -81,13 +79,8 @@ class Taker:
 
     def _look(self) -> int:
         """See the words anew; return HEAD."""
-        record = self._window.read(layout.HEAD, layout.QUEUE_NBYTES)
-        head, self._tail, closed = layout.read_queue(record)
-        self._closed = bool(closed)
+        head, self._tail = self._window.peek(layout.HEAD, layout.TAIL)
         return head
-
-    def _none(self) -> Miss:
-        return Miss.CLOSED if self._closed else Miss.EMPTY
 
 
 class PointerTaker(Taker):
@@ -115,7 +108,7 @@ class PointerTaker(Taker):
         Notes
         -----
         RMA cost: 1 compare_and_swap if there is work, or rows were claimed without their tickets, 1
-        more if another was quicker; 1 get and 1 flush if no work is known.
+        more if another was quicker; 2 get and 1 flush if no work is known.
         """
         # An old tail hides how much there is to share: enough for a full take, or look again.
         if not self._news and self._tail - self.first < 2 * self._workers * limit:
@@ -127,12 +120,12 @@ class PointerTaker(Taker):
             if first < self._tail:
                 end += share(self._tail - first, self._workers, limit)
             if end == head:
-                return self._none()
+                return Miss.EMPTY
             # Against the head that the count was computed from: if somebody came between, we lose.
             found = self._window.compare_and_swap(layout.HEAD, head, end)
             if found == head:
                 self._see(end)
-                return range(first, end) if end > first else self._none()
+                return range(first, end) if end > first else Miss.EMPTY
             self._see(found)
         return Miss.CONTENDED
 
@@ -160,7 +153,7 @@ class CounterTaker(Taker):
 
         Notes
         -----
-        RMA cost: 1 fetch_add if no ticket is held; 1 get and 1 flush if the tail is not known to
+        RMA cost: 1 fetch_add if no ticket is held; 2 get and 1 flush if the tail is not known to
         have passed it.
         """
         if not self._held:
@@ -174,7 +167,7 @@ class CounterTaker(Taker):
             self._look()
         self._news = False
         if self._held.start >= self._tail:
-            return self._none()
+            return Miss.EMPTY
         published = range(self._held.start, min(self._held.stop, self._tail))
         self._hold(range(published.stop, self._held.stop))
         return published

@@ -11,10 +11,9 @@ between the rules are:
   published before the flush that completes what it points to.
 * ``put_and_swap`` is a ``put``, that flush, and a ``compare_and_swap_all``: it publishes.
   ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
-* ``copy``, ``read`` and ``peek`` are each a ``get`` with its flush.  ``copy`` is for bytes that are
-  known to be there.  ``read`` (of bytes) and ``peek`` (of control words) are for finding out: what
-  is read after them is never older than what they have shown.  ``await_change`` is a ``peek`` that
-  looks again and again for a while.
+* ``copy`` and ``peek`` are each a ``get`` with its flush.  ``copy`` is for bytes that are known to
+  be there.  ``peek`` (of control words) is for finding out: what is read after it is never older
+  than what it has shown.  ``await_change`` is a ``peek`` that looks again and again for a while.
 * On one host all ranks have the memory of the window.  There a transfer is a load or a store, and
   ``MPI_Win_sync`` stands for its flush; the atomics, and all that works on arrays of numbers, go
   through MPI all the same.

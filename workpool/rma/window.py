@@ -137,20 +137,6 @@ class Window(Words):
             self._transfer("get", self._win.Get, disp, view)
 
     @whole
-    def read(self, disp: int, nbytes: int) -> memoryview:
-        """Return a copy of a few bytes, complete at once: nothing that is read after it is older.
-
-        Notes
-        -----
-        RMA cost: 1 get, 1 flush; none where we have the memory, but as ``flush``.
-        """
-        copy = self.copy(disp, nbytes)
-        if self._memory is not None:
-            with self._lock:
-                self._sync()
-        return copy
-
-    @whole
     def copy(self, disp: int, nbytes: int) -> memoryview:
         """Return a copy of a few bytes that are known to be there, complete at once.
 

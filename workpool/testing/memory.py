@@ -197,16 +197,12 @@ class MemoryWindow:
         self._begin("get", disp, view.nbytes)
         self._want(disp, view)
 
-    def read(self, disp: int, nbytes: int) -> memoryview:
+    def copy(self, disp: int, nbytes: int) -> memoryview:
         """Return a copy of bytes; complete at once, with all that was put and got before."""
         copy = memoryview(bytearray(nbytes))
         self.get(disp, copy)
         self.flush()
         return copy
-
-    def copy(self, disp: int, nbytes: int) -> memoryview:
-        """Return a copy of bytes; complete at once."""
-        return self.read(disp, nbytes)
 
     def accumulate(self, disp: int, values: NDArray[Any], op: str) -> None:
         """Combine numbers into the window; visible to others at the next flush."""
