@@ -47,8 +47,8 @@ def test_the_repository_on_a_workers_rank(repository: int) -> None:
         from workpool.job import entry
 
         with WorkPool() as pool:
-            (table,) = entry.current().tables
-            assert table.window.host == {repository}
+            (driver,) = entry.current().tables.drivers
+            assert driver.window.host == {repository}
             total = pool.accumulator((), "int64")
             futures = [pool.submit(total.add, n) for n in range(500)]
             assert [future.result() for future in futures] == [None] * 500

@@ -71,7 +71,7 @@ class Progress:
         # Reentrant only so that a finalizer finds out: see `held`.
         self._lock: Any = threading.RLock()
         self._looking: Any = threading.RLock()  # while a row is watched, for which `_lock` is free
-        self._window = window
+        self.window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
@@ -95,7 +95,7 @@ class Progress:
     def entered(self) -> bool:
         """Whether this thread has a lock of ours, or that on MPI."""
         owned: bool = self._lock._is_owned() or self._looking._is_owned()
-        return owned or self._window.busy()
+        return owned or self.window.busy()
 
     @property
     def held(self) -> bool:

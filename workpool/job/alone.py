@@ -62,7 +62,7 @@ class Alone:
         """
         try:
             if order.what == "close":
-                self._tables.until(self._ask(lambda: self._worker.detach(order.table)).is_set)
+                self._tables.until(self._ask(lambda: self._worker.detach(order.choice)).is_set)
             elif order.what == "leave":
                 self._ask(self._stop)
                 # It leaves nothing behind: neither its heart nor the child process.
@@ -79,8 +79,8 @@ class Alone:
         """Have a table served that was opened, or that was not closed after all."""
         choice, worker = order.choice, self._worker
         if choice is not None and choice in self._tables:
-            number, driver, window = self._tables[choice]
-            parts = number, window, driver.geometry, choice.claim, choice.lease_s
+            driver = self._tables[choice]
+            parts = choice, driver.window, driver.geometry, choice.claim, choice.lease_s
             driver.runs_tasks = self._thread.ident
             self._ask(lambda: worker.attach(*parts))
 

@@ -42,14 +42,16 @@ class Choice(NamedTuple):
     repository: int
     lease_s: float
 
+    def geometry(self) -> Geometry:
+        """Return its sizes; raises UsageError if one is outside its limits."""
+        return Geometry(self.rows, self.workers + 1, self.arena_nbytes)
+
 
 class Order(NamedTuple):
     """What the workers are called together for."""
 
     what: Literal["open", "close", "stay", "leave", "nothing"]  # the last: it cannot be done
-    table: int = 0
-    geometry: Geometry | None = None
-    choice: Choice | None = None  # of the table
+    choice: Choice | None = None  # of a table
 
 
 def _allocate(group: rma.Group) -> rma.Window:

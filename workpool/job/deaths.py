@@ -78,8 +78,8 @@ class Deaths:
     def _lost(self) -> str:
         """Return why the job cannot go on; "" if it can."""
         dead = self._liveness.dead()
-        for table in self._tables:
-            if (host := table.window.host) in dead:
+        for choice in self._tables:
+            if (host := choice.repository) in dead:
                 return (
                     f"{obituary(self._liveness, host)}: it held the repository of a pool; start "
                     "the job again, best with the repository on the driver's rank (repository=0)"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
 from ..backoff import wake_on_time
+from ..driver.driver import Driver
 from ..errors import UsageError
 from ..interrupts import defer_interrupts
-from ..layout import Geometry
 from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, this_process
@@ -30,7 +30,7 @@ from .crew import Crew
 from .deaths import Deaths
 from .drain import Drain
 from .survival import abort, orphaned, vanish
-from .tables import Table, Tables
+from .tables import Tables
 from .together import meet
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Runtime:
 
     # --- tables -------------------------------------------------------------------------------
 
-    def table(self, choice: Choice) -> Table:
+    def table(self, choice: Choice) -> Driver:
         """Return the table of this choice, opened if it is new.  Waits for busy workers."""
         with self.lock:
             if self._closed or (self._ending and not self.attendant.is_current):
@@ -157,17 +157,12 @@ class Runtime:
                 unused = self.tables.unused(used)
                 if unused is not None:  # its memory is given back before more is asked for
                     self._close_table(unused)
-                geometry = Geometry(choice.rows, choice.workers + 1, choice.arena_nbytes)
-                number = next(self.numbers)
-                self._crew.call(
-                    Order("open", number, geometry, choice),
-                    lambda: self.tables.open(number, geometry, choice),
-                )
+                choice.geometry()  # which may raise, before anybody is called
+                self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
             return self.tables[choice]
 
     def _close_table(self, choice: Choice) -> None:
-        order = Order("close", self.tables[choice].number, choice=choice)
-        self._crew.call(order, lambda: self.tables.close(choice))
+        self._crew.call(Order("close", choice), lambda: self.tables.close(choice))
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ..members.liveness import Liveness
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
-from .control import Called, Order
+from .control import Called, Choice
 from .survival import STUCK, Sentry, abort, orphaned, survives, vanish
 from .together import meet, open_window
 
@@ -96,7 +96,7 @@ class _Orders:
         self.control = Called(group)
         self._group = group
         self._worker = worker
-        self._windows: dict[int, rma.Window] = {}
+        self._windows: dict[Choice, rma.Window] = {}
 
     def obey(self) -> bool:
         """Come if the driver calls, and do what it says; return whether the job goes on."""
@@ -105,27 +105,28 @@ class _Orders:
             return True
         if order.what == "leave":
             return False
+        choice = order.choice
         if order.what == "open":
-            self._open(order)
+            assert choice is not None
+            self._open(choice)
         elif order.what == "close":
-            self._worker.detach(order.table)
-            self._windows.pop(order.table).close()
+            assert choice is not None
+            self._worker.detach(choice)
+            self._windows.pop(choice).close()
         elif order.what == "stay":
             with suppress(ValueError):  # not the main thread: whose program has its own plans
                 signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
         self.control.obeyed()
         return True
 
-    def _open(self, order: Order) -> None:
-        geometry, choice = order.geometry, order.choice
-        assert geometry is not None
-        assert choice is not None
+    def _open(self, choice: Choice) -> None:
         try:
-            window = self._windows[order.table] = open_window(self._group, geometry, choice)
+            window = self._windows[choice] = open_window(self._group, choice)
         except ResourceError:
             return  # the driver tells the user
         if self._group.rank <= choice.workers:
-            self._worker.attach(order.table, window, geometry, choice.claim, choice.lease_s)
+            geometry = choice.geometry()
+            self._worker.attach(choice, window, geometry, choice.claim, choice.lease_s)
 
     def free(self) -> None:
         """Free every window.  Collective."""

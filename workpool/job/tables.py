@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from .. import verbs
 from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic
 from ..driver.driver import Driver
-from ..layout import Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..members.liveness import Liveness
@@ -24,16 +24,8 @@ if TYPE_CHECKING:
     from .. import rma
 
 
-class Table(NamedTuple):
-    """A table on the driver's side."""
-
-    number: int
-    driver: Driver
-    window: rma.Window
-
-
 class Tables:
-    """The tables of one job.  Not thread-safe but for reading: the job holds its lock.
+    """The tables of one job, by choice.  Not thread-safe but for reading: the job holds its lock.
 
     Parameters
     ----------
@@ -53,41 +45,41 @@ class Tables:
         self._group = group
         self._liveness = liveness
         self._bells = bells
-        self._tables: dict[Choice, Table] = {}
+        self._drivers: dict[Choice, Driver] = {}
 
     def __contains__(self, choice: object) -> bool:
-        return choice in self._tables
+        return choice in self._drivers
 
-    def __getitem__(self, choice: Choice) -> Table:
-        return self._tables[choice]
+    def __getitem__(self, choice: Choice) -> Driver:
+        return self._drivers[choice]
 
-    def __iter__(self) -> Iterator[Table]:
-        return iter(tuple(self._tables.values()))
+    def __iter__(self) -> Iterator[Choice]:
+        return iter(tuple(self._drivers))
 
     @property
     def drivers(self) -> list[Driver]:
         """Of all tables."""
-        return [table.driver for table in self]
+        return list(self._drivers.values())
 
     def unused(self, used: Container[Choice]) -> Choice | None:
         """Return the choice of a table that is not among those in use."""
-        return next((choice for choice in self._tables if choice not in used), None)
+        return next((choice for choice in self if choice not in used), None)
 
-    def open(self, number: int, geometry: Geometry, choice: Choice) -> None:
+    def open(self, choice: Choice) -> None:
         """Open one more.  Collective."""
-        window = open_window(self._group, geometry, choice)
-        driver = Driver(window, geometry, self._leases(window, geometry, choice), self._bells)
-        self._tables[choice] = Table(number, driver, window)
+        window = open_window(self._group, choice)
+        leases = self._leases(window, choice)
+        self._drivers[choice] = Driver(window, choice.geometry(), leases, self._bells)
 
     def close(self, choice: Choice) -> None:
         """Free a window, of which nobody makes use any more.  Collective."""
-        table = self._tables.pop(choice)
-        table.driver.close()
-        table.window.close()
+        driver = self._drivers.pop(choice)
+        driver.close()
+        driver.window.close()
 
     def close_all(self) -> None:
         """Free every window.  Collective."""
-        for choice in tuple(self._tables):
+        for choice in self:
             self.close(choice)
 
     def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
@@ -100,14 +92,14 @@ class Tables:
 
     def hearts(self) -> tuple[Choice, Leases] | None:
         """Return leases of those who serve a table, and its choice: the one that most serve."""
-        if not self._tables:
+        if not self._drivers:
             return None
-        choice = max(self._tables, key=lambda choice: choice.workers)
-        table = self._tables[choice]
-        leases = self._leases(table.window, table.driver.geometry, choice)
+        choice = max(self, key=lambda choice: choice.workers)
+        leases = self._leases(self[choice].window, choice)
         return None if leases is None else (choice, leases)
 
-    def _leases(self, window: rma.Window, geometry: Geometry, choice: Choice) -> Leases | None:
+    def _leases(self, window: verbs.Window, choice: Choice) -> Leases | None:
         if self._liveness is None:
             return None
+        geometry = choice.geometry()
         return Leases(lambda m: window.load(geometry.beat(m)), self._liveness, choice.lease_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import layout
-from ..layout import Geometry
 from ..members.liveness import Liveness, this_process
 from .control import Choice
 
@@ -19,9 +18,9 @@ def meet(group: rma.Group) -> Liveness:
     return Liveness(group.gather(here), here)
 
 
-def open_window(group: rma.Group, geometry: Geometry, choice: Choice) -> rma.Window:
+def open_window(group: rma.Group, choice: Choice) -> rma.Window:
     """Allocate a table's window.  Collective."""
-    start = b""
+    geometry, start = choice.geometry(), b""
     if group.rank == choice.repository:
         start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
     window = group.allocate(geometry.nbytes, choice.repository, start, geometry.watched_nbytes)

@@ -10,8 +10,8 @@ from ..errors import UsageError
 from ..layout import Extent
 
 if TYPE_CHECKING:
+    from ..driver.driver import Driver
     from ..job.runtime import Runtime
-    from ..job.tables import Table
 
 
 class PoolAccumulators:
@@ -20,13 +20,14 @@ class PoolAccumulators:
     Parameters
     ----------
     job : Runtime
-    table : Table
+    driver : Driver
+        Of its table.
     pool_id : int
     """
 
-    def __init__(self, job: Runtime, table: Table, pool_id: int) -> None:
+    def __init__(self, job: Runtime, driver: Driver, pool_id: int) -> None:
         self._job = job
-        self._table = table
+        self._driver = driver
         self._pool_id = pool_id
         self._open: list[tuple[Spec, Extent]] = []
 
@@ -38,7 +39,7 @@ class PoolAccumulators:
         UsageError
             If there is no room.
         """
-        driver = self._table.driver
+        driver = self._driver
         extent = driver.reserve(spec.nbytes)
         if extent is None:
             taken = sum(it.nbytes for it, _ in self._open)
@@ -50,7 +51,7 @@ class PoolAccumulators:
             )
         spec = spec._replace(pool=self._pool_id, offset=extent.offset)
         self._open.append((spec, extent))
-        window = None if self._job.survive else self._table.window
+        window = None if self._job.survive else driver.window
         return self._job.accumulators.open(spec, window)
 
     def close(self, settled: bool) -> None:
@@ -59,4 +60,4 @@ class PoolAccumulators:
             spec, extent = self._open.pop()
             self._job.accumulators.close(spec)
             if settled:
-                self._table.driver.release(extent)
+                self._driver.release(extent)

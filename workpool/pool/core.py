@@ -13,7 +13,6 @@ from typing import Any
 from ..accumulator import Accumulator
 from ..context import CALL, RANGE, Context, Limits, TaskKind
 from ..contributions import Spec
-from ..driver.driver import Driver
 from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
 from ..forked import Forked
 from ..job import runtime
@@ -93,9 +92,8 @@ class Core:
             with job.lock:
                 # By the lock, in the order of the list: see ``Context.closed``.
                 self.pool_id = self.number()
-                self._table = job.table(choice)
-                self.driver: Driver = self._table.driver
-                self._accumulators = PoolAccumulators(job, self._table, self.pool_id)
+                self.driver = job.table(choice)
+                self._accumulators = PoolAccumulators(job, self.driver, self.pool_id)
                 self._resolver = Resolver(
                     self.driver,
                     job.accumulators,

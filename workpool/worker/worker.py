@@ -19,7 +19,7 @@ tasks that wait for each other do not deadlock as long as there are workers for 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from .. import verbs
 from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
@@ -85,19 +85,19 @@ class Worker:
         self.member = member
         self.carries = carries
         self.runners = Runners(rank, host)
-        self._services: dict[int, _Service] = {}
+        self._services: dict[Hashable, _Service] = {}
         self._check = check
         self.heart = Heart(self._beat, self._watch)
 
     def attach(
-        self, table: int, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
+        self, table: Hashable, window: verbs.Window, geometry: Geometry, method: str, lease_s: float
     ) -> None:
         """Serve one more table, taking tickets by ``"pointer"`` or ``"counter"``."""
         service = _Service(self, window, geometry, method)
         self._services = {**self._services, table: service}
         self.heart.keep(lease_s)
 
-    def detach(self, table: int) -> None:
+    def detach(self, table: Hashable) -> None:
         """Stop serving a table."""
         with self.heart.still:
             self._services = {t: s for t, s in self._services.items() if t != table}
