@@ -196,7 +196,7 @@ class Collector:
         rows, words = self._rows, self._words
         if len(rows) == 1:  # for which somebody may wait
             (number,) = rows
-            self._publisher.look_at(number)
+            (words[number],) = self._window.peek(self._publisher.geometry.word(number))
             return [number] if layout.state_of(words[number]) >= _WANTED else []
         if len(rows) <= FEW:
             self._publisher.look(range(min(rows), max(rows) + 1))

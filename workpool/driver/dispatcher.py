@@ -180,10 +180,6 @@ class Dispatcher:
             self._wake_s = now + WAKE_S
             self._bells.wake(self._workers, now)
 
-    def rouse(self, now: float) -> None:
-        """See that a worker wakes, if all may sleep, while a task is made ready for it."""
-        self._bells.wake(self._workers, now, coming=1)
-
     def rest_s(self, late_s: float) -> float | None:
         """Return the seconds that a waiting thread may sleep; None: do not, a result is due.
 

@@ -65,7 +65,8 @@ class Driver(Progress):
                     if not (self._rows or waiting):
                         self.recovery.put_off()  # a look takes longer than a short task
                         self._asked_s = now  # a pause before it does not count
-                        self._dispatcher.rouse(now)
+                        # If all may sleep, one wakes while a task is made ready for it.
+                        self._bells.wake(self.geometry.members - 1, now, coming=1)
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:

@@ -154,15 +154,12 @@ class Runtime:
                 raise UsageError("the job is ending: no pool can be made any more")
             if choice not in self.tables:
                 used = {pool.choice for pool in tuple(self.pools)}  # others leave it meanwhile
-                unused = self.tables.unused(used)
+                unused = next((known for known in self.tables if known not in used), None)
                 if unused is not None:  # its memory is given back before more is asked for
-                    self._close_table(unused)
+                    self._crew.call(Order("close", unused), lambda: self.tables.close(unused))
                 choice.geometry()  # which may raise, before anybody is called
                 self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
             return self.tables[choice]
-
-    def _close_table(self, choice: Choice) -> None:
-        self._crew.call(Order("close", choice), lambda: self.tables.close(choice))
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -224,7 +221,8 @@ class Runtime:
 
     def _free(self) -> None:
         """Free every window."""
-        self.tables.close_all()
+        for choice in self.tables:
+            self.tables.close(choice)
         self._crew.close()
         self.group.close()
 

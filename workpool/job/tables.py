@@ -7,7 +7,7 @@ table, so opening one costs nothing, and pools may come and go while workers are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .. import verbs
@@ -61,10 +61,6 @@ class Tables:
         """Of all tables."""
         return list(self._drivers.values())
 
-    def unused(self, used: Container[Choice]) -> Choice | None:
-        """Return the choice of a table that is not among those in use."""
-        return next((choice for choice in self if choice not in used), None)
-
     def open(self, choice: Choice) -> None:
         """Open one more.  Collective."""
         window = open_window(self._group, choice)
@@ -76,11 +72,6 @@ class Tables:
         driver = self._drivers.pop(choice)
         driver.close()
         driver.window.close()
-
-    def close_all(self) -> None:
-        """Free every window.  Collective."""
-        for choice in self:
-            self.close(choice)
 
     def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
         """Serve the tables until `ended` says so, at most for so long."""

@@ -13,11 +13,9 @@ FAREWELL = 1 << 62  # in the place of a call: it has left the job
 OBITUARY = FAREWELL - 1  # it has died, as somebody on its host has seen
 
 
-def control_nbytes(members: int) -> int:
-    """Return the size of the control window in bytes."""
-    return present(members)
-
-
 def present(member: int) -> int:
-    """Return the displacement of the word that says whether a member has come."""
+    """Return the displacement of the word that says whether a member has come.
+
+    That of the member after the last one is the size of the window.
+    """
     return _PRESENT + member * WORD_NBYTES

@@ -72,10 +72,6 @@ class Table:
         self.window.flush()  # the words are here only after it
         return self.words
 
-    def look_at(self, index: int) -> None:
-        """See the word of one row anew.  RMA cost: 1 get, 1 flush."""
-        (self.words[index],) = self.window.peek(self.geometry.word(index))
-
     def load(self, index: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""
         return self.window.load(self.geometry.word(index))

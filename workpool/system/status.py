@@ -214,17 +214,14 @@ class Watch:
             words = line.split()
             if self.driver is None:
                 self.driver = int(words[0])
-                self._hand_over()
+                with contextlib.suppress(OSError):  # the driver is gone
+                    socket.send_fds(self._socket, [b"."], [0, 1, 2])
             elif words[0] == b"host":
                 self.elsewhere[words[1].decode()] = words[2].decode()
             elif words[0] == b"patience":
                 self.patience_s = float(words[1])
             else:
                 self.ending = Ending(int(words[0]), bool(int(words[1])))
-
-    def _hand_over(self) -> None:
-        with contextlib.suppress(OSError):  # the driver is gone
-            socket.send_fds(self._socket, [b"."], [0, 1, 2])
 
 
 def launched() -> bool:
