@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 from ..members.doorbell import Doorbell, Doorbells
 from ..serializer import stay_in_script
-from ..system.streams import run_or_exit
+from ..system.streams import VitalThread
 from ..whole import whole
 from .control import Order
 from .tables import Tables
@@ -39,12 +39,7 @@ class Alone:
         self._tables = tables
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False
-        self._thread = threading.Thread(
-            # Nobody else will ever answer the driver.
-            target=lambda: run_or_exit(self._serve, "the worker thread"),
-            name="workpool-worker",
-            daemon=True,
-        )
+        self._thread = VitalThread("worker", self._serve, "the worker thread")
         # Both now: Python 3.12 starts no threads any more once the script has come to its end, and
         # that may be before the worker's own first step.
         self._worker.heart.start()

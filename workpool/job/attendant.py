@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from ..backoff import Backoff
 from ..driver.driver import Driver
 from ..flag import Flag
-from ..system.streams import run_or_exit
+from ..system.streams import VitalThread
 
 #: How often the attendant looks while nobody waits for a result, and, after a while, when somebody
 #: does: each look takes the interpreter lock from whoever makes the progress.
@@ -60,7 +60,7 @@ class Attendant:
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopped = False
         self._starting = threading.RLock()
-        self._thread: threading.Thread | None = None
+        self._thread: VitalThread | None = None
 
     @property
     def is_current(self) -> bool:
@@ -81,9 +81,7 @@ class Attendant:
             self._bell.renew()
             self._work.renew()
             self._work.set()
-            self._thread = threading.Thread(
-                target=self._run, name="workpool-attendant", daemon=True
-            )
+            self._thread = VitalThread("attendant", self._attend, "the driver's attendant")
             try:
                 self._thread.start()
             except BaseException:
@@ -123,10 +121,6 @@ class Attendant:
             thread = self._thread
         if thread is not None and not self.is_current:
             thread.join()
-
-    def _run(self) -> None:
-        # Nobody else would ever resolve the futures that others wait for.
-        run_or_exit(self._attend, "the driver's attendant")
 
     def _attend(self) -> None:
         wait = Backoff(CLOSE_S)

@@ -26,7 +26,7 @@ from ..clock import monotonic
 from ..driver.driver import Driver
 from ..interrupts import Deferring
 from ..system.status import UNFINISHED, grace_s
-from ..system.streams import run_or_exit, say
+from ..system.streams import VitalThread, say
 from ..whole import inside, within
 
 #: How long the program may take to end when everything is stored.
@@ -122,12 +122,7 @@ class Drain:
         if before not in (signal.SIG_DFL, leave):
             return  # the program has its own plans
         self._before = before
-        threading.Thread(
-            # Nobody else would hear of the signal, for which Python's own end is switched off.
-            target=lambda: run_or_exit(self._run, "what drains the job"),
-            name="workpool-drain",
-            daemon=True,
-        ).start()
+        VitalThread("drain", self._run, "what drains the job").start()
         signal.signal(signal.SIGTERM, self._signalled)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from ..serializer import task_name
 from ..system import supervisor
 from ..system.shared_memory import WAS_FULL, litter_of, remove
 from ..system.status import VARIABLE
-from ..system.streams import flush, run_or_exit
+from ..system.streams import VitalThread, flush
 
 if TYPE_CHECKING:
     from .. import rma
@@ -61,7 +61,7 @@ def spare_programs() -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-class Sentry(threading.Thread):
+class Sentry(VitalThread):
     """Looks again and again whether this rank can go on, and ends it if not.
 
     Parameters
@@ -88,7 +88,7 @@ class Sentry(threading.Thread):
         share: Callable[[], None],
         patience: int = STUCK,
     ) -> None:
-        super().__init__(name="workpool-sentry", daemon=True)
+        super().__init__("sentry", self._run, "the sentry")
         self._liveness = liveness
         self._answers = answers
         self._reason = reason
@@ -96,11 +96,6 @@ class Sentry(threading.Thread):
         self._share = share
         self._patience = patience
         self._stopped = threading.Event()
-
-    def run(self) -> None:
-        """Look until somebody calls ``stop``."""
-        # Nobody else would ever leave a job that cannot go on.
-        run_or_exit(self._run, "the sentry")
 
     def _run(self) -> None:
         busy = 0  # so often in a row

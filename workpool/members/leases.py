@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ..clock import monotonic
-from ..system.streams import run_or_exit
+from ..system.streams import VitalThread
 from ..whole import whole
 from .liveness import Liveness
 
@@ -111,7 +111,7 @@ class Leases:
         return found
 
 
-class Heart(threading.Thread):
+class Heart(VitalThread):
     """Beats as long as this process can run Python, whatever its task does.
 
     Parameters
@@ -127,7 +127,7 @@ class Heart(threading.Thread):
     """
 
     def __init__(self, beat: Callable[[], None], watch: Callable[[], bool] = lambda: False) -> None:
-        super().__init__(name="workpool-heart", daemon=True)
+        super().__init__("heart", self._run, "the worker's heart")
         self.still = threading.Lock()
         self._beat = beat
         self._watch = watch
@@ -146,11 +146,6 @@ class Heart(threading.Thread):
         if not self._hurries:
             self._hurries = True
             self._awake.set()
-
-    def run(self) -> None:
-        """Beat until ``stop``."""
-        # Nobody else would ever show that we live, or give back what waits behind a long task.
-        run_or_exit(self._run, "the worker's heart")
 
     def _run(self) -> None:
         beaten = monotonic()

@@ -6,7 +6,7 @@ import sys
 import threading
 
 from ..clock import sleep
-from ..system.streams import run_or_exit
+from ..system.streams import VitalThread
 from ..whole import whole
 from .mpi import MPI
 
@@ -21,7 +21,7 @@ def enter() -> None:
         world.Ack_failed(world.Get_size())
 
 
-class Ticker(threading.Thread):
+class Ticker(VitalThread):
     """Keeps MPI moving on the host of a window that ranks on other hosts use.
 
     Their one-sided calls advance only while the host is inside MPI, and the host may be running a
@@ -37,15 +37,11 @@ class Ticker(threading.Thread):
     SWITCH_S = 0.5e-3  # how long the interpreter lets another thread go on
 
     def __init__(self, memory: memoryview, lock: threading.Lock) -> None:
-        super().__init__(name="workpool-progress", daemon=True)
+        super().__init__("progress", self._run, "the thread that keeps MPI moving")
         self._memory = memory
         self._lock = lock
         self._stopped = False
         sys.setswitchinterval(min(sys.getswitchinterval(), self.SWITCH_S))
-
-    def run(self) -> None:
-        """Enter MPI again and again, until ``stop``."""
-        run_or_exit(self._run, "the thread that keeps MPI moving")  # other hosts would wait for it
 
     def _run(self) -> None:
         seen = b""

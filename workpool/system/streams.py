@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,8 +55,24 @@ def report_failure(what: str) -> None:
     say(f"{what}, the job ends here\n{how}")
 
 
-def run_or_exit(run: Callable[[], object], what: str) -> None:
-    """Run a thread of ours; end this process if it fails, for others would wait for ever."""
+class VitalThread(threading.Thread):
+    """A thread of ours: if it fails, its process ends, for others would wait for ever.
+
+    Parameters
+    ----------
+    name : str
+    run : callable
+    what : str
+        What it is, for a message.
+    """
+
+    def __init__(self, name: str, run: Callable[[], object], what: str) -> None:
+        super().__init__(
+            target=_run_or_exit, args=(run, what), name=f"workpool-{name}", daemon=True
+        )
+
+
+def _run_or_exit(run: Callable[[], object], what: str) -> None:
     try:
         run()
     except BaseException:
