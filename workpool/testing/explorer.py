@@ -201,7 +201,7 @@ class Explorer:
                     finals.append(at)
                     self._check(state, self.final)
             except (AssertionError, Failed) as error:
-                raise self._found(error, state, number) from error
+                raise self._found(error, self._way(state, number)) from error
             transitions += len(sure) + len(unsure)
             visited.append(at)
             degrees.append(len(sure))
@@ -274,6 +274,13 @@ class Explorer:
     def _number(self, state: _State, i: int) -> int:
         return state >> self._local[i] & _NUMBER
 
+    def _going(self, state: _State) -> tuple[list[int], list[int]]:
+        """Return which processes go on, and of which dead ones some calls may still happen."""
+        replay, numbers = self._replay, range(len(self._names))
+        going = [i for i in numbers if self._number(state, i) in replay.ops]
+        locals_ = [(i, replay.locals.order[self._number(state, i)]) for i in numbers]
+        return going, [i for i, local in locals_ if local.begun and not local.alive]
+
     def _noted(self, memory: int, i: int) -> int:
         """Return the memory after a death, which the failure detector has noted."""
         if (memory, i) not in self._notes:
@@ -305,8 +312,7 @@ class Explorer:
         )
         return memory.was_read
 
-    def _found(self, error: Exception, state: _State, known: Mapping[_State, int]) -> Found:
-        way = self._way(state, known)
+    def _found(self, error: Exception, way: str) -> Found:
         if not isinstance(error, Failed):
             return Found(f"{error}\n{way}")
         cause = error.__cause__
@@ -332,22 +338,21 @@ class Explorer:
         while way[-1] != start:
             way.append(came[way[-1]])
         way.reverse()
-        lines = [self._label(*pair) for pair in pairwise(way)]
+        labels = (
+            (self._label(i, *pair) for i in range(len(self._names))) for pair in pairwise(way)
+        )
+        lines = [next(filter(None, of_one)) for of_one in labels]
         return "\n".join(f"  {i:3d} {line}" for i, line in enumerate(lines, 1))
 
-    def _label(self, before: _State, after: _State) -> str:
-        """Return what leads from one state to the next."""
-        memory = before & _NUMBER
-        for i, name in enumerate(self._names):
-            local = self._number(before, i)
-            others = before - memory - self._worth(i, local)
-            for then, own, _, op, answer in self._replay.perform(memory, local):
-                if after == others + then + self._worth(i, own):
-                    late = "" if self._replay.locals.order[local].alive else " (late)"
-                    return f"{name}: {self.label(op, answer)}{late}"
-            if after == before + self._learn(before, i).death:
-                return f"{name} dies"
-        raise AssertionError("no such way")
+    def _label(self, i: int, before: _State, after: _State) -> str:
+        """Return what of one process leads from one state to the next; nothing if it is another."""
+        name, memory, local = self._names[i], before & _NUMBER, self._number(before, i)
+        others = before - memory - self._worth(i, local)
+        for then, own, _, op, answer in self._replay.perform(memory, local):
+            if after == others + then + self._worth(i, own):
+                late = "" if self._replay.locals.order[local].alive else " (late)"
+                return f"{name}: {self.label(op, answer)}{late}"
+        return f"{name} dies" if after == before + self._learn(before, i).death else ""
 
 
 def unending(
