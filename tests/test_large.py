@@ -23,7 +23,6 @@ from workpool.driver import driver as driver_module
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
 from workpool.loss import Loss, Why, unstarted
-from workpool.members.leases import Gone
 from workpool.repository import Miss, Row
 from workpool.serializer import CodeCache, Encoded, Kind, Packed, pack_call
 from workpool.serializer.outcomes import unpack_outcome
@@ -169,7 +168,7 @@ class Scene:
             loss = Loss(Why.SILENT, 1, "here")
             with self.driver._lock:
                 recovery = self.driver.recovery
-                recovery._take_back_from(1, [task.batch], Gone.SILENT, loss)
+                recovery._take_back_from(1, [task.batch], loss)
 
     def recall(self, task: Task) -> None:
         batch = task.batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..loss import Loss, Why
-from ..members.leases import Gone, Leases
+from ..members.leases import Leases
 from ..serializer import Kind
 from ..system.streams import say
 from ..tasks import Batch, Finished
@@ -75,7 +75,7 @@ class Recovery:
             if member in owners:
                 process = leases.peers.members[member]
                 loss = Loss(Why(gone.value), process.rank, process.host, process.pid)
-                self._take_back_from(member, owners[member], gone, loss)
+                self._take_back_from(member, owners[member], loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
             if leases.peers.near(member):  # else its last put may still be on its way
@@ -88,16 +88,16 @@ class Recovery:
             self._deserted = True
             say("every worker is stopped, silent or dead: what is left waits until one answers")
 
-    def _take_back_from(self, member: int, batches: list[Batch], gone: Gone, loss: Loss) -> None:
+    def _take_back_from(self, member: int, batches: list[Batch], loss: Loss) -> None:
         """Void what a member runs that is gone; those who wait for it decide what comes next."""
         for batch in batches:
-            if gone is Gone.DEAD and self._published.settle(batch):
+            if loss.why is Why.DEAD and self._published.settle(batch):
                 continue  # it is DONE now
             lost = self._published.take_back(batch)
             if not lost:
                 continue
             self.evicted[member] += 1
-            if gone is Gone.DEAD:
+            if loss.why is Why.DEAD:
                 self.ran[member] = lost[0].function
             try:
                 content = loss.encoded()
