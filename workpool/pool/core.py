@@ -226,16 +226,14 @@ class Core:
             self._lost = self._pending
         self.check_open()
 
-    def take_turn(
-        self, seat: Seat, fn: Callable[..., Any], code: Code | None, further: bool
-    ) -> Task | None:
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], further: bool) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown.
 
         `further`: it goes on with what was submitted before, and is taken as long as something is
         pending: then we have not let go of the table, and are not about to.
         """
-        segment = seat.segment
-        noted = None if seat.stretch.plan is None else seat.stretch.plan.noted
+        segment, code, plan = seat.segment, seat.stretch.code, seat.stretch.plan
+        noted = None if plan is None else plan.noted
         task = Task(
             self.number(), RANGE, fn, self.contexts.of(None), b"", seat, segment, noted=noted
         )

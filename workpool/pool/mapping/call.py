@@ -14,7 +14,7 @@ from ...driver.driver import Driver
 from ...forgetting import forgetting
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
-from ...serializer import Code, Kind, unpack_outcome
+from ...serializer import Kind, unpack_outcome
 from ...tasks import Segment, Task
 from ...turns import TURN_ITEMS, Part, Turn
 from ...whole import whole
@@ -41,9 +41,7 @@ class Pool(Protocol):
     driver: Driver
     lock: threading.RLock
 
-    def take_turn(
-        self, seat: Seat, fn: Callable[..., Any], code: Code | None, further: bool
-    ) -> Task | None:
+    def take_turn(self, seat: Seat, fn: Callable[..., Any], further: bool) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown."""
 
     def check_open(self) -> None:
@@ -280,8 +278,7 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        code = seat.stretch.code
-        task = seat.task = self._pool.take_turn(seat, self._fn, code, self._begun)
+        task = seat.task = self._pool.take_turn(seat, self._fn, self._begun)
         if task is None:  # by another thread, just now
             seat.resolve(None, CancelledError("the pool was shut down"))
             return
