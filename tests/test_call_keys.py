@@ -287,6 +287,10 @@ def test_an_enumeration_is_all_that_its_body_defines() -> None:
         "import abc\nclass A1: pass\nclass A2: pass\nclass f(abc.ABC): pass\nf.register(A1)",
         "import threading\nk, r, x = threading.Lock(), threading.RLock(), threading.local()\n"
         "def f():\n with k, r: return x, 1",
+        "import threading\nclass L(threading.local):\n def __init__(self): self.n = 1\n"
+        "x = L()\ndef f(): return x.n",
+        "import threading\nclass L(threading.local):\n def __init__(self, n): self.n = n\n"
+        "x = L(1)\ndef f(): return x.n",
         "import contextvars\nv = contextvars.ContextVar('v', default=1)\ndef f(): return v.get()",
         "import struct\ns = struct.Struct('<1Q')\ndef f(): return s.size",
         "from ctypes import *\nx = CDLL(None)\nx.abs.argtypes = [c_int] * 1\ndef f(): x",

@@ -23,7 +23,6 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 from __future__ import annotations
 
 import copyreg
-import threading
 from collections import ChainMap
 from collections.abc import Callable, Set
 from contextlib import suppress
@@ -44,8 +43,8 @@ from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, global_names, reads, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
-    MADE_ANEW,
     REDUCED_TO_NAMES,
+    maker_anew,
     reduce_descriptor,
     reduce_member,
     reduce_past_getattr,
@@ -149,7 +148,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         kind = type(obj)
         if id(kind) in self._ordinary or kind is MethodType:  # which cloudpickle takes apart
             return NotImplemented
-        if anew := MADE_ANEW.get(threading.local if issubclass(kind, threading.local) else kind):
+        if anew := maker_anew(kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented
         if kind is CellType:  # what it holds comes with a function
             return CellType, ()

@@ -38,7 +38,7 @@ from .definitions import (
     storage_parts,
 )
 from .instances import HEAP_TYPE
-from .rebuilt import MADE_ANEW
+from .rebuilt import maker_anew
 from .states import Bounded, TooLarge
 
 FINGERPRINT_NBYTES: Final = 16
@@ -196,9 +196,8 @@ class _Pickler(ByValuePickler):
             return "TypeVar", obj.__name__, variance, bounds_of(obj)
         if kind is CodeType:
             return code_parts(obj)
-        if kind in MADE_ANEW:
-            make, args = MADE_ANEW[kind](obj)
-            return make.__name__, args
+        if (anew := maker_anew(kind)) is not None:
+            return anew(obj)
         if str(kind.__module__).startswith("numba.") and hasattr(obj, "py_func"):
             return compiled_parts(obj)
         if kind.__module__ == "torch.storage":

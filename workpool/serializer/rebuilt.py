@@ -193,3 +193,8 @@ MADE_ANEW: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     ContextVar: _reduce_variable,
 }
 """What a definition of the script has of its own in each process."""
+
+
+def maker_anew(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Return what says how those of a type are made anew; None of what is not."""
+    return MADE_ANEW.get(threading.local if issubclass(kind, threading.local) else kind)
