@@ -287,3 +287,35 @@ def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
         assert "argument 1 of 1" in str(failure(takes, memory))
         assert "'another', which the function reads" in str(failure(encloses()))
     """)
+
+
+def test_a_function_may_have_been_given_the_attributes_of_a_class(run_script):
+    run_script("""
+        import functools
+        def made_by_a_function(cls):
+            @functools.wraps(cls)
+            def make(*args): return cls(*args)
+            return make
+
+        @made_by_a_function
+        class Scaled:
+            scale = 2
+            def __init__(self, x): self.x = x * self.scale
+
+        @made_by_a_function
+        class Slots:
+            __slots__ = ("x",)
+            def __init__(self, x): self.x = x
+
+        whole = made_by_a_function(int)
+        def task(x): return Scaled(x).x, Slots(x).x, whole(x), whole.from_bytes
+
+        for _ in range(3):
+            assert run(task, "3") == ("33", "3", 3, vars(int)["from_bytes"])
+        assert worker.code_ids_used[-1]
+        Scaled.__wrapped__.scale = 3
+        for _ in range(3):
+            assert run(task, "3")[0] == "333"
+        assert worker.code_ids_used[-1]
+        assert run(whole, "3") == 3
+    """)

@@ -16,6 +16,8 @@ Of what is in the standard library:
 * **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
   definition of the script has.
 * **A struct.Struct** is made again of its format.
+* **A classmethod written in C**, such as ``int.from_bytes``, is an attribute of what
+  `functools.wraps` has given the attributes of `int`.
 * **A member of an enumeration** is found by its value: among functions of the script, which go by
   value, and among objects that are equal to nothing else, none would be found.
 
@@ -39,6 +41,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
+from types import ClassMethodDescriptorType
 from typing import Any, Final
 
 from .atoms import ATOMS, SENTINEL
@@ -140,6 +143,10 @@ def _make_ref(referent: object) -> Any:
     return weakref.ref(type("Gone", (), {})() if referent is None else referent)
 
 
+def _find_attribute(cls: type, name: str) -> Any:
+    return vars(cls)[name]
+
+
 REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
     # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
     type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
@@ -160,6 +167,7 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
+    ClassMethodDescriptorType: lambda it: (_find_attribute, (it.__objclass__, it.__name__)),
     SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""

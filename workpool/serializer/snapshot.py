@@ -50,9 +50,12 @@ from enum import Enum
 from pickle import Pickler
 from types import (
     CellType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
+    GetSetDescriptorType,
     MappingProxyType,
+    MemberDescriptorType,
     ModuleType,
     SimpleNamespace,
 )
@@ -88,6 +91,9 @@ _GETTERS: Final = (operator.itemgetter, operator.attrgetter)
 
 ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
 """What is one object in each process, or does not show its state."""
+
+_DESCRIPTORS: Final = (ClassMethodDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+"""Attributes of classes, and of what `functools.wraps` has given those of a class."""
 
 _NOT_COPIED: Final = (*ONE_EACH, tuple, frozenset)
 """Kinds of which it is no matter whether there are two."""
@@ -239,6 +245,8 @@ class Snapshot:
             return self._bind_module(value)
         if kind in (tuple, frozenset):
             return tuple(value)
+        if kind in _DESCRIPTORS:
+            return [value.__objclass__]
         if kind is slice:
             return [value.start, value.stop, value.step]
         if kind in _GETTERS:
