@@ -319,3 +319,28 @@ def test_a_function_may_have_been_given_the_attributes_of_a_class(run_script):
         assert worker.code_ids_used[-1]
         assert run(whole, "3") == 3
     """)
+
+
+def test_what_a_module_has_for_nothing_but_its_identity_is_the_same_in_a_task(run_script):
+    run_script(
+        """
+        import private
+        class Field:
+            default, other, known = private.missing, private.Missing(), private.KNOWN
+            def get(self, x=private.missing):
+                same = [it is private.missing for it in (self.default, self.other, x)]
+                return same, self.known is private.KNOWN, self.known.number
+        def task(*args): return Field().get(*args)
+        for _ in range(3):
+            assert run(task) == ([True, False, True], False, 3)
+            assert run(Field().get) == ([True, False, True], False, 3)
+        assert worker.code_ids_used[-1]
+        """,
+        private="""
+            class Missing:
+                __slots__ = ()
+            class Known:
+                def __init__(self): self.number = 3
+            missing, KNOWN = Missing(), Known()
+        """,
+    )

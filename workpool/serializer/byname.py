@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pickle import PickleBuffer, PicklingError
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
+from .instances import is_its_members, is_pickled_whole, slots
 from .script import SCRIPT_MODULES
 
 PROTOCOL: Final = 5
@@ -94,6 +96,29 @@ def name_of_refusing(obj: Any) -> str | None:
         name: str = getattr(obj, attribute)
         return name
     return None
+
+
+def names_of_instances(kind: Any) -> Sequence[str]:
+    """Return the names that the module of a class has of what is of just that class."""
+    alone = is_its_members(kind) and is_pickled_whole(kind) and named(kind)
+    return _instances(kind) if alone else ()
+
+
+@lru_cache(maxsize=64)
+def _instances(kind: Any) -> Sequence[str]:
+    module = vars(sys.modules[kind.__module__])
+    return tuple(name for name, it in module.copy().items() if type(it) is kind)
+
+
+def name_of_mark(obj: Any, names: Sequence[str]) -> str | None:
+    """Return the one of the `names` under which its module has an object without attributes.
+
+    There is nothing to it but which object it is: a copy would be another one.
+    """
+    if getattr(obj, "__dict__", None) or slots(obj):
+        return None
+    module = vars(sys.modules[type(obj).__module__])
+    return next((name for name in names if module.get(name) is obj), None)
 
 
 def _is_importable(obj: object, attribute: str) -> bool:

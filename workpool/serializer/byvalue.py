@@ -8,6 +8,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
+* **What stands for a missing value**, or the like, in a module goes by its name there: what that
+  asks for its identity would not know a copy.
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
   Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
   it.
@@ -35,7 +37,7 @@ from typing import Any, Final, TypeVar
 import cloudpickle
 
 from ..interrupts import FAILURES
-from .byname import PROTOCOL, Keep, name_of_refusing, named
+from .byname import PROTOCOL, Keep, name_of_mark, name_of_refusing, named, names_of_instances
 from .classes import reduce_class
 from .derived import annotations_of
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
@@ -187,6 +189,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         asked = not ordinary or callable(obj)
         if asked and (name := name_of_refusing(obj)) is not None:
             return name  # pickle looks in its __module__
+        if ordinary and (names := names_of_instances(kind)):
+            return name_of_mark(obj, names) or NotImplemented
         if ordinary:
             self._ordinary[id(kind)] = kind
         return NotImplemented
