@@ -215,6 +215,34 @@ def test_over_a_network_a_look_is_a_get(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("ours", [False, True])
+def test_whatever_mpi_refuses_is_an_error_of_the_window(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win, window = remote_window(ours, monkeypatch)
+    from workpool.rma.mpi import MPI
+
+    def fail(*_: object) -> None:
+        raise MPI.Exception(MPI.ERR_OTHER)
+
+    for call in ("Put", "Get", "Accumulate", "Flush", "Sync"):
+        monkeypatch.setattr(win, call, fail)
+    for enter_s in (0, math.inf):  # a flush, or a sync where we have the memory
+        window._enter_s = enter_s
+        for call in (
+            lambda: window.load(8),
+            lambda: window.compare_and_swap_all([(8, 0, 5)]),
+            lambda: window.peek(8, 16),
+            lambda: window.await_change([7], 8, seconds=1),
+            lambda: window.put_and_swap(64, b"content", [(8, 0, 5)]),
+            lambda: window.get_and_swap(64, 7, [(8, 0, 5)]),
+            lambda: window.accumulate(128, np.ones(1), "sum"),
+            window.flush,
+        ):
+            with pytest.raises(WindowError, match="at displacement"):
+                call()
+
+
+@pytest.mark.parametrize("ours", [False, True])
 def test_what_is_copied_is_there_at_once(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     win, window = remote_window(ours, monkeypatch)
     window._enter_s = math.inf

@@ -79,7 +79,10 @@ class Window(Words):
                 self._flush()
                 self._under_way = False
             else:
-                self._win.Sync()  # as a flush does for others, see _sync
+                try:
+                    self._win.Sync()  # as a flush does for others, see _sync
+                except MPI.Exception as error:
+                    self._failed("put_and_swap", disp, error)
             return self._swap(steps)
 
     @whole

@@ -228,7 +228,10 @@ class Words(Elements):
             self._enter_s = monotonic() + ENTER_S
             self._under_way = False
         else:
-            self._win.Sync()  # what we load and store from here on is not moved before it
+            try:
+                self._win.Sync()  # what we load and store from here on is not moved before it
+            except MPI.Exception as error:
+                self._failed("sync", 0, error)
 
     def _flush(self) -> None:
         try:
