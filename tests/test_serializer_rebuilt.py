@@ -111,6 +111,33 @@ def test_what_a_decorator_of_a_module_makes_goes_by_its_name_in_the_script(run_s
     )
 
 
+def test_what_a_module_has_put_in_its_own_place_is_imported(run_script):
+    run_script(
+        """
+        import facade
+        from workpool.serializer import CodeCache
+        def task(x): return facade.double(x) + facade.late
+        facade.late = 1
+        for _ in range(3):
+            assert run(task, 3) == 6, "the worker has a module of its own"
+            assert run(lambda it: it is facade, facade)
+        codes = CodeCache()
+        found = [codes.lookup(task) for _ in range(3)]
+        assert found[1] is found[2] is not None, "it crosses once"
+        """,
+        facade="""
+            import sys
+            class Facade:
+                def __init__(self, module): vars(self)["_module"] = module
+                def __getattr__(self, name): return getattr(self._module, name)
+                def __setattr__(self, name, value): setattr(self._module, name, value)
+            def double(x): return 2 * x
+            late = 0
+            sys.modules[__name__] = Facade(sys.modules[__name__])
+        """,
+    )
+
+
 def test_what_stands_for_another_object_is_not_asked_before_it_is_whole(run_script):
     module = """
         class Proxy:

@@ -57,6 +57,15 @@ def importable_module(module: ModuleType) -> bool:
     return sys.modules.get(name) is module and not _is_by_value(name)
 
 
+def stands_for_module(obj: Any) -> bool:
+    """Tell whether a worker gets an object that is no module by importing its ``__name__``."""
+    try:
+        name = obj.__name__
+        return type(name) is str and sys.modules.get(name) is obj and not _is_by_value(name)
+    except Exception:  # the object's own code; what fails here has no name
+        return False
+
+
 def named(obj: object) -> bool:
     """Tell whether pickle sends `obj` as a module and a name, and a worker can import that.
 

@@ -10,6 +10,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   class of the script, or what a decorator has made of a function of the script.
 * **What stands for a missing value**, or the like, in a module goes by its name there: what that
   asks for its identity would not know a copy.
+* **What a module has put in its own place** among those that are imported, such as an object that
+  warns of old names, is imported as a module is.
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
   Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
   it.
@@ -30,6 +32,7 @@ from collections.abc import Callable, Set
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
+from importlib import import_module
 from io import BytesIO
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
@@ -37,7 +40,15 @@ from typing import Any, Final, TypeVar
 import cloudpickle
 
 from ..interrupts import FAILURES
-from .byname import PROTOCOL, Keep, name_of_mark, name_of_refusing, named, names_of_instances
+from .byname import (
+    PROTOCOL,
+    Keep,
+    name_of_mark,
+    name_of_refusing,
+    named,
+    names_of_instances,
+    stands_for_module,
+)
 from .classes import reduce_class
 from .derived import annotations_of
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
@@ -176,8 +187,11 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce(obj) if not named(obj) else NotImplemented
         if is_below_descriptors(kind) and is_left_to_pickle(kind):
             return reduce_descriptor(obj)
-        if has_getattr(kind) and is_left_to_pickle(kind) and kind not in self.dispatch_table:
-            return reduce_past_getattr(obj)
+        if has_getattr(kind):
+            if stands_for_module(obj):
+                return import_module, (obj.__name__,)
+            if is_left_to_pickle(kind) and kind not in self.dispatch_table:
+                return reduce_past_getattr(obj)
         if issubclass(kind, Enum):
             return reduce_member(obj)
         # What copyreg says is the same in each process.

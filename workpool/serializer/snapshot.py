@@ -62,12 +62,13 @@ from types import (
 from typing import Any, Final, TypeAlias
 
 from .atoms import ATOMS, FROZEN_DICT, UNCHANGING, is_unchanging
-from .byname import importable_module, named
+from .byname import importable_module, named, stands_for_module
 from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .generic import generic_parts, is_generic
 from .instances import (
     functions_in,
+    has_getattr,
     is_below_descriptors,
     is_its_members,
     is_left_to_pickle,
@@ -243,6 +244,8 @@ class Snapshot:
             return self._bind_class(value)
         if issubclass(kind, ModuleType):
             return self._bind_module(value)
+        if has_getattr(kind) and stands_for_module(value):
+            return []
         if kind in (tuple, frozenset):
             return tuple(value)
         if kind in _DESCRIPTORS:
