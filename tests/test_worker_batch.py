@@ -8,120 +8,26 @@ here or elsewhere, and its outcome is where the word says that it is.
 from __future__ import annotations
 
 import itertools
-import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from row_scene import CALL, TASKS, Scene
 
 from workpool import accumulator, layout, protocol
 from workpool.arena import Region, in_lines
-from workpool.context import LARGE_NBYTES, TaskKind
-from workpool.contributions import Contributions, contribute
-from workpool.layout import NOTHING, STRIDE, Extent, Geometry
-from workpool.members.leases import LEAST_LEASE_S, Heart
+from workpool.context import LARGE_NBYTES
+from workpool.contributions import contribute
+from workpool.layout import NOTHING, STRIDE, Extent
+from workpool.members.leases import Heart
 from workpool.protocol import State
-from workpool.repository import TAKERS, Claim, Claimant, Publisher, Row
+from workpool.repository import Row
 from workpool.serializer import APART, CONTRIBUTES, Kind, Packed
-from workpool.testing import MemoryWindow
-from workpool.whole import held
 from workpool.worker.attempts import Attempts, Runners
-from workpool.worker.batch import BatchRun, Outcomes
+from workpool.worker.batch import Outcomes
 from workpool.worker.exchange import Exchange
 from workpool.worker.runner import Evicted
-
-TASKS = 40
-CALL = "pool", TaskKind.CALL, 7  # what a runner must know of them
-
-
-class Runner:
-    """Tasks that note that they ran; short ones, however busy this machine is."""
-
-    def __init__(self) -> None:
-        self.short_ns = 10**12
-        self.contributions = Contributions()
-        self.ran: list[int] = []
-        self.during: Callable[[int], object] = lambda n: None
-        self.ahead: list[int] = []  # sent, and not asked for
-        self.retracts = True
-
-    def call(self, pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, bytes]:
-        assert (pool, kind, code_id) == CALL
-        n = payload[0]
-        if self.ahead:
-            assert self.ahead.pop(0) == n
-        self.ran.append(n)
-        self.during(n)
-        return Kind.VALUE, payload
-
-    def send_ahead(self, pool: str, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
-        assert (pool, kind, code_id) == CALL
-        assert not self.ahead
-        self.ahead = [payload[0] for payload in payloads]
-
-    def failure(self, error: BaseException) -> bytes:
-        return str(error).encode()
-
-    def retract(self) -> bool:
-        if self.retracts:
-            self.ahead = []
-        return self.retracts
-
-
-class Scene:
-    """A row of several tasks that is claimed, and what its submitter sees of it."""
-
-    def __init__(self, room: int = 1 << 16, tasks: int = TASKS) -> None:
-        self.geometry = Geometry(4, 2, 1 << 20)
-        self.window = MemoryWindow(self.geometry.nbytes)
-        self.publisher = Publisher(self.window, self.geometry, 0)
-        self.claimant = Claimant(self.window, self.geometry, 1, TAKERS["pointer"](self.window, 1))
-        record = layout.write_descriptor(
-            layout.Descriptor(0, 0, *layout.NO_BLOB, *layout.NO_BLOB, *NOTHING, tasks)
-        )
-        self.publisher.publish([record])
-        (offer,) = self.claimant.take(1)  # type: ignore[misc]
-        claim = self.claimant.claim(offer)
-        assert isinstance(claim, Claim)
-        self.claim = claim
-        extent = Extent(self.geometry.region(1).offset, room) if room else NOTHING
-        payloads = [bytes([n]) for n in range(tasks)]
-        self.runner = Runner()
-        self.ran = self.runner.ran
-        self.batch = BatchRun(
-            self.window, self.claimant, claim, payloads, Outcomes(extent), self.runner, CALL
-        )
-
-    @property
-    def word(self) -> int:
-        return self.window.load(self.geometry.word(0))
-
-    def run(self, during: Callable[[int], object] = lambda n: None) -> list[int]:
-        """Run the tasks; return those whose outcomes are to be committed."""
-        self.runner.during = during
-        self.batch.run()
-        outcomes = self.batch.outcomes
-        assert not self.runner.ahead, "sent, and neither asked for nor taken back"
-        content = memoryview(b"".join(outcomes.entries))
-        assert len(content) == outcomes.nbytes
-        return [bytes(outcome[2])[0] for outcome in layout.read_task_outcomes(content)]
-
-    def said(self) -> list[int]:
-        """Return the tasks whose outcomes are in the window, as the word says."""
-        count = layout.ended_of(self.word)
-        if not count:
-            return []
-        place = layout.read_place(self.publisher.read_record(0))
-        content = bytearray(place.nbytes)
-        self.window.get(place.offset, content)
-        self.window.flush()
-        return [
-            bytes(outcome[2])[0]
-            for outcome in layout.read_task_outcomes(memoryview(content), count)
-        ]
 
 
 def test_strides_cost_a_step_for_many_tasks() -> None:
@@ -409,172 +315,3 @@ def test_what_a_task_adds_does_not_count_without_its_result() -> None:
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
     contribute(contributions.total(), scene.window)
     assert scene.window.memory.word(spec.offset) == 101
-
-
-def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The word has no number for a task behind the last that a row may have."""
-    scene = Scene(tasks=layout.MAX_TASKS)
-    genuine = BatchRun._next
-
-    def late(self: BatchRun, stride: bool) -> bool:
-        if len(self.outcomes.entries) == layout.MAX_TASKS:
-            self.give_back()
-        return genuine(self, stride)
-
-    monkeypatch.setattr(BatchRun, "_next", late)
-    assert scene.run() == list(range(layout.MAX_TASKS))
-    assert not layout.is_recalled(scene.word)
-    assert layout.owner_of(scene.word) == 1
-
-
-def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A heart that has waited for its turn comes between the last stride and the row's end.
-
-    The submitter would have seven tasks run again, and what they add to accumulators counted twice.
-    """
-    scene = Scene()
-    genuine = BatchRun._next
-
-    def then_the_heart(self: BatchRun, stride: bool) -> bool:
-        more = genuine(self, stride)
-        if not more:
-            self.give_back()
-        return more
-
-    def during(n: int) -> None:
-        if n == 3:
-            assert scene.publisher.recall(Row(0, scene.word)) is not None
-
-    monkeypatch.setattr(BatchRun, "_next", then_the_heart)
-    ended = scene.run(during)
-    assert ended == scene.ran == list(range(1 + STRIDE))
-    assert layout.started_of(scene.word) == len(ended)
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Have threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("restless")
-def test_the_heart_gives_back_at_any_moment() -> None:
-    """Two threads, and nothing but chance: each task runs here, or is given back."""
-    partial = 0
-    for seed in itertools.count():
-        if seed >= 200 and (partial or seed == 10_000):
-            break
-        scene = Scene()
-        stop = threading.Event()
-        holds: list[bool] = []
-
-        def beat(scene: Scene = scene, stop: threading.Event = stop, seed: int = seed) -> None:
-            time.sleep(seed * 2e-6)
-            while not stop.is_set():
-                scene.batch.give_back()
-
-        def ask(n: int, scene: Scene = scene, holds: list[bool] = holds) -> None:
-            holds.append(scene.batch.holds())
-
-        heart = threading.Thread(target=beat)
-        heart.start()
-        try:
-            ended = scene.run(ask)
-        finally:
-            stop.set()
-            heart.join()
-        assert ended == scene.ran == list(range(len(ended)))
-        assert all(holds)
-        assert scene.said() == ended[: layout.ended_of(scene.word)]
-        assert layout.is_recalled(scene.word) or len(ended) == TASKS
-        partial += len(ended) < TASKS
-    assert partial
-
-
-def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The word is loaded, the heart changes it, and only then it is compared with the claim's."""
-    scene = Scene()
-    held: list[bool] = []
-    load = MemoryWindow.load
-
-    def slow(window: MemoryWindow, disp: int) -> int:
-        word = load(window, disp)
-        heart = threading.Thread(target=scene.batch.give_back)
-        heart.start()
-        heart.join(0.05)  # it may have to wait for us
-        hearts.append(heart)
-        return word
-
-    hearts: list[threading.Thread] = []
-
-    def during(n: int) -> None:
-        if n == 3:
-            monkeypatch.setattr(MemoryWindow, "load", slow)
-            held.append(scene.batch.holds())
-            monkeypatch.setattr(MemoryWindow, "load", load)
-            for heart in hearts:
-                heart.join()
-            held.append(scene.batch.holds())
-
-    assert scene.run(during) == scene.ran == [0, 1, 2, 3], "the heart gave the others back"
-    assert held == [True, True]
-    assert scene.said() == [0, 1, 2]
-
-
-def test_who_hurries_the_heart_while_it_looks_is_heard() -> None:
-    looks: list[int] = []
-
-    def look() -> bool:
-        looks.append(1)
-        if len(looks) == 1:
-            heart.hurry()
-        return False
-
-    heart = Heart(lambda: None, look)
-    heart.start()
-    try:
-        heart.hurry()
-        limit = time.monotonic() + 10
-        while len(looks) < 2:
-            assert time.monotonic() < limit
-            time.sleep(1e-3)
-    finally:
-        heart.stop()
-
-
-def test_the_heart_watches_while_there_is_something() -> None:
-    def look() -> bool:
-        if len(looks) == 5:
-            enough.set()
-            return False
-        # And a finalizer that comes here must not wait for a task.
-        looks.append(heart.still.locked() and held(sys._getframe()))
-        return True
-
-    beats, looks = [], []
-    enough = threading.Event()
-    heart = Heart(lambda: beats.append(heart.still.locked()), look)
-    heart.keep(LEAST_LEASE_S)
-    heart.start()
-    try:
-        time.sleep(0.15)
-        assert not looks
-        for _ in range(2):
-            heart.hurry()
-            assert enough.wait(10)
-            enough.clear()
-            assert all(looks)
-            looks.clear()
-            time.sleep(0.05)
-            assert not looks, "nobody has asked for it"
-    finally:
-        heart.stop()
-    assert beats
-    assert all(beats), "while somebody else may take away what it beats for"
