@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 def _allocate(group: rma.Group) -> rma.Window:
-    nbytes = layout.present(group.size)
+    nbytes = layout.control_nbytes(group.size)
     return group.allocate(nbytes, 0, bytes(nbytes))
 
 

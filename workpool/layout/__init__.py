@@ -26,7 +26,7 @@ keep the words together so that one small Get shows the state of the whole table
 
 from __future__ import annotations
 
-from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, present
+from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
     HEAD,
     IDENTITY_NBYTES,
@@ -137,6 +137,7 @@ __all__ = [
     "Terms",
     "attempt_of",
     "change_state",
+    "control_nbytes",
     "ended_of",
     "first_word",
     "generation_of",

@@ -13,9 +13,11 @@ FAREWELL = 1 << 62  # in the place of a call: it has left the job
 OBITUARY = FAREWELL - 1  # it has died, as somebody on its host has seen
 
 
-def present(member: int) -> int:
-    """Return the displacement of the word that says whether a member has come.
+def control_nbytes(members: int) -> int:
+    """Return the size of the control window in bytes."""
+    return present(members)
 
-    That of the member after the last one is the size of the window.
-    """
+
+def present(member: int) -> int:
+    """Return the displacement of the word that says whether a member has come."""
     return _PRESENT + member * WORD_NBYTES
