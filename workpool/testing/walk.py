@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import replace
+from dataclasses import fields
 
 from .explorer import Explorer, Report
 from .replay import Failed
@@ -39,29 +39,38 @@ def walk(case: Explorer, seed: int, most: int = 100_000, risk: float = 0.004) ->
         If an invariant or a rule is broken, if a process raises an exception, or if there is no
         end.
     """
-    walked = _Walk(replace(case), random.Random(seed))  # with nothing that another one has met
-    try:
-        walked.run(most, risk)
-    except (AssertionError, Failed) as error:
-        raise walked.found(error, seed) from error
-    return walked.report
+    own = _Walk(**{it.name: getattr(case, it.name) for it in fields(case)})
+    return own.follow(seed, most, risk)
 
 
-class _Walk:
-    def __init__(self, case: Explorer, rng: random.Random) -> None:
-        self.case = case
-        self.rng = rng
-        self.report = Report(states=1, finals=1)
-        self.way: deque[tuple[int, int, int]] = deque(maxlen=LINES)  # who, from where, to where
+class _Walk(Explorer):
+    """A case with nothing that another walk has met: what happens next is drawn."""
 
-    def run(self, most: int, risk: float) -> None:
-        case, rng, report = self.case, self.rng, self.report
-        state, who, left = case._start(), 0, 0
+    def follow(self, seed: int, most: int, risk: float) -> Report:
+        report = Report(states=1, finals=1)
+        way: deque[tuple[int, int, int]] = deque(maxlen=LINES)  # who, from where, to where
+        try:
+            self._follow(random.Random(seed), most, risk, report, way)
+        except (AssertionError, Failed) as error:
+            lines = [self._label(*step) for step in way]
+            said = "\n  ".join([f"seed {seed}, {report}", *lines])
+            raise self._found(error, said) from error
+        return report
+
+    def _follow(
+        self,
+        rng: random.Random,
+        most: int,
+        risk: float,
+        report: Report,
+        way: deque[tuple[int, int, int]],
+    ) -> None:
+        state, who, left = self._start(), 0, 0
         while True:
-            case._hold(state)
+            self._hold(state)
             if report.transitions > most:
                 raise AssertionError(f"no end after {most:,} calls")
-            walking, late = case._going(state)
+            walking, late = self._going(state)
             if not walking:
                 break
             begins = not left or who not in walking
@@ -70,20 +79,16 @@ class _Walk:
             elif begins:
                 who, left = rng.choice(walking), rng.choice((1, 1, 2, 3, 5, 10, 30))
             left -= 1
-            moves = case._learn(state, who)
+            moves = self._learn(state, who)
             by = moves.death
-            if by and begins and state >> case._crashes and rng.random() < risk:
+            if by and begins and state >> self._crashes and rng.random() < risk:
                 report.crashed += 1
             elif moves.alone:  # the ordinary course comes first
                 by = rng.choice(moves.sure * 9 + (rng.choice(moves.sure + moves.unsure),))
             else:  # what waits for its flush mostly waits longer than for the next call, the last
                 likely = moves.sure[-1:] * 5
                 by = rng.choice((*likely, rng.choice(moves.sure + moves.unsure)))
-            self.way.append((who, state, state + by))
+            way.append((who, state, state + by))
             state += by
             report.transitions += 1
-        case._check(state, case.final)
-
-    def found(self, error: Exception, seed: int) -> Exception:
-        lines = [self.case._label(*step) for step in self.way]
-        return self.case._found(error, "\n  ".join([f"seed {seed}, {self.report}", *lines]))
+        self._check(state, self.final)
