@@ -11,7 +11,7 @@
 ``TaskTimeout``, ``TaskKilled``, ``WorkerCrashed``
     The task was ended before it came to an outcome, with the process that ran it.
 ``TaskLost``
-    The script's own signal handler has cut off a step of the pool.
+    The script's own signal handler, or a call of MPI that failed, has cut off a step of the pool.
 ``BrokenPool``
     The pool can run nothing more: its initializer failed, or all of its workers have died.
 ``WindowError``, ``LayoutError``, ``ProtocolError``
@@ -70,7 +70,7 @@ class TaskKilled(WorkPoolError):
 
 
 class TaskLost(WorkPoolError, RuntimeError):
-    """A signal's handler has raised in the middle of a step of the pool, which lost the task."""
+    """A step of the pool was cut off, by a signal's handler or by MPI, and has lost the task."""
 
 
 class WorkerCrashed(WorkPoolError):

@@ -103,8 +103,8 @@ class Waits:
                 elif not (_stepping() or self._outstanding() or ended()):
                     self._patience_s = LOST_AS_WELL_S
                     raise TaskLost(
-                        "a step of the pool was cut off by what a signal's handler raised, and has "
-                        "lost the task: submit it again"
+                        "a step of the pool was cut off, by what a signal's handler raised or by a "
+                        "call of MPI that failed, and has lost the task: submit it again"
                     )
             return True
         finally:
