@@ -20,7 +20,7 @@ CASES: dict[str, dict[str, Any]] = {
     "counter": {"batch": 3, "limit": 1},  # published at once, taken one by one
 }
 
-LEAST = {"pointer": 1_300_000, "counter": 7_900_000}  # a little less than there are
+LEAST = {"pointer": 1_300_000, "counter": 7_300_000}  # a little less than there are
 
 
 @pytest.mark.parametrize("method", CASES)
@@ -47,7 +47,7 @@ def test_small_ones_with_counters(name: str) -> None:
     large = case("counter", eager=True, **options)
     large.most = 20_000_000
     report = large.run()
-    assert report.states > 500_000
+    assert report.states > 480_000
     assert bool(report.crashed) == ("crashes" in options)
 
 
