@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pickle import PickleBuffer, PicklingError
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, TypeAlias
 
 import cloudpickle
@@ -51,14 +51,8 @@ def names_by_value(pickled: bytes) -> bool:
     return bool(registered) and any(name.encode() in pickled for name in registered)
 
 
-def importable_module(module: ModuleType) -> bool:
-    """Tell whether a worker gets `module` by importing its name."""
-    name = module.__name__
-    return sys.modules.get(name) is module and not _is_by_value(name)
-
-
-def stands_for_module(obj: Any) -> bool:
-    """Tell whether a worker gets an object that is no module by importing its ``__name__``."""
+def is_imported(obj: Any) -> bool:
+    """Tell whether a worker gets a module, or what is in its place, by importing its name."""
     try:
         name = obj.__name__
         return type(name) is str and sys.modules.get(name) is obj and not _is_by_value(name)

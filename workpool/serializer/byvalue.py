@@ -43,11 +43,11 @@ from ..interrupts import FAILURES
 from .byname import (
     PROTOCOL,
     Keep,
+    is_imported,
     name_of_mark,
     name_of_refusing,
     named,
     names_of_instances,
-    stands_for_module,
 )
 from .classes import reduce_class
 from .derived import annotations_of
@@ -188,7 +188,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if is_below_descriptors(kind) and is_left_to_pickle(kind):
             return reduce_descriptor(obj)
         if has_getattr(kind):
-            if stands_for_module(obj):
+            if is_imported(obj):
                 return import_module, (obj.__name__,)
             if is_left_to_pickle(kind) and kind not in self.dispatch_table:
                 return reduce_past_getattr(obj)

@@ -62,7 +62,7 @@ from types import (
 from typing import Any, Final, TypeAlias
 
 from .atoms import ATOMS, FROZEN_DICT, UNCHANGING, is_unchanging
-from .byname import importable_module, named, stands_for_module
+from .byname import is_imported, named
 from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .generic import generic_parts, is_generic
@@ -244,8 +244,6 @@ class Snapshot:
             return self._bind_class(value)
         if issubclass(kind, ModuleType):
             return self._bind_module(value)
-        if has_getattr(kind) and stands_for_module(value):
-            return []
         if kind in (tuple, frozenset):
             return tuple(value)
         if kind in _DESCRIPTORS:
@@ -268,6 +266,8 @@ class Snapshot:
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
             return [kind, *tuple(value)]
+        if has_getattr(kind) and is_imported(value):
+            return []
         if kind is SimpleNamespace or (is_its_members(kind) and is_pickled_whole(kind)):
             return self._bind_members(value)
         return self._bind_state(value)
@@ -336,7 +336,7 @@ class Snapshot:
         return parts
 
     def _bind_module(self, module: ModuleType) -> list[object] | None:
-        if not importable_module(module):
+        if not is_imported(module):
             return None
         if hasattr(module, "__path__"):
             # What the code finds in a package depends on the submodules imported so far.
