@@ -151,6 +151,7 @@ class Snapshot:
         self._nbytes = 0  # of these
         self._parted = 0  # how many of them have definitions
         self._token: object = None  # of what abstract base classes have been told
+        self._plain = False  # there is no more to look at than most functions have
 
     @classmethod
     def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
@@ -187,7 +188,14 @@ class Snapshot:
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
+        snapshot._plain = not snapshot._has_more
         return snapshot
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is something for `_more_holds` to look at."""
+        kinds = (self._objects, self._slots, self._attributes, self._contents, self._states)
+        return any(kinds)
 
     @property
     def has_states(self) -> bool:
@@ -212,14 +220,21 @@ class Snapshot:
         for mapping, name, value in self._bindings:
             if mapping.get(name, UNBOUND) is not value:
                 return False
+        for collection, length in self._lengths:
+            if len(collection) != length:
+                return False
+        for cell, value in self._cells:
+            if content(cell) is not value:
+                return False
+        return self._plain or self._more_holds()
+
+    def _more_holds(self) -> bool:
+        """Tell the same of what most functions do not read."""
         for it, kind, attributes in self._objects:
             if type(it) is not kind or vars(it) is not attributes:
                 return False
         for it, kind, contents in self._slots:
             if type(it) is not kind or not all(_slot(read, it) is had for read, had in contents):
-                return False
-        for collection, length in self._lengths:
-            if len(collection) != length:
                 return False
         for i, (names, before) in enumerate(self._attributes):
             if len(names) != len(before):
@@ -230,8 +245,6 @@ class Snapshot:
             if len(collection) != len(elements) or not all(map(operator.is_, collection, elements)):
                 return False
         if self._token is not None and get_cache_token() != self._token:
-            return False
-        if self._cells and not all(content(cell) is value for cell, value in self._cells):
             return False
         return all(state_of(it, pickler) == state for it, pickler, state in self._states)
 
