@@ -34,9 +34,11 @@ class Unresolved(deque[Finished]):
     @property
     def much(self) -> bool:
         """Whether the next one has a large outcome: others had better stay in the arena for now."""
+        if not self:
+            return False
         try:
             outcomes = list(self[0].outcomes)
-        except IndexError:  # there is none, or another thread was quicker
+        except IndexError:  # another thread was quicker
             return False
         return any(len(content) >= MUCH_NBYTES for _, _, content in outcomes)
 
