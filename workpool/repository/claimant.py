@@ -124,7 +124,7 @@ class Claimant(Awaiter):
         if found != word:
             return Miss.CONTENDED
         if record is None:  # it was READY, so the descriptor is there; now nobody changes it
-            (record,) = self._read([index], self.geometry.descriptor, DESCRIPTOR_NBYTES)
+            record = self.window.copy(self.geometry.descriptor(index), DESCRIPTOR_NBYTES)
         return Claim(index, mine, record)
 
     def complete(
