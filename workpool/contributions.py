@@ -59,21 +59,20 @@ class Contributions:
         Place of the task that runs among those of its row.
     parts : Parts
         What it has added.
+    kept : dict
+        By accumulators, what those have added that have ended well.
     """
 
     def __init__(self) -> None:
         self.pool = 0
         self.task = 0
         self.parts: Parts = {}
-        self._kept: dict[tuple[Spec, ...], _Group] = {}  # of the tasks that have ended well
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+        self.kept: dict[tuple[Spec, ...], _Group] = {}
 
     @property
     def foreign(self) -> bool:
         """Whether there are any to an accumulator of another pool."""
-        return any(spec.pool != self.pool for specs in self._kept for spec in specs)
+        return any(spec.pool != self.pool for specs in self.kept for spec in specs)
 
     def add(self, spec: Spec, values: NDArray[Any]) -> None:
         """Combine `values`, which nobody else changes, with what the task has added before."""
@@ -91,11 +90,11 @@ class Contributions:
         if not self.parts:
             return
         specs = tuple(self.parts)
-        group = self._kept.get(specs)
+        group = self.kept.get(specs)
         if group is None:
             group = _Group(specs)
         group.add(self.task, tuple(self.parts.values()))
-        self._kept[specs] = group
+        self.kept[specs] = group
         self.parts.clear()
 
     def drop(self) -> None:
@@ -105,7 +104,7 @@ class Contributions:
     def total(self) -> Parts:
         """Return what has been added to each accumulator."""
         parts: dict[Spec, list[NDArray[Any]]] = {}
-        for group in self._kept.values():
+        for group in self.kept.values():
             for spec, column in group.columns():
                 parts.setdefault(spec, []).extend(column)
         return {spec: combine(spec, some) for spec, some in parts.items()}
@@ -121,13 +120,13 @@ class Contributions:
 
     def packed(self) -> bytes:
         """Return everything as bytes: a `Together` for each of the groups, joined."""
-        return join([group.together() for group in self._kept.values()])
+        return join([group.together() for group in self.kept.values()])
 
     def clear(self) -> None:
         """Forget everything: the attempt is over."""
         self.task = 0
         self.parts.clear()
-        self._kept.clear()
+        self.kept.clear()
 
 
 class _Group:

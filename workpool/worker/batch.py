@@ -150,11 +150,9 @@ class BatchRun:
                     try:
                         if len(encoded) > LARGE_NBYTES:
                             kind, encoded = self._set_apart(kind, encoded)
-                        entry = layout.write_task_outcome(
-                            kind | CONTRIBUTES if contributions or contributions.parts else kind,
-                            end - start,
-                            as_bytes(encoded),
-                        )
+                        if contributions.kept or contributions.parts:
+                            kind |= CONTRIBUTES
+                        entry = layout.write_task_outcome(kind, end - start, as_bytes(encoded))
                         if contributions.parts:
                             contributions.keep()
                     except MemoryError as error:  # for a copy of a large result, or of numbers

@@ -82,14 +82,14 @@ class Commits:
         All that takes memory is done here: nothing may fail between commit and complete.
         """
         contributions = self._own.contributions
-        carries = bool(contributions) and (self._carries or contributions.foreign)
+        carries = bool(contributions.kept) and (self._carries or contributions.foreign)
         if isinstance(content, Outcomes) and (carries or content.nbytes > content.room):
             content = b"".join(content.entries)
         if carries:
             assert not isinstance(content, Outcomes)
             content = layout.write_carried(as_bytes(content), contributions.packed())
             return kind | CONTRIBUTES, content, None
-        return kind, content, contributions.total() if contributions else None
+        return kind, content, contributions.total() if contributions.kept else None
 
     def _refused(self, content: Encoded | Outcomes, error: MemoryError) -> tuple[int, bytes]:
         """Return what stands in the place of an outcome for which there is no memory."""
