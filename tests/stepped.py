@@ -86,8 +86,8 @@ class Stepped:
         self._numbers = itertools.count(1)
         self._codes = CodeCache()
 
-    def _count(self) -> None:
-        self.ended += 1
+    def _count(self, tasks: int) -> None:
+        self.ended += tasks
 
     def code(self, fn: Callable[..., Any]) -> Code:
         """Return a function that travels on its own, as the one of many tasks does."""

@@ -316,10 +316,10 @@ class Core:
                 self._lost = max(0, self._lost - 1)
 
     @whole
-    def ended(self) -> None:
-        """Count a task that has ended, whatever became of it."""
+    def ended(self, tasks: int = 1) -> None:
+        """Count tasks that have ended, whatever became of them."""
         with self.lock:
-            self._pending -= 1
+            self._pending -= tasks
             last = self._shut and not self._pending
         if last:
             self._detach()

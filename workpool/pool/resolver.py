@@ -52,7 +52,7 @@ class Resolver:
         The pool's.
     pool_id : int
     ended : callable
-        Counts a task that has ended.
+        Counts so many tasks that have ended.
     attend : callable
         Says that there is something to attend to.
 
@@ -69,7 +69,7 @@ class Resolver:
         ledgers: Ledgers,
         lock: threading.RLock,
         pool_id: int,
-        ended: Callable[[], None],
+        ended: Callable[[int], None],
         attend: Callable[[], None],
     ) -> None:
         self._broken: BrokenPool | None = None
@@ -143,10 +143,12 @@ class Resolver:
     @whole
     def resolve(self, finished: Finished) -> None:
         """Give futures their outcomes; another thread may help."""
-        for _ in range(len(self._uncounted)):
-            with suppress(IndexError):  # another thread was quicker
-                self._uncounted.pop()
-                self._count()
+        try:
+            self._resolve_all(finished)
+        finally:
+            self._count()
+
+    def _resolve_all(self, finished: Finished) -> None:
         while finished.outcomes:
             try:
                 outcome = finished.outcomes.popleft()
@@ -202,23 +204,31 @@ class Resolver:
             raise interrupt
 
     def _settle(self, task: Task, value: Any, error: BaseException | None) -> None:
-        """Give a future its outcome, and count it."""
+        """Give a future its outcome."""
         future = task.future
         try:
             future.resolve(value, error)
         except BaseException:
             if task.segment is not None or future.done():  # else it comes once more
-                self._count()
+                self._uncounted.append(None)
             raise
         future._task = task.batch = None  # which refer to each other
-        self._count()
+        self._uncounted.append(None)
 
     def _count(self) -> None:
-        """Count a task that has ended, now or, where the stack is full, with the next one."""
-        try:
-            self._ended()
-        except RecursionError:
-            self._uncounted.append(None)
+        """Count the tasks that have ended; where the stack is full, with the next ones."""
+        count = 0
+        while self._uncounted:
+            try:
+                self._uncounted.pop()
+            except IndexError:  # another thread was quicker
+                break
+            count += 1
+        if count:
+            try:
+                self._ended(count)
+            except RecursionError:
+                self._uncounted += [None] * count
 
     def _failed(
         self, task: Task, kind: int, error: BaseException, loss: Loss | None
@@ -265,7 +275,7 @@ class Resolver:
                     self.tally.items[owner] += sum(part.total for part in turn.parts)
             seat.ended(kind, turn or content)
         finally:
-            self._count()
+            self._uncounted.append(None)
 
     @whole
     def _break(self, error: BaseException) -> BrokenPool | None:
