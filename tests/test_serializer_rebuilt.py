@@ -354,13 +354,18 @@ def test_what_a_module_has_for_nothing_but_its_identity_is_the_same_in_a_task(ru
         import private
         class Field:
             default, other, known = private.missing, private.Missing(), private.KNOWN
+            steps = [private.SHIFT, private.REDUCE, private.Step("SHIFT"), private.JUMP]
             def get(self, x=private.missing):
                 same = [it is private.missing for it in (self.default, self.other, x)]
                 return same, self.known is private.KNOWN, self.known.number
+            def named(self):
+                marks = private.SHIFT, private.REDUCE, private.SHIFT, private.JUMP
+                return [it is mark for it, mark in zip(self.steps, marks)]
         def task(*args): return Field().get(*args)
         for _ in range(3):
             assert run(task) == ([True, False, True], False, 3)
             assert run(Field().get) == ([True, False, True], False, 3)
+            assert run(Field().named) == [True, True, False, False]
         assert worker.code_ids_used[-1]
         """,
         private="""
@@ -368,6 +373,9 @@ def test_what_a_module_has_for_nothing_but_its_identity_is_the_same_in_a_task(ru
                 __slots__ = ()
             class Known:
                 def __init__(self): self.number = 3
+            class Step:
+                def __init__(self, name): self.name = name
             missing, KNOWN = Missing(), Known()
+            SHIFT, REDUCE, JUMP = Step("SHIFT"), Step("REDUCE"), Step("a jump")
         """,
     )

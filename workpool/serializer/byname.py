@@ -114,14 +114,17 @@ def _instances(kind: Any) -> Sequence[str]:
 
 
 def name_of_mark(obj: Any, names: Sequence[str]) -> str | None:
-    """Return the one of the `names` under which its module has an object without attributes.
+    """Return the one of the `names` under which its module has an object that says no more.
 
-    There is nothing to it but which object it is: a copy would be another one.
+    It has no attributes, or they are that name.  There is nothing to it but which object it is: a
+    copy would be another one.
     """
-    if getattr(obj, "__dict__", None) or slots(obj):
+    said = (*getattr(obj, "__dict__", {}).values(), *slots(obj).values())
+    if not all(type(it) is str for it in said):
         return None
     module = vars(sys.modules[type(obj).__module__])
-    return next((name for name in names if module.get(name) is obj), None)
+    found = (name for name in names if module.get(name) is obj)
+    return next((name for name in found if {name}.issuperset(said)), None)
 
 
 def _is_importable(obj: object, attribute: str) -> bool:

@@ -8,8 +8,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   or a comprehension looks up, do not come with the function.
 * **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
   class of the script, or what a decorator has made of a function of the script.
-* **What stands for a missing value**, or the like, in a module goes by its name there: what that
-  asks for its identity would not know a copy.
+* **What stands for a missing value**, or the like, in a module, and at most says its name, goes by
+  that: what asks for its identity would not know a copy.
 * **What a module has put in its own place** among those that are imported, such as an object that
   warns of old names, is imported as a module is.
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
