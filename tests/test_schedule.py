@@ -72,8 +72,9 @@ def test_what_takes_less_than_to_share_it_out_is_not_shared_where_all_of_it_is_s
     assert pace.share("long", 8, 8, 2, 8, lambda: 8) == 8 // (2 * 2)
 
 
+@pytest.mark.parametrize("ready_s", [5e-3, 0.3])
 def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, ready_s: float
 ) -> None:
     total, chunks, now_s = 3000, list[range](), [1.0]
     monkeypatch.setattr(ranges, "monotonic", lambda: now_s[0])
@@ -87,7 +88,7 @@ def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
         return chunks[-1]
 
     def get(code_id: int) -> Callable[[int], int]:
-        now_s[0] += 5e-3  # the function reads much, which is looked at
+        now_s[0] += ready_s  # the function reads much, which is looked at, or restored anew
         return abs
 
     def call_items(function: Any, items: range, *_: bool, **__: bool) -> tuple[list[int], None]:
@@ -108,9 +109,9 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     pace = Pace()
     item_s, quick_s, slow_s = 1e-4, 2e-6, 5e-5
 
-    def chunks(take_s: float) -> int:
+    def chunks(take_s: float, ready_s: float = 0.0) -> int:
         for _ in range(40):
-            pace.measured("f", 10, 10 * item_s, take_s)
+            pace.measured("f", 10, 10 * item_s, take_s, ready_s)
         return pace.count("f", 10**6, 10**6)
 
     assert pace.count("f", 10**6, 0) == pace.count("f", 10**6, 5) == 1, "nothing is known of it"
@@ -123,6 +124,8 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     assert chunks(slow_s) == pytest.approx(200, abs=2)  # 400 times as long
     assert pace.turn_s("f") == pytest.approx(80e-3, rel=0.02)
     assert chunks(1.0) in (499, 500)  # never longer than 50 ms
+    assert chunks(quick_s, 1e-2) in (499, 500)
+    assert chunks(quick_s, 0.3) == pytest.approx(3000, abs=5)  # but as long as it takes to be ready
     assert chunks(quick_s) == 20
 
 

@@ -33,7 +33,8 @@ MOST_CHUNK_S = 50e-3
 TAKES = 400
 
 #: And how many times what comes before its first call: to restore items, and see whether what the
-#: function reads is still what it was, which takes as long as there is much of it.
+#: function reads is still what it was, which takes as long as there is much of it.  It lasts no
+#: less than that, even if it is more than `MOST_CHUNK_S`: some objects take long to restore.
 READIES = 20
 
 #: To share out less than that takes longer than to do it.  But the last of many items may be
@@ -117,9 +118,10 @@ class Pace:
         ready_s: float = 0.0,
     ) -> None:
         """Take in how long some items took, and how long it took to get them and to be ready."""
-        known = function in self._mean_s  # before, it must be fetched as well, once
-        all_s = max(TAKES * take_s, READIES * ready_s if known else 0.0)
-        wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, all_s))
+        if function not in self._mean_s:  # it has been fetched as well, once
+            ready_s = 0.0
+        all_s = max(TAKES * take_s, READIES * ready_s)
+        wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, all_s), ready_s)
         usual_s = self._chunk_s or wanted_s
         # Now and then somebody else has the core.
         self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
@@ -194,6 +196,7 @@ class TurnRun:
             began = self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
             end = monotonic()
+            over += began - start  # else one that takes long to restore would be called once a turn
             self._pace.measured(
                 self._function, len(taken), end - began, start - asked, began - start
             )
