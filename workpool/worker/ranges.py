@@ -171,6 +171,7 @@ class TurnRun:
         self._blocks = blocks
         self._left = terms.total  # as last seen
         self._count = 0  # of the last chunk
+        self._over_s = 0.0  # when the turn is over
         self._parts: list[Part] = []
         self._failed: bytes | None = None
         self.exhausted = False
@@ -190,17 +191,16 @@ class TurnRun:
         """
         nbytes = 0
         end = monotonic()
-        over = end + self._pace.turn_s(self._function)
+        self._over_s = end + self._pace.turn_s(self._function)
         while taken := self._take():
             asked, start = end, monotonic()
             began = self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
             end = monotonic()
-            over += began - start  # else one that takes long to restore would be called once a turn
             self._pace.measured(
                 self._function, len(taken), end - began, start - asked, began - start
             )
-            if end >= over or nbytes >= TURN_NBYTES or self._failed is not None:
+            if end >= self._over_s or nbytes >= TURN_NBYTES or self._failed is not None:
                 break
         parts, covered = self._parts, []
         if self._reduction is not None:
@@ -242,7 +242,10 @@ class TurnRun:
         began = 0.0
         function = self._sent
         if function is None:
+            start = monotonic()
             function = self._pool.callables.get(self._code_id)
+            # Else one that takes longer to restore than a turn takes would be called once in each.
+            self._over_s += monotonic() - start
         values: list[Any] = []
         pieces = self._blocks.pieces(taken)
         while self._failed is None:
