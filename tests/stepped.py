@@ -54,10 +54,13 @@ class Stepped:
     carries : bool
         Whether outcomes carry contributions.
     leases : Leases, optional
+    arena_nbytes : int
     """
 
-    def __init__(self, carries: bool = False, leases: Leases | None = None) -> None:
-        geometry = Geometry(rows=8, members=2, arena_nbytes=1 << 22)
+    def __init__(
+        self, carries: bool = False, leases: Leases | None = None, arena_nbytes: int = 1 << 22
+    ) -> None:
+        geometry = Geometry(rows=8, members=2, arena_nbytes=arena_nbytes)
         self.window = MemoryWindow(geometry.nbytes)
         self.driver = Driver(self.window, geometry, leases)
         self.accumulators = Accumulators()
@@ -149,11 +152,14 @@ class Stepped:
         self.service.work()
 
     def go(self, rounds: int = 30) -> None:
-        """Have both halves do what there is to do."""
-        for _ in range(rounds):
+        """Have both halves do what there is to do, and look again for what nobody knows of."""
+        idle = 0
+        while rounds and idle < 3:
             self.driver.progress()
             self.work()
             self.driver.progress()
+            idle = 0 if self.driver.outstanding else idle + 1
+            rounds -= 1
 
     def leave(self) -> None:
         """End what the worker has begun."""
