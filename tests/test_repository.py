@@ -6,74 +6,17 @@ from array import array
 from collections.abc import Callable
 
 import pytest
+from repository_scene import Scene
 
 from workpool import layout
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
+from workpool.layout import NO_BLOB, Descriptor
 from workpool.protocol import State
-from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, Publisher, Row
+from workpool.repository import TAKERS, Claim, Miss, Offer, Row
 from workpool.repository.table import runs
-from workpool.testing import MemoryWindow
 from workpool.worker import worker
 from workpool.worker.worker import Worker
 
 NO_TASK = Descriptor(0, 0, *NO_BLOB, *NO_BLOB, layout.INLINE, 0)
-
-
-class Scene:
-    """One publisher and some claimants on a window in plain memory."""
-
-    def __init__(self, rows: int, method: str, workers: int = 2) -> None:
-        self.geometry = Geometry(rows, workers + 1, 1 << 20)
-        self.window = MemoryWindow(self.geometry.nbytes)
-        self.publisher = Publisher(self.window, self.geometry, 0)
-        self.claimants = [
-            Claimant(self.window, self.geometry, member, TAKERS[method](self.window, workers))
-            for member in range(1, workers + 1)
-        ]
-
-    def publish(self, *tasks: int) -> list[bool]:
-        records = []
-        for task in tasks:
-            none = Extent(layout.INLINE, 0)
-            records.append(layout.write_descriptor(Descriptor(task, 0, *NO_BLOB, *NO_BLOB, *none)))
-        self.rows = self.publisher.publish(records)
-        return [row is not None for row in self.rows]
-
-    def run(self, claimant: Claimant, limit: int = 4) -> list[int]:
-        """Take, claim and complete what there is; return the tasks."""
-        found = claimant.take(limit)
-        done = []
-        for offer in found if not isinstance(found, Miss) else []:
-            claim = claimant.claim(offer)
-            if isinstance(claim, Claim):
-                record = bytearray(layout.OUTCOME_NBYTES)
-                assert claimant.complete(claim, record)[0]
-                done.append(claim.descriptor[0].task_id)
-        return done
-
-    def collect(self) -> int:
-        words = self.publisher.look().tolist()
-        done = [(i, w) for i, w in enumerate(words) if layout.state_of(w) == State.DONE]
-        self.publisher.retire([Row(*row) for row in done])
-        return len(done)
-
-
-def test_rows_that_are_free_and_not_next_are_no_room(method: str) -> None:
-    """Long tasks at the front hold back the tickets of rows that were withdrawn behind them."""
-    scene = Scene(8, method)
-    assert scene.publisher.room(99) == 8
-    assert all(scene.publish(*range(8)))
-    assert scene.publisher.room(5) == 0
-    for row in scene.rows[4:]:
-        assert row is not None
-        assert scene.publisher.cancel(row)
-    assert scene.publisher.room(5) == 0
-    for claimant in scene.claimants:
-        while scene.run(claimant, limit=1):
-            pass
-    scene.collect()
-    assert scene.publisher.room(5) == 5
-    assert all(scene.publish(*range(5)))
 
 
 @pytest.fixture(params=TAKERS)
@@ -303,122 +246,3 @@ def test_runs_are_as_long_as_can_be(numbers: list[int]) -> None:
     assert [i for run in found for i in run] == [*range(len(numbers))]
     assert all(numbers[i] == numbers[run[0]] + i - run[0] for run in found for i in run)
     assert all(numbers[run.stop] != numbers[run.stop - 1] + 1 for run in found[:-1])
-
-
-# --- which rows are reserved ----------------------------------------------------------------------
-
-
-def tickets_of(scene: Scene) -> list[int]:
-    return [scene.geometry.ticket(*row) for row in scene.rows if row is not None]
-
-
-def test_rows_of_two_laps_are_reserved_each_for_its_own(method: str) -> None:
-    """One in the next lap is busy: the others are looked for once more, from the beginning."""
-    scene = Scene(4, method, workers=1)
-    (claimant,) = scene.claimants
-    assert all(scene.publish(0, 1, 2))
-    claims = []
-    while not isinstance(offers := claimant.take(4), Miss):
-        claims += [claimant.claim(offer) for offer in offers]
-    for claim in claims[::2]:  # the one between them lasts
-        assert isinstance(claim, Claim)
-        assert claimant.complete(claim, bytearray(layout.OUTCOME_NBYTES))[0]
-    scene.collect()
-    scene.publisher._refresh()  # so that it knows how far it may go
-    assert all(scene.publish(3, 4, 5))
-    assert tickets_of(scene) == [3, 4, 6]
-    assert [task for _ in range(6) for task in scene.run(claimant)] == [3, 4, 5]
-
-
-def test_no_row_is_reserved_a_lap_ahead_of_what_waits(method: str) -> None:
-    """Not even the very one that waits, should it be withdrawn."""
-    scene = Scene(4, method)
-    assert all(scene.publish(*range(4)))
-    assert scene.rows[0] is not None
-    assert scene.publisher.cancel(scene.rows[0])
-    assert scene.publisher.room(1) == 0
-    for claimant in scene.claimants:
-        while not isinstance(claimant.take(1), Miss):
-            pass
-    assert scene.publisher.room(1) == 1
-
-
-def test_no_ticket_is_published_twice_after_it_was_withdrawn(method: str) -> None:
-    """By another publisher, who has not seen any of that."""
-    scene = Scene(4, method)
-    other = Publisher(scene.window, scene.geometry, 2)
-    scene.publish(1)
-    (row,) = scene.rows
-    assert row is not None
-    assert scene.publisher.cancel(row)
-    scene.publisher = other
-    scene.publish(2)
-    assert tickets_of(scene) == [1]
-
-
-@pytest.mark.parametrize("held", [1, 2])
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_tail_that_others_have_pushed_stays_where_it_is(
-    alone: bool, held: int, method: str
-) -> None:
-    """What we hold behind it is published; nothing more is reserved there."""
-    scene = Scene(8, method)
-    record = bytes(layout.DESCRIPTOR_NBYTES)
-    assert scene.publisher.room(held) == held
-    scene.window.compare_and_swap(layout.TAIL, 0, 4)  # over rows that were not free for it
-    wanted = [*range(held), *range(4, 7 - held)]
-    for n, ticket in enumerate(wanted, 1):
-        if alone:
-            scene.rows = [scene.publisher.publish_one(record, 0)]
-        else:
-            scene.rows = scene.publisher.publish([record])
-        assert tickets_of(scene) == [ticket]
-        assert scene.window.load(layout.TAIL) == 4 + max(0, n - held)
-        assert scene.publisher.room(2) == 2
-
-
-def test_what_is_published_again_says_how_often_it_was_tried(method: str) -> None:
-    scene = Scene(4, method)
-    record = layout.write_descriptor(Descriptor(1, 0, *NO_BLOB, *NO_BLOB, layout.INLINE, 0))
-    for row in (scene.publisher.publish_one(record, 3), *scene.publisher.publish([record], 3)):
-        assert row is not None
-        assert scene.publisher.load(row.number) == row.word
-        assert layout.attempt_of(row.word) == 3
-        assert scene.publisher.cancel(row)
-
-
-# --- rows of steps that were cut off --------------------------------------------------------------
-
-
-def test_only_what_is_lost_is_recovered(method: str) -> None:
-    scene = Scene(8, method)
-    publisher, claimant = scene.publisher, scene.claimants[0]
-    assert all(scene.publish(1, 2))
-    assert scene.run(claimant, 1) == [1]
-    assert scene.run(claimant, 1) == [2]
-    assert publisher.room(2) == 2
-    held = list(publisher._held)
-    known, lost = (row.number for row in scene.rows if row is not None)
-    publisher.recover({known})
-    assert layout.state_of(publisher.load(known)) == State.DONE
-    assert layout.state_of(publisher.load(lost)) == State.FREE
-    assert publisher._held == held
-
-
-def test_a_row_that_was_lost_behind_the_tail_is_free_again(method: str) -> None:
-    scene = Scene(8, method)
-    assert scene.publisher.room(2) == 2
-    lost = scene.publisher._held.pop(0)
-    assert scene.publish(1) == [True]
-    scene.publisher.recover(())
-    assert layout.state_of(scene.publisher.load(lost.number)) == State.FREE
-    assert not scene.publisher._held
-
-
-def test_a_row_that_another_holds_is_not_lost(method: str) -> None:
-    scene = Scene(8, method)
-    other = Publisher(scene.window, scene.geometry, 2)
-    assert other.room(1) == 1
-    scene.publisher.recover(())
-    assert not scene.publisher._held
-    assert other.publish([bytes(layout.DESCRIPTOR_NBYTES)]) != [None]
