@@ -54,7 +54,7 @@ POOL = [
 
 
 @pytest.mark.parametrize("demo", RMA, ids=lambda demo: demo.path)
-def test_windows(demo: Demo, tmp_path: Path) -> None:
+def test_windows(demo: Demo) -> None:
     path = DEMOS / "rma" / demo.path
     for ranks in demo.ranks:
         stdout = run_ranks(ranks, path, *demo.sizes, spmd=True).stdout

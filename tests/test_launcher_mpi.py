@@ -81,7 +81,7 @@ def test_who_reads_what_tasks_print_may_leave(survive: list[str]) -> None:
 @pytest.mark.mpi
 @pytest.mark.parametrize("group", [False, True], ids=["launcher", "process group"])
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_signal_with_mpi(tmp_path: Path, signum: int, group: bool) -> None:
+def test_signal_with_mpi(signum: int, group: bool) -> None:
     text = "import time\ntry:\n print('ready', flush=True); time.sleep(60)\nfinally: print('tidy')"
     with run("-w", "2", "-c", text) as started:
         started.until("ready")
