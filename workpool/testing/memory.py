@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,17 @@ class Memory:
     def read(self, disp: int, nbytes: int) -> bytes:
         """Return `nbytes` bytes from `disp`."""
         first, last = disp // LINE, -(-(disp + nbytes) // LINE)
-        joined = b"".join(self.lines.get(i, _ZERO) for i in range(first, last))
+        joined = b"".join(map(self.lines.get, range(first, last), repeat(_ZERO)))
         return joined[disp - first * LINE :][:nbytes]
 
     def write(self, disp: int, content: bytes) -> None:
         """Replace the bytes from `disp`."""
         first, last = disp // LINE, -(-(disp + len(content)) // LINE)
-        joined = bytearray(self.read(first * LINE, (last - first) * LINE))
+        old = self.read(first * LINE, (last - first) * LINE)
         start = disp - first * LINE
-        joined[start : start + len(content)] = content
-        for i in range(first, last):
-            line = bytes(joined[(i - first) * LINE : (i - first + 1) * LINE])
+        joined = b"".join((old[:start], content, old[start + len(content) :]))
+        for i, at in enumerate(range(0, len(joined), LINE), first):
+            line = joined[at : at + LINE]
             if line == _ZERO:
                 self.lines.pop(i, None)
             else:
