@@ -171,3 +171,41 @@ def outcomes(tasks: list[Task]) -> list[Any]:
     counts = Counter(len(task.future.outcomes) for task in tasks)
     assert set(counts) <= {1}, f"futures by their number of outcomes: {dict(counts)}"
     return [task.future.outcomes[0] for task in tasks]
+
+
+# A host that falls silent.
+
+
+class Peers:
+    """Workers of which nothing can be seen from here."""
+
+    def __init__(self) -> None:
+        self.members = [SimpleNamespace(pid=1, rank=rank, host="there") for rank in range(2)]
+
+    def state(self, member: int) -> str:
+        """Return what a member's process does."""
+        return "elsewhere"
+
+    def near(self, member: int) -> bool:
+        """Return whether a member is on this host."""
+        return False
+
+
+class Clock:
+    """Says what time it is."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_by(self, job: Stepped, seconds: float) -> None:
+        """Have a driver make progress while time goes by."""
+        for _ in range(int(2 * seconds)):
+            self.now_s += 0.5
+            job.driver.progress()
+
+
+def silent(clock: Clock, lease_s: float = 1.0) -> Leases:
+    """Return leases of workers from which nothing is heard."""
+    return Leases(lambda member: 0, Peers(), lease_s, clock)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stepped import Stepped, outcomes
+from stepped import Clock, Stepped, outcomes, silent
 
 from workpool import accumulator, contributions, layout
 from workpool.accumulator import Accumulator
@@ -17,7 +17,6 @@ from workpool.driver import collector, dispatcher, store
 from workpool.driver.published import Published
 from workpool.errors import TaskLost, WorkerCrashed
 from workpool.loss import Loss, Why
-from workpool.members.leases import Leases
 from workpool.pool import resolver
 from workpool.repository import Publisher
 from workpool.serializer import Kind
@@ -55,41 +54,6 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
         return calls
 
     return fail
-
-
-class Peers:
-    """Workers of which nothing can be seen from here."""
-
-    def __init__(self) -> None:
-        self.members = [SimpleNamespace(pid=1, rank=rank, host="there") for rank in range(2)]
-
-    def state(self, member: int) -> str:
-        """Return what a member's process does."""
-        return "elsewhere"
-
-    def near(self, member: int) -> bool:
-        """Return whether a member is on this host."""
-        return False
-
-
-class Clock:
-    """Says what time it is."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def pass_by(self, job: Stepped, seconds: float) -> None:
-        """Have a driver make progress while time goes by."""
-        for _ in range(int(2 * seconds)):
-            self.now_s += 0.5
-            job.driver.progress()
-
-
-def silent(clock: Clock, lease_s: float = 1.0) -> Leases:
-    """Return leases of workers from which nothing is heard."""
-    return Leases(lambda member: 0, Peers(), lease_s, clock)  # type: ignore[arg-type]
 
 
 def add_and_return(numbers: Any, nbytes: int) -> bytes:
