@@ -28,35 +28,35 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "least"),  # two thirds of the states that there are
     [
-        {"recalls": 1},
-        {"recalls": 2, "rows": 1},
-        {"stops": 2},
-        {"batches": (2,), "suspicions": 1},
-        {"suspicions": 1, "recalls": 1, "workers": 1},
-        {"batches": (2, 1), "suspicions": 1, "workers": 1},
-        {"batches": (2,), "rows": 3, "crashes": 1, "recalls": 1},
-        {"strides": True, "recalls": 1},
-        {"strides": True, "stops": 2},
-        {"strides": True, "suspicions": 1, "recalls": 1, "workers": 1},
-        {"strides": True, "rows": 3, "crashes": 1},
-        {"offers": True, "recalls": 1, "workers": 1},
-        {"offers": True, "recalls": 1, "strides": True, "stops": 2, "workers": 1},
-        {"offers": True, "suspicions": 1, "recalls": 1, "workers": 1},
-        {"counts": True, "batches": (2,), "recalls": 1},
-        {"counts": True, "batches": (2,), "suspicions": 1},
-        {"counts": True, "offers": True, "batches": (2,), "suspicions": 1},
-        {"apart": True, "batches": (2,), "recalls": 1},
-        {"apart": True, "batches": (2,), "suspicions": 1},
-        {"apart": True, "suspicions": 1, "recalls": 1, "strides": True, "workers": 1},
-        {"apart": True, "batches": (2,), "rows": 3, "crashes": 1, "recalls": 1},
+        ({"recalls": 1}, 331_000),
+        ({"recalls": 2, "rows": 1}, 737_000),
+        ({"stops": 2}, 35_000),
+        ({"batches": (2,), "suspicions": 1}, 119_000),
+        ({"suspicions": 1, "recalls": 1, "workers": 1}, 41_000),
+        ({"batches": (2, 1), "suspicions": 1, "workers": 1}, 30_000),
+        ({"batches": (2,), "rows": 3, "crashes": 1, "recalls": 1}, 327_000),
+        ({"strides": True, "recalls": 1}, 756_000),
+        ({"strides": True, "stops": 2}, 148_000),
+        ({"strides": True, "suspicions": 1, "recalls": 1, "workers": 1}, 98_000),
+        ({"strides": True, "rows": 3, "crashes": 1}, 316_000),
+        ({"offers": True, "recalls": 1, "workers": 1}, 1_600),
+        ({"offers": True, "recalls": 1, "strides": True, "stops": 2, "workers": 1}, 5_400),
+        ({"offers": True, "suspicions": 1, "recalls": 1, "workers": 1}, 33_000),
+        ({"counts": True, "batches": (2,), "recalls": 1}, 244_000),
+        ({"counts": True, "batches": (2,), "suspicions": 1}, 159_000),
+        ({"counts": True, "offers": True, "batches": (2,), "suspicions": 1}, 165_000),
+        ({"apart": True, "batches": (2,), "recalls": 1}, 298_000),
+        ({"apart": True, "batches": (2,), "suspicions": 1}, 311_000),
+        ({"apart": True, "suspicions": 1, "recalls": 1, "strides": True, "workers": 1}, 230_000),
+        ({"apart": True, "batches": (2,), "rows": 3, "crashes": 1, "recalls": 1}, 708_000),
     ],
     ids=str,
 )
-def test_every_task_of_a_row_ends_once(options: dict[str, Any]) -> None:
+def test_every_task_of_a_row_ends_once(options: dict[str, Any], least: int) -> None:
     report = explore(**options)
-    assert report.states > 300, report
+    assert report.states > least, report
 
 
 def test_an_outcome_that_is_not_flushed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,21 +124,21 @@ def shorten_strides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "least"),
     [
-        {"batches": (4,), "recalls": 1, "offers": True, "workers": 1},
-        {"batches": (5,), "recalls": 1, "workers": 1},
-        {"batches": (4,), "recalls": 1, "workers": 1, "counts": True},
-        {"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1, "offers": True},
+        ({"batches": (4,), "recalls": 1, "offers": True, "workers": 1}, 23_000),
+        ({"batches": (5,), "recalls": 1, "workers": 1}, 117_000),
+        ({"batches": (4,), "recalls": 1, "workers": 1, "counts": True}, 58_000),
+        ({"batches": (4,), "recalls": 1, "suspicions": 1, "workers": 1, "offers": True}, 453_000),
     ],
     ids=str,
 )
 def test_tasks_behind_a_stride_end_once(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_strides(monkeypatch)
     report = explore(strides=True, **options)
-    assert report.states > 300, report
+    assert report.states > least, report
 
 
 def test_giving_back_what_has_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
