@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ import pytest
 from launching import ROOT, SIGNALS, Ended, job
 from processes import PATIENCE
 
+from workpool.errors import ResourceError
+from workpool.launch import launcher
 from workpool.launch.mpiexec import library
 from workpool.launch.signals import Signals
 from workpool.system.status import Watch
@@ -395,12 +398,28 @@ def test_driver_has_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert status == 0
 
 
-def test_long_temporary_directory(tmp_path: Path) -> None:
-    long = tmp_path / ("x" * 100)
-    long.mkdir()
-    command = launch(tmp_path, "reporter.ended(4)")
-    with job(["env", f"TMPDIR={long}", *command]) as started:
-        assert started.wait().status == 4
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 100, "\N{HIRAGANA LETTER A}" * 40, "\udcff"],
+    ids=["letters", "bytes", "no text"],
+)
+def test_a_temporary_directory_of_any_name(name: str) -> None:
+    """Of many letters, of many bytes, and one that is no text."""
+    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as base:
+        place = Path(base, name)
+        place.mkdir()
+        command = launch(Path(base), "reporter.ended(4)")
+        with job(["env", f"TMPDIR={place}", *command]) as started:
+            assert started.wait().status == 4
+        assert not [*place.iterdir()]
+
+
+def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = launch(tmp_path, "")[3]
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    with pytest.raises(ResourceError, match=r"No usable temporary directory found .*: set TMPDIR"):
+        launcher.run(["true"], 1, mpiexec=fake)
 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:

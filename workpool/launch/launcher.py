@@ -30,7 +30,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..errors import UsageError
+from ..errors import ResourceError, UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
 from ..system.shared_memory import WAS_FULL, free, remove
@@ -130,7 +130,7 @@ def run(
     UsageError
         If this process is a rank among others.
     ResourceError
-        If there is no mpiexec for it.
+        If there is no mpiexec for it, or no directory for temporary files.
     """
     here = rank_here()
     if here is not None and not is_alone():
@@ -145,7 +145,10 @@ def run(
         check_room(program.kind)
     check_srun(program.kind, mpi_args)
     words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
-    long = len(tempfile.gettempdir()) > 80  # a socket's path has 107 bytes
+    try:
+        long = len(tempfile.gettempdirb()) > 80  # a socket's path has 107 bytes
+    except FileNotFoundError as error:  # which tells where it has tried
+        raise ResourceError(f"{error.strerror}: set TMPDIR") from error
     with (
         tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
         Watch(place) as watch,

@@ -30,7 +30,7 @@ class Processes:
 
     def __init__(self, mark: str) -> None:
         self.litter: set[str] = set()
-        self._mark = mark.encode()
+        self._mark = os.fsencode(mark)
 
     def find(self) -> dict[int, list[bytes]]:
         """Return those that live: their environments, by process id."""
