@@ -301,6 +301,25 @@ def test_a_child_that_somebody_else_waits_for_can_die(child: Child) -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
+@pytest.mark.parametrize("child", [Limits(timeout_s=1.0)], indirect=True)
+def test_a_child_that_no_signal_ends_is_left_behind(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a frozen cgroup, or one that waits for a disk that is gone."""
+    assert child.process is not None
+    frozen = child.process
+    monkeypatch.setattr(process, "GONE_S", 0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda pid, signum: None)
+        lost = child.call(payload(1, str(tmp_path / "gate")))
+        assert isinstance(lost, Loss)
+        assert lost.why == Why.TIMEOUT
+        assert not frozen.ended()
+    assert child.call(payload(2)) == -2
+    (tmp_path / "gate").touch()
+    until(frozen.ended)
+
+
 def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
     """It would take the next request for the code that it has asked for."""
 

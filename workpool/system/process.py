@@ -148,9 +148,7 @@ class ChildProcess:
             As ``subprocess.Popen`` has it: -n after signal n.
         stderr : str
         """
-        give_up = monotonic() + GONE_S
-        while monotonic() < give_up and not self.ended():
-            sleep(1e-3)
+        self._wait()
         self.kill()
         return self._process.returncode, self._tail.text()
 
@@ -175,7 +173,15 @@ class ChildProcess:
     def _end(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+        self._wait()
+        if self._process.poll() is None:
+            self._process.returncode = -signal.SIGKILL  # as it will be
+
+    def _wait(self) -> None:
+        """Wait for the process to end: a frozen one, or one whose disk is gone, may never do so."""
+        give_up = monotonic() + GONE_S
+        while not self.ended() and monotonic() < give_up:
+            sleep(1e-3)
 
 
 def _start(module: str, *arguments: object) -> bytes:
