@@ -131,11 +131,19 @@ def test_a_finalizer_may_submit_wherever_the_attendant_starts() -> None:
     assert at > 20
 
 
-def test_the_attendant_waits_for_locks_as_they_are_when_it_starts(
+def test_the_attendant_is_a_thread_and_waits_for_locks_as_they_are_when_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As gevent replaces them in a script: its threads never end a wait for a lock from before."""
+    """As gevent replaces them in a script.
+
+    Its threads never end a wait for a lock from before, nor for a thread of a class from before.
+    """
     make = threading.Lock
+
+    class ReplacedThread(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            joined.set()
 
     class Replaced:
         def __init__(self) -> None:
@@ -150,13 +158,15 @@ def test_the_attendant_waits_for_locks_as_they_are_when_it_starts(
             return self._lock.acquire(blocking, timeout)
 
     attendant = Attendant(list, bool, bool)
-    done, waited = threading.Event(), threading.Event()
+    done, waited, joined = threading.Event(), threading.Event(), threading.Event()
     monkeypatch.setattr(threading, "Lock", Replaced)
+    monkeypatch.setattr(threading, "Thread", ReplacedThread)
     attendant.call(done.set)
     attendant.wake()
     assert done.wait(10)
     assert waited.wait(10)
     attendant.stop()
+    assert joined.is_set()
 
 
 def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:

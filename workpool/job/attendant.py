@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from ..backoff import Backoff
 from ..driver.driver import Driver
 from ..flag import Flag
-from ..system.streams import VitalThread
+from ..system.streams import vital
 
 #: How often the attendant looks while nobody waits for a result, and, after a while, when somebody
 #: does: each look takes the interpreter lock from whoever makes the progress.
@@ -60,7 +60,7 @@ class Attendant:
         self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopped = False
         self._starting = threading.RLock()
-        self._thread: VitalThread | None = None
+        self._thread: threading.Thread | None = None
 
     @property
     def is_current(self) -> bool:
@@ -81,7 +81,9 @@ class Attendant:
             self._bell.renew()
             self._work.renew()
             self._work.set()
-            self._thread = VitalThread("attendant", self._attend, "the driver's attendant")
+            # As gevent has threads by now: nobody is told of the end of one of a class from before.
+            made_with = vital("attendant", self._attend, "the driver's attendant")
+            self._thread = threading.Thread(**made_with)
             try:
                 self._thread.start()
             except BaseException:

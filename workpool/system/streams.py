@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 
 def open_streams() -> None:
@@ -67,9 +68,17 @@ class VitalThread(threading.Thread):
     """
 
     def __init__(self, name: str, run: Callable[[], object], what: str) -> None:
-        super().__init__(
-            target=_run_or_exit, args=(run, what), name=f"workpool-{name}", daemon=True
-        )
+        super().__init__(**vital(name, run, what))
+
+
+def vital(name: str, run: Callable[[], object], what: str) -> dict[str, Any]:
+    """Return what a thread is made with to be a `VitalThread`, or as good as one."""
+    return {
+        "target": _run_or_exit,
+        "args": (run, what),
+        "name": f"workpool-{name}",
+        "daemon": True,
+    }
 
 
 def _run_or_exit(run: Callable[[], object], what: str) -> None:
