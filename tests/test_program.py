@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,7 @@ shown = {
     "is main": sys.modules["__main__"].__dict__ is globals(), "module": here.__module__,
     "doc": __doc__, "builtins": __builtins__.__name__, "cached": globals().get("__cached__"),
     "annotations": repr(here.__annotations__),
+    "loader": getattr(__loader__, "__name__", type(__loader__).__name__),
 }
 if globals().get("__file__", "").endswith(".py") and ".zip" not in __file__:
     shown["source"] = inspect.getsource(here)
@@ -46,6 +48,7 @@ def place(tmp_path: Path) -> Path:
     """Give a directory with one program of every kind."""
     (tmp_path / "script.py").write_text(SHOW)
     (tmp_path / "no suffix").write_text(SHOW)
+    py_compile.compile(str(tmp_path / "script.py"), str(tmp_path / "compiled.pyc"))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "link.py").symlink_to(tmp_path / "script.py")
     for package in ("package", "directory"):
@@ -79,6 +82,7 @@ def python(place: Path, *words: str, text: str = "") -> subprocess.CompletedProc
         ["./script.py", "-x", "--", "a b", ""],
         ["no suffix", "1"],
         ["elsewhere/link.py"],
+        ["compiled.pyc"],
         ["directory", "1"],
         ["archive.zip", "1"],
         ["-m", "script", "-m", "2"],
@@ -119,6 +123,10 @@ def test_as_python_where_the_working_directory_is_gone(place: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         shown.append(json.loads(ended.stdout))
     assert shown[1] == shown[0]
+
+
+def test_a_pipe_is_read_once(place: Path) -> None:
+    assert python(place, "-c", RUN, "/dev/stdin", text="print(5)").stdout == "5\n"
 
 
 def test_main_stays(place: Path) -> None:

@@ -27,7 +27,13 @@ import pkgutil
 import re
 import sys
 from collections.abc import Sequence
-from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    BuiltinImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -139,9 +145,8 @@ class Program(NamedTuple):
             )
         elif self.kind == "file":
             path = self._path()
-            loader = SourceFileLoader("__main__", path)
+            code, loader = _read(path)
             space.update(__file__=path, __cached__=None, __loader__=loader)
-            code = _read(path)
         else:
             name = "<string>" if self.kind == "command" else "<stdin>"
             text = self.target if self.kind == "command" else sys.stdin.read()
@@ -238,11 +243,12 @@ def trimmed(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _read(path: str) -> CodeType:
-    """Return the code of a file, source or compiled."""
+def _read(path: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
+    """Return the code of a file, source or compiled, and its loader."""
     with io.open_code(path) as file:
-        code: CodeType | None = pkgutil.read_code(file)  # None: it is not compiled
-    if code is None:
-        with io.open_code(path) as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-    return code
+        content = file.read()  # at once: a pipe gives it but once
+    compiled: CodeType | None = pkgutil.read_code(io.BytesIO(content))
+    if compiled is not None:
+        return compiled, SourcelessFileLoader("__main__", path)
+    code = compile(content, path, "exec", dont_inherit=True)
+    return code, SourceFileLoader("__main__", path)
