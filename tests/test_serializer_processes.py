@@ -134,8 +134,18 @@ def test_annotations_by_names_of_the_script(run_script):
 def test_type_aliases_of_the_script(run_script):
     run_script("""
         type Vector[T] = list[T]
+        type Json = dict[str, Json] | list[Json] | int
+        type Even = list[Odd] | None
+        type Odd = list[Even]
         def task(x: Vector[int]) -> Vector[int]: return x
-        assert run(task, [1]) == [1]
+        def length(x: Json) -> Even: return len(x)
+        def value(alias): return alias.__name__, alias.__value__.__args__[0].__args__[-1] is alias
+        def inner(): return Even.__value__.__args__[0].__args__[0].__value__.__args__[0] is Even
+        for _ in range(3):
+            assert run(task, [1]) == [1]
+            assert run(length, [1]) == 1
+            assert run(value, Json) == ("Json", True)
+            assert run(inner)
     """)
 
 

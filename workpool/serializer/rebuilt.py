@@ -41,6 +41,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
+from keyword import iskeyword
 from types import ClassMethodDescriptorType
 from typing import Any, Final
 
@@ -126,8 +127,28 @@ def _reduce_lru_cache(obj: Any) -> tuple[Any, ...]:
     return _make_lru_cache, (obj.cache_parameters(),), attributes
 
 
+def _reduce_type_alias(alias: Any) -> tuple[Any, ...]:
+    name, value, parameters = alias.__name__, alias.__value__, alias.__type_params__
+    if parameters or not name.isidentifier() or iskeyword(name):
+        return _make_type_alias, (name, value, parameters)
+    given: list[object] = []
+    return _begin_type_alias, (name, given), (given, value), None, None, _end_type_alias
+
+
 def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
     return _TypeAliasType(name, value, type_params=parameters)
+
+
+def _begin_type_alias(name: str, given: list[object]) -> Any:
+    """Return an alias of what it is given later, because that may refer to the alias."""
+    made: dict[str, Any] = {"__name__": __name__, "given": given}
+    exec(f"type {name} = given[0]", made, names := dict[str, Any]())
+    return names[name]
+
+
+def _end_type_alias(alias: object, state: tuple[list[object], object]) -> None:
+    given, value = state
+    given.append(value)
 
 
 def _reduce_forward_ref(ref: typing.ForwardRef) -> tuple[Any, ...]:
@@ -161,7 +182,7 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     typing.ForwardRef: _reduce_forward_ref,
     typing.NewType: lambda it: (typing.NewType, (it.__name__, it.__supertype__)),
     typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
-    _TypeAliasType: lambda it: (_make_type_alias, (it.__name__, it.__value__, it.__type_params__)),
+    _TypeAliasType: _reduce_type_alias,
     _TypeVarTuple: lambda it: (_TypeVarTuple, (it.__name__,)),
     weakref.ref: lambda ref: (_make_ref, (ref(),)),
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
