@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import site
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -254,6 +256,18 @@ def test_a_python_that_has_no_mpi4py() -> None:
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert f"{sys.executable} has no mpi4py: use the Python of the environment" in ran.stderr
     assert ran.stderr.count("Traceback") == 1
+
+
+def test_an_environment_on_top_of_another_has_its_mpi(tmp_path: Path) -> None:
+    """As `uv run --with` makes one."""
+    venv.create(tmp_path, symlinks=True)
+    (place,) = tmp_path.glob("lib/python*/site-packages")
+    (place / "below.pth").write_text("\n".join([str(ROOT), *site.getsitepackages()]))
+    text = "from mpi4py import rc; rc.initialize = False; import workpool.rma.mpi"
+    env = {name: it for name, it in os.environ.items() if name != "PYTHONPATH"}
+    command = [tmp_path / "bin" / "python", "-c", text]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.mpi

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape, glob
 
 from ..errors import ResourceError
 
@@ -17,6 +18,9 @@ __all__ = ["MPI", "loading"]
 #: UCX, which comes with MPICH and with Open MPI, watches every mmap and munmap of the process, lest
 #: memory that a network's adapter knows changes unseen.  To begin with that takes 40 ms.
 _WATCH = "UCX_MEM_MMAP_HOOK_MODE"
+
+#: Says to mpi4py where an MPI is.
+_LIBRARY = "MPI4PY_LIBMPI"
 
 _WITHOUT_ADAPTER = {
     "OMPI_MCA_osc": "^ucx",  # complains at the start of Open MPI
@@ -55,9 +59,28 @@ def loading() -> Iterator[None]:
             del os.environ[_WATCH]
 
 
+def _library_of(package: str) -> str:
+    """Return where an MPI is in the environment that mpi4py itself is in; nothing if there is none.
+
+    mpi4py looks in that of this Python, which `uv run --with` puts on top of another.
+    """
+    place = os.path.abspath(os.path.join(package, *[os.pardir] * 4, "lib"))
+    return place if glob(os.path.join(escape(place), "libmpi.so*")) else ""
+
+
 with loading():
     try:
-        from mpi4py import MPI
+        try:
+            from mpi4py import MPI
+        except RuntimeError:  # it has found no MPI
+            place = _library_of(sys.modules["mpi4py"].__path__[0])
+            if not place or _LIBRARY in os.environ:
+                raise
+            os.environ[_LIBRARY] = place
+            try:
+                from mpi4py import MPI
+            finally:
+                del os.environ[_LIBRARY]
     except (ImportError, RuntimeError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "mpi4py":
             raise ResourceError(
