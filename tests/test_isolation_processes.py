@@ -178,6 +178,14 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
         fails("no memory")
         pool.submit(have_memory, True).result(30)
         pool.submit(allow_threads, True).result(30)
+        def freeze(frozen):
+            if frozen:
+                sys.frozen = True
+            else:
+                del sys.frozen
+        pool.submit(freeze, True).result(30)
+        fails("is a frozen program")
+        pool.submit(freeze, False).result(30)
         assert pool.submit(descriptors).result(30) == before
         assert isolated.submit(add_one, 1).result(30) == 2
         """,

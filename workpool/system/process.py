@@ -64,10 +64,12 @@ class ChildProcess:
     ------
     OSError, RuntimeError
         The machine has no room for a process, for its descriptors, or for the thread that reads
-        its standard error: nothing of them is left.
+        its standard error: nothing of them is left.  Or there is no Python, but a frozen program.
     """
 
     def __init__(self, module: str, *arguments: object) -> None:
+        if hasattr(sys, "frozen"):  # PyInstaller, cx_Freeze: that would run the program again
+            raise RuntimeError(f"{sys.executable} is a frozen program, and runs no other code")
         open_streams()  # a task may have closed them, and nothing of ours must take their places
         with contextlib.ExitStack() as held, contextlib.ExitStack() as passed:
             ours, theirs = socket.socketpair()
