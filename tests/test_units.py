@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import socket
 import sys
@@ -167,6 +168,25 @@ def test_the_attendant_is_a_thread_and_waits_for_locks_as_they_are_when_it_start
     assert waited.wait(10)
     attendant.stop()
     assert joined.is_set()
+
+
+def test_what_drains_a_job_waits_in_a_queue_as_it_is_when_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As above: the thread of a queue from before would be the only one that runs."""
+    told = threading.Event()
+
+    class Replaced(queue.SimpleQueue[bool]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bool:
+            found = super().get(block, timeout)
+            told.set()
+            return found
+
+    drain = Drain(list, lambda drain_s: None, lambda status: None)
+    monkeypatch.setattr(queue, "SimpleQueue", Replaced)
+    drain.open(1.0)
+    drain.close()
+    assert told.wait(10)
 
 
 def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:

@@ -14,11 +14,11 @@ The main thread is interrupted only when there is nothing left that an interrupt
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from types import FrameType
 
 from ..backoff import WAIT_S, Backoff
@@ -102,7 +102,7 @@ class Drain:
         # Reentrant: a finalizer may close a journal.  The handler only reads, and takes no lock.
         self._lock = threading.RLock()
         self._before: object = None  # the handler that was there; None while ours is not
-        self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._asked: queue.SimpleQueue[bool]
         self._begun = self._over = self._left = False
         self._closed = threading.Event()
         self._leave = Deferring(self._exit, _harms)
@@ -122,6 +122,7 @@ class Drain:
         if before not in (signal.SIG_DFL, leave):
             return  # the program has its own plans
         self._before = before
+        self._asked = queue.SimpleQueue()  # gevent's own where its threads are such
         VitalThread("drain", self._run, "what drains the job").start()
         signal.signal(signal.SIGTERM, self._signalled)
 
