@@ -100,6 +100,21 @@ def test_under_python_without_asserts() -> None:
     assert run_ranks(2, script, env={"PYTHONOPTIMIZE": "1"}).stdout == "1 32\n"
 
 
+def test_under_python_with_options_of_its_own() -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+        def given():  # as by -X
+            sys._xoptions["pycache_prefix"] = "/nowhere"
+        def shown():
+            return sys.pycache_prefix
+        with WorkPool() as pool:
+            pool.submit(given).result()
+            print(pool.with_options(isolate=True).submit(shown).result())
+    """
+    assert run_ranks(2, script).stdout == "/nowhere\n"
+
+
 def test_a_child_asks_for_what_it_lacks() -> None:
     script = TASKS + textwrap.dedent(
         """
