@@ -25,6 +25,7 @@ from workpool.errors import ResourceError
 from workpool.launch import launcher
 from workpool.launch.mpiexec import library
 from workpool.launch.signals import Signals
+from workpool.system.shared_memory import SHM
 from workpool.system.status import Watch
 
 HANDLED = [*SIGNALS, signal.SIGUSR1, signal.SIGUSR2]
@@ -420,6 +421,16 @@ def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
     with pytest.raises(ResourceError, match=r"No usable temporary directory found .*: set TMPDIR"):
         launcher.run(["true"], 1, mpiexec=fake)
+
+
+def test_no_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """MPICH says only that it cannot open a file."""
+    fake, access = launch(tmp_path, "")[3], os.access
+    monkeypatch.setattr(os, "access", lambda path, how: path != SHM and access(path, how))
+    assert launcher.run(["false"], 1, mpiexec=fake) == 1
+    assert f"mpiexec ended with status 1; {SHM} is not there" in capfd.readouterr().err
 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from contextlib import suppress
 from ..errors import ResourceError, UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
-from ..system.shared_memory import WAS_FULL, free, remove
+from ..system.shared_memory import SHM, WAS_FULL, free, remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams, say
 from .mpiexec import (
@@ -77,6 +77,9 @@ _ADVICE = (
 
 #: The same where the ranks have used more shared memory than there is.
 _ADVICE_BUS = f"; {WAS_FULL}"
+
+#: The same where MPI may have had none.
+_ADVICE_SHM = f"; {SHM} is not there, or cannot be written: MPICH keeps there what its ranks share"
 
 #: With so little of it free, UCX, which MPICH uses, may die at the start by another signal.
 _SHORT_NBYTES = 1 << 25
@@ -347,6 +350,8 @@ class _Job:
 
     def _full(self, status: int) -> str:
         """Return what to do where a process died of too little shared memory; else nothing."""
+        if self.watch.driver is None and not os.access(SHM, os.W_OK | os.X_OK):
+            return _ADVICE_SHM
         left_nbytes = free()
         short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
         bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
