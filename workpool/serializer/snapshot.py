@@ -151,7 +151,7 @@ class Snapshot:
         self._nbytes = 0  # of these
         self._parted = 0  # how many of them have definitions
         self._token: object = None  # of what abstract base classes have been told
-        self._plain = False  # there is no more to look at than most functions have
+        self._plain = False  # there is nothing for `_more_holds` to look at
 
     @classmethod
     def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
@@ -188,14 +188,9 @@ class Snapshot:
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
-        snapshot._plain = not snapshot._has_more
+        more = snapshot._objects, snapshot._slots, snapshot._attributes, snapshot._contents
+        snapshot._plain = not (any(more) or snapshot.has_states)
         return snapshot
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether there is something for `_more_holds` to look at."""
-        kinds = (self._objects, self._slots, self._attributes, self._contents, self._states)
-        return any(kinds)
 
     @property
     def has_states(self) -> bool:
