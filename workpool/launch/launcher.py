@@ -78,7 +78,7 @@ _ADVICE = (
 #: The same where the ranks have used more shared memory than there is.
 _ADVICE_BUS = f"; {WAS_FULL}"
 
-#: The same where MPI may have had none.
+#: The same where it may have had none; Open MPI does without.
 _ADVICE_SHM = f"; {SHM} is not there, or cannot be written: MPICH keeps there what its ranks share"
 
 #: With so little of it free, UCX, which MPICH uses, may die at the start by another signal.
@@ -350,7 +350,8 @@ class _Job:
 
     def _full(self, status: int) -> str:
         """Return what to do where a process died of too little shared memory; else nothing."""
-        if self.watch.driver is None and not os.access(SHM, os.W_OK | os.X_OK):
+        needed = self.watch.driver is None and self.kind is not Kind.OPENMPI
+        if needed and not os.access(SHM, os.W_OK | os.X_OK):
             return _ADVICE_SHM
         left_nbytes = free()
         short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
