@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 
 import pytest
 from scripted import STATEFUL, Job, define, looked_up_again
@@ -134,6 +135,18 @@ def test_what_a_task_leaves_in_a_function_that_came_along_is_gone_for_the_next(j
         results = [job.run(made.apply, fn) for _ in range(3)]
         assert {result for result, _, _ in results} == {1}
         assert all(len(payload) < 100 for _, _, payload in results)
+
+
+def test_what_reads_many_functions_that_the_other_has_takes_no_long_search():
+    chain = [f"def f{n}(x): return f{n + 1}(x)" for n in range(40)]
+    made = define("\n".join([*chain, "f40 = abs", "def task(fn): return fn(f0(1))"]))
+    job = Job(made)
+    job.settle(made.task, made.f0)
+    begun = time.process_time()
+    for n in range(5):
+        fn = eval(f"lambda x: f0(x) + {n}", made.script)
+        assert job.run(made.task, fn)[0] == 1 + n
+    assert time.process_time() - begun < 0.5  # each was compared with each by way of each
 
 
 SHARED = """

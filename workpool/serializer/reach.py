@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .atoms import is_unchanging
 from .byname import named
 from .instances import functions_in
-from .names import bound_cells, bound_names, cells_of, global_names, reads
+from .names import bound_cells, bound_names, cells_of, global_names
 from .snapshot import ONE_EACH
 
 _Variable: TypeAlias = tuple[int, str]
@@ -47,7 +47,7 @@ def check_torn(pickler: Pickler, copied: Set[int]) -> None:
 class _Facts(NamedTuple):
     read: dict[_Variable, object]  # with their values
     bound: set[_Variable]  # some function gives them another value
-    functions: dict[int, FunctionType]
+    refers: dict[int, set[int]]  # by the id of each function, those of what it reads
 
 
 class Reach:
@@ -118,50 +118,48 @@ class Reach:
                     return True
                 if not _stays(mine.read[variable]):
                     return True
-        common = [it for it in self._functions if id(it) in theirs.functions]
-        return any(self._passes(it) or other._passes(it) for it in common)
+        common = theirs.refers.keys() & map(id, self._functions)
+        return bool(common) and (self._passes(common) or other._passes(common))
 
     def _facts(self) -> _Facts:
         if self._known is not None:
             return self._known
-        facts = _Facts({}, set(), {id(function): function for function in self._functions})
+        facts = _Facts({}, set(), {})
         for function in self._functions:
             code, names = function.__code__, function.__globals__
-            for name in global_names(code):
-                facts.read[id(names), name] = names.get(name)
+            read: dict[_Variable, object] = {
+                (id(names), name): names.get(name) for name in global_names(code)
+            }
             facts.bound.update((id(names), name) for name in bound_names(code))
             for name, cell, value in cells_of(function):
-                facts.read[id(cell), ""] = value
+                read[id(cell), ""] = value
                 if name in bound_cells(code):
                     facts.bound.add((id(cell), ""))
+            facts.read.update(read)
+            facts.refers[id(function)] = set(map(id, read.values()))
         self._known = facts  # now that it has all: that of a code is for several threads
         return facts
 
-    def _passes(self, function: FunctionType) -> bool:
-        """Tell whether one of the functions is passed on as such, so that it may be compared.
+    def _passes(self, functions: Set[int]) -> bool:
+        """Tell whether one of some functions is passed on as such, so that it may be compared.
 
         Others are methods, or called by the rest of them: whoever calls them finds its own.
         """
-        callers = [it for it in self._functions if it is not function and _refers(it, function)]
-        # Functions that call each other, and that none besides them calls, are passed.
-        if callers and not self._reached(function).issuperset(map(id, callers)):
-            return False
+        refers = self._facts().refers
         attributes = (value for cls in self._classes for value in vars(cls).copy().values())
-        return not any(function is it for value in attributes for it in _functions_of(value))
-
-    def _reached(self, function: FunctionType) -> set[int]:
-        """Return the ids of the functions that one refers to, also by others."""
-        found, todo = {id(function)}, [function]
-        while todo:
-            one = todo.pop()
-            new = [it for it in self._functions if id(it) not in found and _refers(one, it)]
-            found.update(map(id, new))
-            todo += new
-        return found
+        methods = {id(it) for value in attributes for it in _functions_of(value)}
+        return not all(_is_called(it, refers) for it in functions - methods)
 
 
-def _refers(function: FunctionType, other: FunctionType) -> bool:
-    return any(value is other for _, value in reads(function))
+def _is_called(function: int, refers: dict[int, set[int]]) -> bool:
+    """Tell whether another function calls one that does not call it in turn, by way of others."""
+    callers = {it for it, read in refers.items() if it != function and function in read}
+    reached, todo = {function}, [function]
+    while callers and todo:
+        new = refers.keys() & refers[todo.pop()] - reached
+        reached |= new
+        todo += new
+    return not callers <= reached
 
 
 def _functions_of(attribute: object) -> tuple[object, ...]:
