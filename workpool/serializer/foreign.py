@@ -52,8 +52,6 @@ def reduce_foreign(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         for attribute, value in attributes.items()
         if type(value).__name__ != "CField" and attribute not in {*parts, *layout, *_ORDERS}
     }
-    if meta.__module__ == "_ctypes":
-        meta = type  # from which that of the bases is found, which has no name there
     args = meta, name, bases, {**content, **parts}, *rest
     return make, args, (left, (slots, layout, setter)), None, None, _fill
 
