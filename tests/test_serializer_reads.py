@@ -95,7 +95,7 @@ SLOTS.y = [1]
 FIXED, ERROR, REDUCED, THE_ONE = Fixed([1]), Failed(1), Reduced(1), TheOne()
 TUPLE = (1, [2])
 class Number(int): pass
-NUMBER = Number(3)
+NUMBER, number_of = Number(3), Number.from_bytes
 class Options(dict): __getattr__ = dict.__getitem__
 OPTIONS = Options(size=3)
 def reads_options(): return OPTIONS.size
@@ -146,6 +146,7 @@ def reads_slots(): return SLOTS
 def reads_subclass_of_list(): return LISTED
 def reads_list_in_tuple(): return TUPLE
 def reads_subclass_of_int(): return NUMBER
+def reads_method_in_c(): return number_of(b"1", "big").x
 def reads_through_other(): return reads_list()
 def reads_nested(): return (lambda: [TABLE for _ in range(2)])()
 def in_class_body():
@@ -237,6 +238,7 @@ def decorated(): return LIST
         ("reads_subclass_of_list", "LISTED.x = 2"),
         ("reads_subclass_of_int", "NUMBER.x = 2"),
         ("reads_subclass_of_int", "Number.x = 2"),
+        ("reads_method_in_c", "Number.x = 2"),
         pytest.param("reads_options", "OPTIONS['size'] = 4", marks=HAS_GETSTATE),
         pytest.param("reads_options", "Options.y = 1", marks=HAS_GETSTATE),
         ("reads_error", "ERROR.args = 2,"),

@@ -49,6 +49,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from enum import Enum
 from pickle import Pickler
 from types import (
+    BuiltinFunctionType,
     CellType,
     ClassMethodDescriptorType,
     CodeType,
@@ -181,6 +182,8 @@ class Snapshot:
             if id(value) not in by_value and (is_unchanging(value) or named(value)):
                 if type(value) is object:  # there for nothing but its identity
                     snapshot.copied.append(value)
+                if type(value) is BuiltinFunctionType and isinstance(value.__self__, type):
+                    reached.append(value.__self__)  # perhaps a class of the script
                 continue
             if not isinstance(value, _NOT_COPIED):
                 snapshot.copied.append(value)
