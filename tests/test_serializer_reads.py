@@ -74,6 +74,14 @@ class Listed(list): pass
 class Point:
     x: int = dataclasses.field(default=0, metadata=UNITS)
     def moved(self): return TABLE
+class Written:  # as by attrs
+    field = types.SimpleNamespace(default=None, metadata=None, eq_key=lambda x: len(LIST))
+    __attrs_attrs__ = field,
+    del field
+    exec(compile(
+        "def __getattr__(self, name, get={'size': lambda: len(TABLE)}): return get[name]()",
+        "<attrs generated getattr Written>", "exec",
+    ))
 class Colour(enum.Enum):
     RED = 1
 class Pair(typing.NamedTuple):
@@ -135,6 +143,7 @@ def reads_class(): return Defined
 def reads_class_with_unit(): return Sized
 def reads_subclass(): return Below
 def reads_dataclass(): return Point
+def reads_written(): return Written().size
 def reads_enumeration(): return Colour.RED
 def reads_pair(): return PAIR
 def reads_instance(): return INSTANCE
@@ -216,6 +225,8 @@ def decorated(): return LIST
         ("reads_dataclass", "TABLE['a'] = 1"),
         ("reads_dataclass", "Point.moved = None"),
         ("reads_dataclass", "UNITS['unit'] = 'ft'"),
+        ("reads_written", "LIST.append(2)"),
+        ("reads_written", "TABLE['a'] = 1"),
         ("reads_dataclass", "Point.__init__.__defaults__ = (1,)"),
         ("reads_pair", "Pair.__new__.__defaults__ = (1,)"),
         ("reads_enumeration", "Colour.RED.weight = 1"),

@@ -52,15 +52,16 @@ def field_values(attributes: Mapping[str, Any]) -> list[object]:
     for field in fields.values():
         found += (field.default, field.default_factory, field.metadata or None)
     for field in attributes.get("__attrs_attrs__") or ():
-        default = getattr(field.default, "factory", field.default)
-        found += (default, field.validator, field.converter, field.on_setattr)
-        found.append(field.metadata or None)
+        found += (getattr(field.default, "factory", field.default), field.metadata or None)
+        names = "validator", "converter", "on_setattr", "repr", "eq_key", "order_key"
+        found += (getattr(field, name, None) for name in names)
     return [value for value in found if value is not dataclasses.MISSING]
 
 
 def is_written(name: str, method: Any) -> bool:
     """Tell whether `dataclasses`, attrs or `namedtuple` has written a method of a class."""
-    if type(method) is not FunctionType or not name.startswith("_"):
+    # The ``__getattr__`` that attrs writes has what a cached property of the class calls.
+    if type(method) is not FunctionType or not name.startswith("_") or name == "__getattr__":
         return False
     inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
     code = inner.__code__ if isinstance(inner, FunctionType) else None
