@@ -120,18 +120,17 @@ def holder(path: str) -> str | None:
 
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to a journal that is one, made if the file is new."""
-    new = _is_new(path, _ANOTHER)
+    _look(path, _ANOTHER)
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
         raise failed(path, "open", error) from error
     try:
-        if not new:
-            _check(connection, path, _ANOTHER)
+        _check(connection, path, _ANOTHER)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        if new or not _tables(connection):
+        if not _tables(connection):
             connection.executescript(_SCHEMA)
         connection.execute("BEGIN IMMEDIATE")  # now is the time to see that it can be written
         connection.execute("ROLLBACK")
@@ -154,8 +153,7 @@ def inspect(path: str) -> sqlite3.Connection:
     """
     from pathlib import Path  # much for a rank, and it is not a rank that asks
 
-    if _is_new(path, _THE_ONE):
-        raise UsageError(f"{path} is empty: nothing was ever stored in it")
+    _look(path, _THE_ONE)
     try:
         # To read while another writes, or after one was killed, takes files beside the journal.
         mode = "mode=ro" if os.path.exists(beside(path, "-wal")) else "immutable=1"
@@ -183,18 +181,17 @@ def _tables(connection: sqlite3.Connection) -> int:
     return found
 
 
-def _is_new(path: str, remedy: str) -> bool:
-    """Return whether there is nothing in a file, after a look at what it begins with."""
+def _look(path: str, remedy: str) -> None:
+    """See that a file begins as one of SQLite does, if there is anything in it."""
     try:
         with open(path, "rb") as file:
             begins = file.read(len(_MAGIC))
     except FileNotFoundError:
-        return True
+        return
     except OSError as error:
         raise ResourceError(f"cannot read journal {path}: {error.strerror}") from error
     if begins and begins != _MAGIC:
         raise UsageError(f"{path} is not a journal of workpool: {remedy}")
-    return not begins
 
 
 def _check(connection: sqlite3.Connection, path: str, remedy: str) -> None:
