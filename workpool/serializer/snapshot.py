@@ -87,8 +87,8 @@ _OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters
 """Attributes of what `functools.lru_cache` makes of a function that follow from it."""
 
 
-_GETTERS: Final = (operator.itemgetter, operator.attrgetter)
-"""Kinds that are made of what to get, and nothing can change that."""
+_MADE_OF: Final = (slice, operator.itemgetter, operator.attrgetter)
+"""Kinds of which nothing can change what they were made of."""
 
 
 ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
@@ -259,9 +259,7 @@ class Snapshot:
             return tuple(value)
         if kind in _DESCRIPTORS:
             return [value.__objclass__]
-        if kind is slice:
-            return [value.start, value.stop, value.step]
-        if kind in _GETTERS:
+        if kind in _MADE_OF:
             return value.__reduce__()[1]  # type: ignore[no-any-return]
         if kind is functools.partial:
             return [value.func, value.args, value.keywords, *self._bind(vars(value)).values()]
