@@ -144,8 +144,7 @@ class Snapshot:
         self._cells: list[tuple[CellType, object]] = []
         self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._elements = 0  # how many these are
-        self._objects: list[tuple[object, type, dict[str, Any]]] = []
-        self._slots: list[tuple[object, type, list[tuple[_Read, object]]]] = []
+        self._objects: list[tuple[object, type, object, list[tuple[_Read, object]]]] = []
         self._lengths: list[tuple[Collection[Any], int]] = []
         self._attributes: list[tuple[Mapping[str, Any], Set[str]]] = []
         self._states: list[tuple[object, type[Pickler], State]] = []
@@ -191,7 +190,7 @@ class Snapshot:
             if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
                 return None
             reached.extend(parts)
-        more = snapshot._objects, snapshot._slots, snapshot._attributes, snapshot._contents
+        more = snapshot._objects, snapshot._attributes, snapshot._contents
         snapshot._plain = not (any(more) or snapshot.has_states)
         return snapshot
 
@@ -228,11 +227,10 @@ class Snapshot:
 
     def _more_holds(self) -> bool:
         """Tell the same of what most functions do not read."""
-        for it, kind, attributes in self._objects:
-            if type(it) is not kind or vars(it) is not attributes:
+        for it, kind, attributes, contents in self._objects:
+            if type(it) is not kind or (attributes is not None and vars(it) is not attributes):
                 return False
-        for it, kind, contents in self._slots:
-            if type(it) is not kind or not all(_slot(read, it) is had for read, had in contents):
+            if contents and not all(_slot(read, it) is had for read, had in contents):
                 return False
         for i, (names, before) in enumerate(self._attributes):
             if len(names) != len(before):
@@ -366,18 +364,13 @@ class Snapshot:
     def _bind_members(self, value: Any) -> Iterable[object]:
         """Record the attributes and slots of an object that is nothing else."""
         kind: Any = type(value)
-        parts: list[object] = [kind]
-        if kind.__dictoffset__:
-            attributes = vars(value)
-            self._objects.append((value, kind, attributes))
-            parts += self._bind(attributes).values()
+        attributes = vars(value) if kind.__dictoffset__ else None
         readers: list[_Read] = [it.__get__ for it in slot_members(kind)]
-        if readers or not kind.__dictoffset__:
-            contents = [(read, _slot(read, value)) for read in readers]
-            self._slots.append((value, kind, contents))
-            self._elements += len(contents)
-            parts += (it for _, it in contents if it is not UNBOUND)
-        return parts
+        contents = [(read, _slot(read, value)) for read in readers]
+        self._objects.append((value, kind, attributes, contents))
+        self._elements += len(contents)
+        parts = [] if attributes is None else self._bind(attributes).values()
+        return [kind, *parts, *(it for _, it in contents if it is not UNBOUND)]
 
     def _bind_state(self, value: Any) -> list[Any] | None:
         """Record what is known by its bytes alone, and return the definitions that it has."""
