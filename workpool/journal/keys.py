@@ -35,7 +35,7 @@ class CallKeys:
     """
 
     def __init__(self, setup: tuple[Any, ...]) -> None:
-        self._setup = _fingerprint(setup, "the initializer") if setup[0] is not None else b""
+        self._setup = b"" if setup[0] is None else _told("the initializer", fingerprint, setup)
         self._lock = threading.RLock()  # reentrant: whoever is `planning` counts
         self._functions: WeakKeyDictionary[Code, bytes] = WeakKeyDictionary()
         self._before = Occurrences()
@@ -57,11 +57,7 @@ class CallKeys:
         SerializationError
             If it cannot be pickled.
         """
-        function = self._function(fn, code)
-        try:
-            digest = call_fingerprint(function, args, kwargs, kind, Accumulator)
-        except failures() as error:
-            raise _unknown(fn, error) from error
+        digest = _told(fn, call_fingerprint, self._function(fn, code), args, kwargs, kind)
         first = int.from_bytes(digest[:8], "little")
         with self._lock:
             before = self._before.count_one(first)
@@ -78,10 +74,7 @@ class CallKeys:
             As for `of_call`.
         """
         function = self._function(fn, code)
-        try:
-            keys = read_keys(item_fingerprints(function, items, several, Accumulator))
-        except failures() as error:
-            raise _unknown(fn, error) from error
+        keys = read_keys(_told(fn, item_fingerprints, function, items, several))
         with self._lock:
             keys[:, 0] += self._before.count(keys[:, 0])
         return keys
@@ -100,7 +93,7 @@ class CallKeys:
     def _function(self, fn: Callable[..., Any], code: Code | None) -> bytes:
         found = self._functions.get(code) if code is not None else None
         if found is None:
-            found = _fingerprint((self._setup, fn), fn)
+            found = _told(fn, fingerprint, (self._setup, fn))
             if code is not None:
                 self._functions[code] = found
         return found
@@ -152,18 +145,14 @@ class Occurrences:
         self._runs = list(mark)
 
 
-def _fingerprint(obj: object, what: object) -> bytes:
+def _told(what: object, tell: Callable[..., bytes], *parts: object) -> bytes:
+    """Return what a function of `fingerprint` tells of what is called, or say why it cannot."""
     try:
-        return fingerprint(obj, Accumulator)
+        return tell(*parts, Accumulator)
     except failures() as error:
-        raise _unknown(what, error) from error
-
-
-def _unknown(what: object, error: BaseException) -> WorkPoolError:
-    """Return the error that says why a call has no key."""
-    if isinstance(error, WorkPoolError):
-        return error
-    return SerializationError(
-        f"cannot tell whether task {task_name(what)} is in the journal: its call cannot be "
-        f"pickled ({error!r}); pass plain data, or use a pool without journal="
-    )
+        if isinstance(error, WorkPoolError):
+            raise
+        raise SerializationError(
+            f"cannot tell whether task {task_name(what)} is in the journal: its call cannot be "
+            f"pickled ({error!r}); pass plain data, or use a pool without journal="
+        ) from error
