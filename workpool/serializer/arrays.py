@@ -50,16 +50,13 @@ class _Maker(partial[Any]):
 
 
 _makers: dict[str, _Maker] = {}
-"""By the code of the dtype, or `_ARRAY`; empty, as the next three, until NumPy is imported."""
+"""By the code of the dtype, or `_ARRAY`; empty, as the next two, until NumPy is imported."""
 
 _dtypes: dict[str, Any] = {}
 """By code."""
 
 _reducers: dict[type, Callable[[Any], Any]] = {}
 """By type."""
-
-_numbers: set[type] = set()
-"""The types of numbers among them."""
 
 _kinds: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
 """By what an array or number is and where it stands, what its pickle has before and after the
@@ -118,9 +115,9 @@ def is_flat(obj: object) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     kind = type(value)
-    if kind in ATOMS or kind in _numbers:
+    if kind in ATOMS:
         return True
-    return kind in _reducers and kind is np.ndarray and not value.dtype.hasobject
+    return kind in _reducers and (kind is not np.ndarray or not value.dtype.hasobject)
 
 
 def dumps_arrays(obj: object, keep: Keep) -> bytes:
@@ -142,11 +139,12 @@ def dumps_arrays(obj: object, keep: Keep) -> bytes:
     wrapped = type(obj) is tuple and len(obj) == 1
     value: Any = obj[0] if wrapped else obj  # type: ignore[index]
     of_type = type(value)
-    if of_type in copyreg.dispatch_table:
+    array = of_type is np.ndarray
+    if of_type in copyreg.dispatch_table or (array and not _is_plain(value)):
         return dumps_by_makers(obj, keep)
     elements: Any
     kind: tuple[Any, ...]
-    if of_type is np.ndarray and _is_plain(value):
+    if array:
         elements = PickleBuffer(value)
         # Of the buffer: an array that only warns of writes calls itself writable.
         readonly = memoryview(elements).readonly
@@ -154,7 +152,7 @@ def dumps_arrays(obj: object, keep: Keep) -> bytes:
         kind = wrapped, of_type, readonly, within, value.shape, value.dtype.char
         if not within:
             elements = b""
-    elif of_type in _numbers:
+    elif of_type in _reducers:  # a number
         elements, readonly, within = value.tobytes(), True, True
         kind = wrapped, of_type
     else:
@@ -162,9 +160,9 @@ def dumps_arrays(obj: object, keep: Keep) -> bytes:
     known = _kinds.get(kind)
     if known is None:
         pickled = dumps_by_makers(obj, lambda _: within)
-        end = len(pickled) - (_after(wrapped, of_type is np.ndarray, readonly) if within else 0)
+        end = len(pickled) - (_after(wrapped, array, readonly) if within else 0)
         start = end - memoryview(elements).nbytes
-        if of_type is np.ndarray and (value.shape, value.dtype.char) != kind[-2:]:
+        if array and (value.shape, value.dtype.char) != kind[-2:]:
             return pickled  # another thread has changed them meanwhile
         if len(_kinds) >= _MOST:
             _kinds.clear()
@@ -212,7 +210,6 @@ def _fill(numpy: Any) -> None:
     reducers[_Maker] = lambda make: (maker, (codes[make],))
     _makers.update(makers)
     _dtypes.update(dtypes)
-    _numbers.update(dtype.type for dtype in dtypes.values())
     _reducers.update(reducers)
 
 
