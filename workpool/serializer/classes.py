@@ -307,9 +307,8 @@ def set_first(cls: type, attributes: dict[str, Any]) -> None:
 def _slots_of(cls: type) -> dict[str, Any]:
     """Return the slots that a class must be built with."""
     slots = vars(cls).get("__slots__")
-    by_itself = issubclass(cls, Enum) or NamedTuple in vars(cls).get("__orig_bases__", ())
-    if slots is None or by_itself:
-        return {}  # whose makers see to it, and refuse to be told
+    if slots is None or NamedTuple in vars(cls).get("__orig_bases__", ()):
+        return {}  # whose maker sees to it, and refuses to be told
     if not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(members(cls))  # an iterator, used up
     return {"__slots__": slots}
