@@ -185,8 +185,7 @@ class Ledger:
             return None
         number, record, place = found
         try:
-            listed = self._lists.use(number) or self._restored(number, record, fn)
-            return listed[place], None
+            return self._listed(number, fn, record)[place], None
         except Exception as error:
             return None, error
 
@@ -220,22 +219,22 @@ class Ledger:
 
     def values(self, found: Found, fn: Callable[..., Any]) -> list[Any]:
         """Return results that are there."""
-        values: list[Any] = []
-        for number, place in zip(found.records.tolist(), found.places.tolist(), strict=True):
-            listed = self._lists.use(number)
-            if listed is None:
-                record = self.journal.load(number)
-                if record is None:
-                    raise ResourceError(
-                        f"journal {self.journal.path} cannot be read any more (record {number}): "
-                        "see that its file system works, and start the script again"
-                    )
-                listed = self._restored(number, record, fn)
-            values.append(listed[place])
-        return values
+        places = zip(found.records.tolist(), found.places.tolist(), strict=True)
+        return [self._listed(number, fn)[place] for number, place in places]
 
-    def _restored(self, number: int, record: Record, fn: Callable[..., Any]) -> list[Any]:
-        """Return the results in a record."""
+    def _listed(
+        self, number: int, fn: Callable[..., Any], record: Record | None = None
+    ) -> list[Any]:
+        """Return the results in a record, which is read unless it is given."""
+        listed = self._lists.use(number)
+        if listed is not None:
+            return listed
+        record = record or self.journal.load(number)
+        if record is None:
+            raise ResourceError(
+                f"journal {self.journal.path} cannot be read any more (record {number}): "
+                "see that its file system works, and start the script again"
+            )
         with from_earlier_run():
             value, error = unpack_outcome(Kind.VALUE, record.value, fn)
         if error is not None:
@@ -244,8 +243,7 @@ class Ledger:
             return [value]
         with self._lock:
             self._lists.keep(number, value, len(record.value))
-        listed: list[Any] = value
-        return listed
+        return value  # type: ignore[no-any-return]
 
     def warn(self) -> None:
         """Say once that there are results too large to be stored."""
