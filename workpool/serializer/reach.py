@@ -174,7 +174,6 @@ def _stays(value: Any) -> bool:
     if kind in (tuple, frozenset):
         values: Iterable[Any] = value
         return all(map(_stays, values))
-    if isinstance(value, ONE_EACH) or named(value):
-        return True
-    # A plain object is there for nothing but its identity.
-    return kind is not object and is_unchanging(value)
+    if kind is object:  # there for nothing but its identity
+        return False
+    return is_unchanging(value) or isinstance(value, ONE_EACH) or named(value)
