@@ -91,6 +91,27 @@ def test_a_result_is_of_no_other_class_of_that_name(tmp_path: Path) -> None:
     assert (tmp_path / "ran").read_text() == "xx"
 
 
+def test_a_result_is_of_the_script_s_class_whatever_module_that_names(tmp_path: Path) -> None:
+    script = """
+        import dataclasses
+        from workpool import WorkPool
+
+        Point = dataclasses.make_dataclass("Point", ["x"])
+        Point.__module__ = "types"  # as before Python 3.12
+
+        def make():
+            open("ran", "a").write("x")
+            return Point(1), lambda: 0
+
+        with WorkPool(journal="run.db") as pool:
+            point, _ = pool.submit(make).result()
+        assert point == Point(1)
+    """
+    for _ in range(2):
+        alone(tmp_path, script)
+    assert (tmp_path / "ran").read_text() == "x"
+
+
 def test_a_cell_that_is_run_again_gets_results_of_its_own_classes(tmp_path: Path) -> None:
     cell = """
         import dataclasses, enum

@@ -39,7 +39,7 @@ from .derived import WHEN_ASKED, annotations_of
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members
-from .script import SCRIPT_MODULES, is_in_script, show, tasks_are_here
+from .script import is_in_script, show, tasks_are_here
 
 
 class _Known:
@@ -118,12 +118,12 @@ def _make_class(
 ) -> type:
     """Return the class with that id, built empty if it is not here yet.
 
-    `in_script`: the script has it under its name.  `named`: or in another class, or made by a
-    function.
+    The second of `args` is its name.  `in_script`: the script has it under that.  `named`: or in
+    another class, or made by a function.
     """
     cls = None
     if named and _from_earlier_run.get():  # of this process, too, which may have defined it anew
-        cls = _of_the_script(qualname, *args[:5])
+        cls = _found_in_script(qualname, args[1])
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
@@ -191,19 +191,6 @@ def from_earlier_run() -> Iterator[None]:
         yield
     finally:
         _from_earlier_run.reset(token)
-
-
-def _of_the_script(
-    qualname: str, _: object, name: str, __: object, content: Any, module: object = None
-) -> type | None:
-    """Return the class of that name in the script, by the arguments that it is built of.
-
-    After the qualified name they are ``(metaclass, name, bases, {"__module__": module, ...})``, or,
-    for an enumeration, ``(bases, name, qualname, members, module)``.
-    """
-    if content.get("__module__", module) not in SCRIPT_MODULES:
-        return None
-    return _found_in_script(qualname, name)
 
 
 def _found_in_script(qualname: str, name: str) -> type | None:
