@@ -12,7 +12,8 @@ import types
 import numpy as np
 import pytest
 
-from workpool.serializer import Blocks, arrays, encode_blocks, pack_value, unpack
+from workpool.serializer import Blocks, arrays, encode_blocks, pack_value, segments, unpack
+from workpool.serializer.frames import framed
 from workpool.serializer.values import encode
 
 CODES = "?bBhHiIlLqQefdgFDG"
@@ -131,13 +132,17 @@ def test_a_number_of_a_kind_that_is_known_is_that_of_plain_pickle(code, value):
         assert facts(argument) == plain
 
 
-def test_what_is_of_a_known_kind_is_pickled_to_the_same_bytes():
-    whole = arrays.dumps_by_makers
-    for value in (np.arange(4.0), np.zeros((2, 2), "?"), np.float32(3), np.zeros(0), np.array(5)):
+@pytest.mark.parametrize("within", [True, False])
+def test_what_is_of_a_known_kind_is_encoded_to_the_same_bytes(within):
+    values = [np.arange(4.0), np.zeros((2, 2), "?"), np.array(5)]
+    for value in [*values, *([np.float32(3), np.zeros(0)] if within else [])]:
         for obj in (value, (value,)):
-            for _ in range(2):
-                assert arrays.dumps_arrays(obj, lambda _: True) == whole(obj, lambda _: True)
-            assert arrays.dumps_arrays(obj, lambda _: False) == whole(obj, lambda _: False)
+            whole = arrays.dumps_by_makers(obj, lambda _: within)
+            if not within:
+                whole = framed(whole, [pickle.PickleBuffer(value).raw()]).tobytes()
+            for _ in range(3):
+                encoded = encode(obj, within_nbytes=1 << 16 if within else 1)
+                assert b"".join(segments(encoded)) == whole
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..lazy import np
 from .atoms import ATOMS
 from .byname import PROTOCOL, Keep
+from .frames import Encoded, Packed, framed
 from .reach import check_torn
 from .tensors import reducers
 
@@ -58,8 +59,8 @@ _dtypes: dict[str, Any] = {}
 _reducers: dict[type, Callable[[Any], Any]] = {}
 """By type."""
 
-_kinds: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
-"""By what an array or number is and where it stands, what its pickle has before and after the
+_kinds: dict[tuple[Any, ...], tuple[Any, bytes]] = {}
+"""By what an array or number is and where it stands, what its encoding has before and after the
 elements."""
 
 
@@ -120,55 +121,60 @@ def _is_leaf(value: Any) -> bool:
     return kind in _reducers and (kind is not np.ndarray or not value.dtype.hasobject)
 
 
-def dumps_arrays(obj: object, keep: Keep) -> bytes:
-    """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
+def encode_alone(obj: object, value: Any, within_nbytes: int) -> Encoded | None:
+    """Encode an array of plain numbers, or a number of NumPy's, or a tuple of just one of these.
 
-    Often a task gets or returns a single array or number.  What its pickle holds besides the
-    elements depends on its kind alone, and is remembered from the last one of that kind.
+    Often that is what a task gets or returns.  What its encoding holds besides the elements depends
+    on its kind alone, and is remembered from the last one of that kind.
 
     Parameters
     ----------
     obj : object
-    keep : callable
-        ``keep(buffer)`` returns whether it stays in the pickle; if so, it is below 64 KiB.
+    value : object
+        The only element of `obj` if that is such a tuple, else `obj`.
+    within_nbytes : int
+        As for `encode`.
+
+    Returns
+    -------
+    bytes, Packed or None
+        None of anything else.
 
     Notes
     -----
-    Cost: 2.5 us for an array, 1 us for one of a kind that is known.
+    Cost: 3 us, 1 us for one of a kind that is known.
     """
-    wrapped = type(obj) is tuple and len(obj) == 1
-    value: Any = obj[0] if wrapped else obj  # type: ignore[index]
     of_type = type(value)
-    array = of_type is np.ndarray
-    if of_type in copyreg.dispatch_table or (array and not _is_plain(value)):
-        return dumps_by_makers(obj, keep)
+    if of_type not in _reducers or of_type in copyreg.dispatch_table:
+        return None
     elements: Any
-    kind: tuple[Any, ...]
-    if array:
-        elements = PickleBuffer(value)
-        # Of the buffer: an array that only warns of writes calls itself writable.
-        readonly = memoryview(elements).readonly
-        within = bool(keep(elements))
-        kind = wrapped, of_type, readonly, within, value.shape, value.dtype.char
-        if not within:
-            elements = b""
-    elif of_type in _reducers:  # a number
-        elements, readonly, within = value.tobytes(), True, True
-        kind = wrapped, of_type
+    said: tuple[Any, ...]
+    if of_type is not np.ndarray:
+        elements, within, readonly, said = value.tobytes(), True, True, (of_type,)
+    elif _is_plain(value):
+        elements = PickleBuffer(value).raw()
+        within = elements.nbytes < within_nbytes
+        readonly = elements.readonly  # an array that only warns of writes calls itself writable
+        said = value.shape, value.dtype.char
     else:
-        return dumps_by_makers(obj, keep)
+        return None
+    wrapped = value is not obj
+    kind = wrapped, within, readonly, *said
     known = _kinds.get(kind)
     if known is None:
         pickled = dumps_by_makers(obj, lambda _: within)
-        end = len(pickled) - (_after(wrapped, array, readonly) if within else 0)
-        start = end - memoryview(elements).nbytes
-        if array and (value.shape, value.dtype.char) != kind[-2:]:
-            return pickled  # another thread has changed them meanwhile
+        if of_type is np.ndarray and (value.shape, value.dtype.char) != said:
+            return None  # another thread has changed them meanwhile
+        if within:
+            end = len(pickled) - _after(wrapped, of_type is np.ndarray, readonly)
+            known = pickled[: end - len(elements)], pickled[end:]
+        else:
+            known = framed(pickled, [elements]).segments[0], b""
         if len(_kinds) >= _MOST:
             _kinds.clear()
-        known = _kinds[kind] = pickled[:start], pickled[end:]
+        _kinds[kind] = known
     before, after = known
-    return b"".join((before, elements, after))
+    return b"".join((before, elements, after)) if within else Packed([before, elements])
 
 
 @cache
@@ -189,7 +195,10 @@ def _after(wrapped: bool, array: bool, readonly: bool) -> int:
 
 
 def dumps_by_makers(obj: object, keep: Keep, copied: Set[int] = frozenset()) -> bytes:
-    """Pickle as `dumps_arrays` does; raise `Torn` if something with one of these ids is in it."""
+    """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
+
+    Raises `Torn` if something with one of the ids in `copied` is in it.
+    """
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
         pickler.dispatch_table = {**_reducers, **reducers(), **copyreg.dispatch_table}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
-from .arrays import dumps_arrays, dumps_by_makers, has_arrays, is_flat
+from .arrays import dumps_by_makers, encode_alone, has_arrays, is_flat
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, Keep, names_by_value
 from .byvalue import dumps_by_value, is_disturbed, undisturbed
@@ -73,6 +73,11 @@ def encode(
     are not copied, in C or Fortran order; other arrays are, and so are those whose dtype
     exports no buffer (datetime64, object).
     """
+    value: Any = obj[0] if type(obj) is tuple and len(obj) == 1 else obj
+    if type(value) in ATOMS:
+        return dumps(obj, PROTOCOL)
+    if (alone := encode_alone(obj, value, within_nbytes)) is not None:
+        return alone
     frames: list[memoryview] = []
 
     def keep(buffer: PickleBuffer) -> bool:
@@ -90,7 +95,7 @@ def encode(
             if refer is not None and refer.copied and not is_flat(obj):
                 dump = partial(dumps_by_makers, copied=refer.copied)
             else:
-                dump = dumps_arrays if has_arrays(obj) else _dumps
+                dump = dumps_by_makers if has_arrays(obj) else _dumps
             pickled = _attempt(dump, obj, keep)
         if pickled is None and refer is not None:  # by reference
             frames.clear()
