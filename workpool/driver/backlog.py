@@ -36,6 +36,8 @@ RISK = 0.25
 class Backlog:
     """Tasks that wait.  Not thread-safe: its driver holds the lock.
 
+    One that is over leaves when its turn comes.
+
     Parameters
     ----------
     lend : callable
@@ -47,7 +49,7 @@ class Backlog:
     Attributes
     ----------
     tasks : deque of Task
-        That wait now, the last one at the end; among them some that were withdrawn.
+        That wait now, the last one at the end.
     """
 
     def __init__(self, lend: Callable[[Segment], bool], place: Callable[[Task], object]) -> None:
@@ -56,19 +58,20 @@ class Backlog:
         self.tasks: deque[Task] = deque()
         self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
-        self._late: set[Task] = set()  # of those, not cancelled
         self._numbers = count()
 
     def __iter__(self) -> Iterator[Task]:
         yield from self.tasks
         yield from self._without
-        yield from self._late
+        yield from (task for _, _, task in self._later)
 
     @property
     def outstanding(self) -> bool:
         """Whether tasks wait, those that wait for their time included."""
         # Looked for and not counted: a task may be cancelled that is not here, because it was lost.
-        return bool(_first(self.tasks) or _first(self._without) or self._late)
+        while self._later and self._later[0][2].over:
+            heappop(self._later)
+        return bool(_first(self.tasks) or _first(self._without) or self._later)
 
     def put_back(self, tasks: Iterable[Task]) -> None:
         """Put tasks before all others: they have waited for longest."""
@@ -77,15 +80,11 @@ class Backlog:
     def put_off(self, task: Task, delay_s: float) -> None:
         """Add a task when some time has passed."""
         heappush(self._later, (monotonic() + delay_s, next(self._numbers), task))
-        self._late.add(task)
 
     def wake(self) -> None:
         """Add the tasks whose time has come."""
         while self._later and self._later[0][0] <= monotonic():
-            task = heappop(self._later)[2]
-            if task in self._late:
-                self._late.remove(task)
-                self.tasks.append(task)
+            self.tasks.append(heappop(self._later)[2])
 
     def resume(self) -> None:
         """Put ranges that waited for a counter before all others, as far as there are some now."""
@@ -94,10 +93,6 @@ class Backlog:
             if not self._lend(first.segment):
                 break
             self.tasks.appendleft(self._without.popleft())
-
-    def withdraw(self, task: Task) -> None:
-        """Say that a task is over: it leaves when its turn comes."""
-        self._late.discard(task)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""

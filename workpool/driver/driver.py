@@ -102,7 +102,6 @@ class Driver(Progress):
             if task.batch is not None or task.over:
                 return False
             task.over = True
-            self._backlog.withdraw(task)
             self._store.leave(task)
             task.payload = b""
             return True

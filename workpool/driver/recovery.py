@@ -116,6 +116,5 @@ class Recovery:
         loss = Loss(Why.NOBODY).encoded()
         for task in waiting:
             task.over = True
-            self._backlog.withdraw(task)
             self._store.leave(task)
             self._finished.append(Finished(task.context, 0, [(task, _LOST, loss)]))
