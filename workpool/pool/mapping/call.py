@@ -58,7 +58,6 @@ class Seat:
         self._mapping = mapping
         self.stretch = stretch
         self.segment = segment
-        self.task: Task | None = None
         self.left = False  # it is over
 
     def ended(self, kind: int, outcome: Any) -> None:
@@ -244,9 +243,9 @@ class Mapping:
         for stretch in list(self._stretches):  # who iterates may be at their end
             for segment in stretch.segments if stretch.seats else ():
                 self._pool.driver.exhaust(segment)
-            for task in list(stretch.tasks):
+            for seat, task in list(stretch.tasks.items()):
                 if self._pool.driver.cancel(task):
-                    self.leave(task.future)
+                    self.leave(seat)
                     self._pool.ended()
 
     @whole
@@ -278,14 +277,14 @@ class Mapping:
             self._take_turn(seat)
 
     def _take_turn(self, seat: Seat) -> None:
-        task = seat.task = self._pool.take_turn(seat, self._fn, self._begun)
+        task = self._pool.take_turn(seat, self._fn, self._begun)
         if task is None:  # by another thread, just now
             seat.resolve(None, CancelledError("the pool was shut down"))
             return
         self._begun = True
-        seat.stretch.tasks.add(task)
+        seat.stretch.tasks[seat] = task
         if seat.left:  # by now, in another thread: which comes after us, or saw no task
-            seat.stretch.tasks.discard(task)
+            seat.stretch.tasks.pop(seat, None)
 
     @whole
     def turn_over(self, seat: Seat, kind: int, outcome: Any) -> None:
@@ -342,9 +341,7 @@ class Mapping:
         """Count a turn that is over; with the last one all items are reported, or shared again."""
         stretch = seat.stretch
         seat.left = True
-        if seat.task is not None:  # a range may be long, and a task holds its outcome
-            stretch.tasks.discard(seat.task)
-            seat.task = None
+        stretch.tasks.pop(seat, None)  # a range may be long, and a task holds its outcome
         with self._pool.lock:
             stretch.seats -= 1
             last = not stretch.seats

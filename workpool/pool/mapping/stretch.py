@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...journal.ledger import Plan
 from ...loss import Loss
@@ -52,7 +53,7 @@ class Stretch:
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
         self.seats = 0  # turns under way
         self._tidy_at = TIDY  # spans
-        self.tasks: set[Task] = set()  # that are turns
+        self.tasks: dict[Any, Task] = {}  # that are turns, by their seats
         self.taken = False  # all of it, by workers
         self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
         self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
