@@ -290,7 +290,7 @@ def test_a_flush_of_shared_memory_costs_little_more_than_a_sync() -> None:
         from workpool import rma
 
         group = rma.Group()
-        window = group.allocate(64, 0, b"")
+        window = group.allocate(64, 0, 0)
         shared = window._memory is not None
         calls = lambda: window._win.Flush(0), lambda: window._win.Sync()
         times = [[timeit.timeit(call, number=200) for call in calls] for _ in range(200)]

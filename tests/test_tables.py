@@ -264,6 +264,28 @@ def test_a_rank_that_cannot_map_a_table_stops_nobody(what: str) -> None:
     assert worked == "1 2"
 
 
+def test_a_driver_without_memory_for_a_large_table_keeps_nobody_waiting() -> None:
+    script = """
+        import os
+        import resource
+        from workpool import ResourceError, WorkPool
+
+        with open("/proc/self/statm") as file:
+            nbytes = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        with WorkPool(arena_nbytes=1 << 20) as pool:
+            resource.setrlimit(resource.RLIMIT_AS, (nbytes + (48 << 20), hard))
+            try:
+                WorkPool(rows=1 << 16, arena_nbytes=1 << 20)
+            except ResourceError as error:
+                print(error)
+            print(pool.submit(abs, -2).result())
+    """
+    said, worked = run_ranks(2, script).stdout.splitlines()
+    assert "rank 0 cannot map it" in said
+    assert worked == "2"
+
+
 def test_a_table_in_files_that_may_not_be_large() -> None:
     script = """
         import resource

@@ -56,7 +56,7 @@ class Order(NamedTuple):
 
 def _allocate(group: rma.Group) -> rma.Window:
     nbytes = layout.control_nbytes(group.size)
-    return group.allocate(nbytes, 0, bytes(nbytes))
+    return group.allocate(nbytes, 0, nbytes)
 
 
 class Caller:

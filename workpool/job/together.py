@@ -20,10 +20,14 @@ def meet(group: rma.Group) -> Liveness:
 
 def open_window(group: rma.Group, choice: Choice) -> rma.Window:
     """Allocate a table's window.  Collective."""
-    geometry, start = choice.geometry(), b""
-    if group.rank == choice.repository:
-        start = geometry.identity().ljust(geometry.table_nbytes, b"\0")
-    window = group.allocate(geometry.nbytes, choice.repository, start, geometry.watched_nbytes)
+    geometry = choice.geometry()
+    window = group.allocate(
+        geometry.nbytes,
+        choice.repository,
+        geometry.table_nbytes,
+        geometry.identity(),
+        geometry.watched_nbytes,
+    )
     identity = bytearray(layout.IDENTITY_NBYTES)
     window.get(0, identity)
     window.flush()  # the bytes are here only after it

@@ -41,7 +41,7 @@ def info() -> None:
 
     reporter = Reporter()
     group = rma.Group()
-    window = group.allocate(_NBYTES, group.size - 1, bytes(_NBYTES))
+    window = group.allocate(_NBYTES, group.size - 1, _NBYTES)
     try:
         if group.rank == 0:
             reporter.begin()

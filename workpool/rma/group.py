@@ -144,7 +144,12 @@ class Group:
         return True
 
     def allocate(
-        self, nbytes: int, host: int, start: bytes, watched_nbytes: int = PAGE_NBYTES
+        self,
+        nbytes: int,
+        host: int,
+        clear_nbytes: int,
+        start: bytes = b"",
+        watched_nbytes: int = PAGE_NBYTES,
     ) -> Window:
         """Allocate a window at rank `host`, and open the access epoch.  Collective.
 
@@ -154,8 +159,10 @@ class Group:
             Size of the window.
         host : int
             The rank that gives the memory.
+        clear_nbytes : int
+            How much of it is zero at first; the rest is whatever MPI returns.
         start : bytes
-            What the window begins with; the rest is whatever MPI returns.
+            But for this, with which it begins.
         watched_nbytes : int
             What changes at its beginning whenever others do something there: see ``Ticker``.
 
@@ -197,6 +204,9 @@ class Group:
         if not mine and alone:
             memory = self._lent(win, host, nbytes)
         if mine:
+            for at in range(0, clear_nbytes, PAGE_NBYTES):  # there may be no memory for all at once
+                page = memory[at : min(at + PAGE_NBYTES, clear_nbytes)]
+                page[:] = bytes(len(page))
             memory[: len(start)] = start
         with self._lock:
             win.Sync()
