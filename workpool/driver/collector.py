@@ -350,14 +350,10 @@ class Collector:
         """Fail the tasks of a row whose outcome is too large for this process."""
         content = refusal(batch.tasks[0], error)  # first: then they are in no row
         lost = self.published.take_back(batch)
-        for task in lost:
-            self._store.leave(task)
-            task.over = True
-        outcomes = [(task, _EXCEPTION, content) for task in lost]
         context = batch.tasks[0].context
         if batch.tasks[0].segment is None:
             context.tally.tasks[owner] += len(lost)
-        self.finished.append(Finished(context, owner, outcomes))
+        self.add(Finished(context, owner, [(task, _EXCEPTION, content) for task in lost]))
 
 
 def refusal(task: Task, error: Exception) -> bytes:

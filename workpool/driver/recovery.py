@@ -51,7 +51,6 @@ class Recovery:
         self._workers = workers
         self._collector = collector
         self._published = collector.published
-        self._finished = collector.finished
         self._store = store
         self._backlog = backlog
         self._deserted = False  # and it was said
@@ -115,6 +114,5 @@ class Recovery:
         waiting = [task for task in self._backlog if not task.over]
         loss = Loss(Why.NOBODY).encoded()
         for task in waiting:
-            task.over = True
-            self._store.leave(task)
-            self._finished.append(Finished(task.context, 0, [(task, _LOST, loss)]))
+            self._store.leave(task)  # not for another attempt
+            self._collector.add(Finished(task.context, 0, [(task, _LOST, loss)]))
