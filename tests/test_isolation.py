@@ -313,6 +313,10 @@ def test_a_limit_of_memory() -> None:
         # The first array that a child sees costs the task its bytes, and not NumPy's libraries.
         tight = pool.with_options(memory_limit_nbytes=4 << 20, max_tasks_per_child=1)
         assert tight.submit(np.sum, np.ones(1000)).result() == 1000
+        def spoil():
+            import builtins
+            builtins.open = None
+        assert (limited.submit(spoil).result(), limited.submit(abs, -2).result()) == (None, 2)
         """,
     )
 

@@ -178,9 +178,8 @@ def _memory(nbytes: int | None) -> Iterator[None]:
     if nbytes is None:
         yield
         return
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        status = file.read()
-    held = int(status.partition("VmData:")[2].split(None, 1)[0]) << 10
+    with io.FileIO("/proc/self/status") as file:  # a task before may have replaced `open`
+        held = int(file.read().partition(b"VmData:")[2].split(None, 1)[0]) << 10
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = min(held + nbytes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
