@@ -178,15 +178,6 @@ class Runner:
         context = Context.decode(content)
         # And with them what their initializers have made.
         self._pools.drop_if(lambda pool: context.closed(pool.pool_id))
-        return self._prepare(number, context)
-
-    def _be_in(self, pool: EnteredPool) -> None:
-        self._pool = pool
-        pool.callables.uncheck()
-        use_prepared(pool.prepared)
-
-    def _prepare(self, number: int, context: Context) -> EnteredPool:
-        """Do what a pool wants done before its first task."""
         self._pool = None
         namespaces = collect_globals()
         path, key, call = split(context.setup)
@@ -211,6 +202,11 @@ class Runner:
         self.contributions.pool = pool.pool_id
         self._pools.keep(number, pool)
         return pool
+
+    def _be_in(self, pool: EnteredPool) -> None:
+        self._pool = pool
+        pool.callables.uncheck()
+        use_prepared(pool.prepared)
 
     def call(
         self, pool: EnteredPool, kind: int, code_id: int, payload: Any
