@@ -73,9 +73,7 @@ class Scene:
         payloads = [bytes([n]) for n in range(tasks)]
         self.runner = Runner()
         self.ran = self.runner.ran
-        self.batch = BatchRun(
-            self.window, self.claimant, claim, payloads, Outcomes(extent), self.runner, CALL
-        )
+        self.batch = BatchRun(self.claimant, claim, payloads, Outcomes(extent), self.runner, CALL)
 
     @property
     def word(self) -> int:

@@ -39,7 +39,7 @@ class Scene:
         self.payload = Extent(geometry.region(0).offset, NBYTES)
         window.put(self.payload.offset, b"p" * NBYTES)
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
-        self.exchange = Exchange(window, self.worker, geometry.region(1))
+        self.exchange = Exchange(self.worker)
         self.claim = self.next_claim()
 
     def next_claim(self) -> Claim:

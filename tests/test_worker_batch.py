@@ -140,10 +140,9 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
 
 def attempts_of(scene: Scene) -> tuple[Attempts, Region]:
     """Return what runs the tasks of a scene, and its part of the arena."""
-    exchange = Exchange(scene.window, scene.claimant, scene.geometry.region(1))
+    exchange = Exchange(scene.claimant)
     runners, heart = Runners(1, "here"), Heart(lambda: None)
-    attempts = Attempts(runners, heart, scene.window, scene.geometry, scene.claimant, exchange)
-    return attempts, exchange.region
+    return Attempts(runners, heart, scene.claimant, exchange), exchange.region
 
 
 @pytest.mark.parametrize("large_nbytes", [0, 1000])

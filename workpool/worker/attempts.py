@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import layout, verbs
+from .. import layout
 from ..arena import in_lines
 from ..context import ISOLATED, RANGE
 from ..errors import ProtocolError, WindowError
-from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Geometry, Items
+from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items
@@ -81,25 +81,15 @@ class Attempts:
     runners : Runners
     heart : Heart
         Told when there is something to watch.
-    window : verbs.Window
-    geometry : Geometry
     claimant : Claimant
     exchange : Exchange
     """
 
     def __init__(
-        self,
-        runners: Runners,
-        heart: Heart,
-        window: verbs.Window,
-        geometry: Geometry,
-        claimant: Claimant,
-        exchange: Exchange,
+        self, runners: Runners, heart: Heart, claimant: Claimant, exchange: Exchange
     ) -> None:
         self._runners = runners
         self._heart = heart
-        self._window = window
-        self._geometry = geometry
         self._claimant = claimant
         self._exchange = exchange
         self._pace = Pace()
@@ -188,7 +178,8 @@ class Attempts:
         def fetch(start: int, stop: int) -> memoryview:
             return self._exchange.fetch(claim, _PAYLOAD, offset + start, stop - start, inline)
 
-        take = partial(take_items, self._window, self._geometry, descriptor.items)
+        claimant = self._claimant
+        take = partial(take_items, claimant.window, claimant.geometry, descriptor.items)
         items, blocks = self._blocks
         if blocks is None or items != descriptor.items:
             if offset == layout.STREAMED and take(0).start == descriptor.total:
@@ -223,9 +214,7 @@ class Attempts:
     ) -> Outcomes:
         """Run the tasks of a batch, as far as nobody takes them back."""
         outcomes = self._room(len(payloads))
-        self._batch = BatchRun(
-            self._window, self._claimant, claim, payloads, outcomes, runner, call
-        )
+        self._batch = BatchRun(self._claimant, claim, payloads, outcomes, runner, call)
         self._heart.hurry()
         try:
             self._batch.run()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from .. import layout, verbs
+from .. import layout
 from ..arena import Region, write
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
@@ -82,7 +82,6 @@ class BatchRun:
 
     Parameters
     ----------
-    window : verbs.Window
     claimant : Claimant
     claim : Claim
     payloads : sequence of bytes or memoryview
@@ -97,7 +96,6 @@ class BatchRun:
 
     def __init__(
         self,
-        window: verbs.Window,
         claimant: Claimant,
         claim: Claim,
         payloads: Sequence[bytes | memoryview],
@@ -109,7 +107,7 @@ class BatchRun:
         self._runner = runner
         self._call = call
         self._payloads = payloads
-        self._window = window
+        self._window = claimant.window
         self._claimant = claimant
         self._claim = claim
         self._lock = Lock()  # on what is in the window, which worker and heart both change

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import layout, verbs
+from .. import layout
 from ..arena import write
 from ..contributions import Parts, contribute
 from ..layout import NOTHING, Extent
@@ -22,7 +22,6 @@ class Commits:
 
     Parameters
     ----------
-    window : verbs.Window
     claimant : Claimant
     exchange : Exchange
     own : Runner
@@ -31,15 +30,8 @@ class Commits:
         Whether outcomes carry all contributions to accumulators.
     """
 
-    def __init__(
-        self,
-        window: verbs.Window,
-        claimant: Claimant,
-        exchange: Exchange,
-        own: Runner,
-        carries: bool,
-    ) -> None:
-        self._window = window
+    def __init__(self, claimant: Claimant, exchange: Exchange, own: Runner, carries: bool) -> None:
+        self._window = claimant.window
         self._claimant = claimant
         self._exchange = exchange
         self._own = own

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from .. import layout, verbs
+from .. import layout
 from ..arena import WARM_NBYTES, Region, pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
@@ -22,10 +22,7 @@ class Exchange:
 
     Parameters
     ----------
-    window : verbs.Window
     claimant : Claimant
-    stretch : Extent
-        The part.
 
     Attributes
     ----------
@@ -35,10 +32,10 @@ class Exchange:
         for ever for the other.
     """
 
-    def __init__(self, window: verbs.Window, claimant: Claimant, stretch: Extent) -> None:
-        self.region = Region(stretch)
-        self.share = stretch.nbytes // 4
-        self._window = window
+    def __init__(self, claimant: Claimant) -> None:
+        self.region = Region(claimant.geometry.region(claimant.member))
+        self.share = self.region.stretch.nbytes // 4
+        self._window = claimant.window
         self._claimant = claimant
         self._warm_nbytes = WARM_NBYTES  # in use, above which we look what is collected
         self._results: deque[tuple[int, int, Extent]] = deque()  # (row, our word, extent)

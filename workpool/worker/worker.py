@@ -161,17 +161,12 @@ class _Service:
     def __init__(
         self, worker: Worker, window: verbs.Window, geometry: Geometry, method: str
     ) -> None:
-        self._worker = worker
-        self._window = window
-        self._geometry = geometry
         taker = TAKERS[method](window, geometry.members - 1)
         self._claimant = Claimant(window, geometry, worker.member, taker)
-        self._exchange = Exchange(window, self._claimant, geometry.region(worker.member))
-        self._attempts = Attempts(
-            worker.runners, worker.heart, window, geometry, self._claimant, self._exchange
-        )
+        self._exchange = Exchange(self._claimant)
+        self._attempts = Attempts(worker.runners, worker.heart, self._claimant, self._exchange)
         own = worker.runners.own
-        self._commits = Commits(window, self._claimant, self._exchange, own, worker.carries)
+        self._commits = Commits(self._claimant, self._exchange, own, worker.carries)
         self._contributions = own.contributions
         self._mean_s = TICKETS_S  # of a task, over the last ones
         self._limit = 1  # tickets to take at once
@@ -183,8 +178,9 @@ class _Service:
 
     def beat(self) -> None:
         """Show that we live; called by the heart.  RMA cost: 1 compare_and_swap."""
-        disp = self._geometry.beat(self._worker.member)
-        self._window.compare_and_swap(disp, self._beats, self._beats + 1)  # nobody else writes it
+        claimant, beats = self._claimant, self._beats
+        disp = claimant.geometry.beat(claimant.member)
+        claimant.window.compare_and_swap(disp, beats, beats + 1)  # nobody else writes it
         self._beats += 1
 
     def watch(self) -> bool:
@@ -235,7 +231,7 @@ class _Service:
         if found and now - self._swept > SWEEP_S:
             # Even while work flows, rows behind the head must not wait for ever.
             self._swept = now
-            first = self._geometry.ticket(*found[0].row)
+            first = self._claimant.geometry.ticket(*found[0].row)
             self._run_all(self._claimant.sweep(1, before=first))
         if not self._run_all(found):
             # Whoever was quicker swept, and may hold the ticket of what is older than our next.
