@@ -96,7 +96,7 @@ def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
         return [*map(function, items)], None
 
     runner: Any = SimpleNamespace(call_items=call_items)
-    pool: Any = SimpleNamespace(callables=SimpleNamespace(get=get))
+    pool: Any = SimpleNamespace(callables=SimpleNamespace(get=get, restores=0))
     descriptor: Any = SimpleNamespace(items=Items(0, 0, total), code=SimpleNamespace(blob_id=1))
     terms = Terms(Schedule.ADAPTIVE, 1, last=False, first=0, total=total)
     pace = Pace()

@@ -8,7 +8,7 @@ import pytest
 from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import CallableCache, CodeCache
+from workpool.serializer import Blocks, CallableCache, CodeCache, blocks, encode_blocks
 from workpool.serializer.callables import _Restored
 
 
@@ -105,3 +105,42 @@ def test_damaged_code_is_a_serialization_error():
         CallableCache().add(1, b"\x80\x05nonsense")
     with pytest.raises(SerializationError, match="import"):
         CallableCache().add(1, b"\x80\x05cno_such_module\nfn\n.")
+
+
+RESTORED = []
+
+
+class Item:
+    """Notes when it is restored."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        RESTORED.append(self.number)
+
+
+@pytest.mark.parametrize("item_s", [blocks.LONG_S, blocks.LONG_S / 100])
+def test_items_that_take_long_to_restore_are_not_restored_for_each_chunk(monkeypatch, item_s):
+    monkeypatch.setattr(blocks, "monotonic", lambda: item_s * len(RESTORED))
+    content = encode_blocks([Item(i) for i in range(20)], False, size=8)
+    found = Blocks(content, lambda start, stop: content[start:stop])
+
+    def restores(chunk, code=1):
+        RESTORED.clear()
+        numbers = [it.number for _, items in found.pieces(chunk, code) for it in items]
+        assert numbers == [*chunk]
+        return len(RESTORED)
+
+    if item_s < blocks.LONG_S:
+        assert [restores(range(i, i + 1)) for i in range(20)] == [8] * 16 + [4] * 4
+        return
+    assert [restores(range(i, i + 1)) for i in range(4)] == [8, 0, 0, 0]
+    assert restores(range(6, 7)) == 0, "others have taken those between"
+    assert restores(range(7, 10)) == 8
+    assert restores(range(10, 11), code=2) == 8, "they may refer to what was restored anew"
+    assert restores(range(11, 12), code=2) == 0
+    found.forget()
+    assert restores(range(12, 13), code=2) == 8
+    assert [restores(range(i, i + 2), code=2) for i in range(14, 20, 2)] == [0, 4, 0]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
 
+from ..clock import monotonic
 from ..errors import SerializationError
 from .frames import Buffer, Packed, as_bytes, unpack
 from .reach import Reach, Torn
@@ -30,6 +31,9 @@ BLOCK_NBYTES: Final = 1 << 16
 
 WITHIN_NBYTES: Final = 1 << 14
 """Smaller buffers are in the pickle of a block, with those of other items."""
+
+LONG_S: Final = 1e-3
+"""A block that takes longer to restore is not restored again for each chunk of its items."""
 
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1
@@ -144,6 +148,7 @@ class Blocks:
         self.several = bool(flags & _SEVERAL)
         self._each = bool(flags & _EACH)
         self._function: Any = None
+        self._kept: tuple[int, list[Any], int] | None = None  # from where on, and with what
 
     def function(self) -> Any:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
@@ -159,14 +164,21 @@ class Blocks:
         return bool(stop > start)
 
     def forget(self) -> None:
-        """Restore the function anew when it is wanted again."""
-        self._function = None
+        """Restore the function anew when it is wanted again, and items that were restored early."""
+        self._function = self._kept = None
 
-    def pieces(self, wanted: range) -> Iterator[tuple[Any, Sequence[Any]]]:
+    def pieces(self, wanted: range, code: int = 0) -> Iterator[tuple[Any, Sequence[Any]]]:
         """Yield some of the items, with what is called with them if it came along with them.
 
         Each piece is restored when it is its turn: a class that came along is then what it is in
         the same pickle as the function.
+
+        Parameters
+        ----------
+        wanted : range
+            None of them was wanted before.
+        code : int
+            Another number when the code that items refer to was restored anew.
         """
         first, last = wanted.start // self._size, (wanted.stop - 1) // self._size
         start = self._offsets[first + 1]
@@ -175,12 +187,21 @@ class Blocks:
         for block in range(first, last + 1):
             ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
             skip = block * self._size
-            upto = min(skip + self._size, self.total) - 1
-            function, part = None, unpack(content[slice(*ends)], f"items {skip} to {upto} of a map")
+            function, part = None, self._take_kept(wanted.start, code)
+            keeps = part is not None
+            if part is not None:
+                skip = wanted.start
+            else:
+                upto = min(skip + self._size, self.total) - 1
+                began = monotonic()
+                part = unpack(content[slice(*ends)], f"items {skip} to {upto} of a map")
+                keeps = not self._each and monotonic() - began > LONG_S
             if self._each and isinstance(part, tuple) and len(part) == 2:
                 function, part = part
             if not isinstance(part, (list, range)):
                 raise SerializationError(f"block {block} is of type {type(part).__qualname__}")
+            if keeps and (left := part[wanted.stop - skip :]):
+                self._kept = wanted.stop, left, code
             part = part[max(0, wanted.start - skip) : wanted.stop - skip]
             if self._each or first == last:
                 yield function, part
@@ -189,6 +210,13 @@ class Blocks:
                 del part  # nobody else holds them
         if found:
             yield None, found
+
+    def _take_kept(self, start: int, code: int) -> list[Any] | None:
+        """Return the items from one on that were restored with others before it, if there are."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept[2] != code or not 0 <= start - kept[0] < len(kept[1]):
+            return None
+        return kept[1][start - kept[0] :]
 
     def _part(self, start: int, stop: int) -> memoryview:
         if stop <= len(self._have):

@@ -58,12 +58,18 @@ class CallableCache:
     ----------
     capacity : int
         Callables remembered; the least recently used makes room.
+
+    Attributes
+    ----------
+    restores : int
+        How often one was restored.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._restored: Recent[_Restored] = Recent(capacity, MAX_NBYTES)
         #: The code whose callable showed no trace, and that nobody has had since.
         self._checked: int | None = None
+        self.restores = 0
 
     def __contains__(self, code_id: int) -> bool:
         return code_id in self._restored
@@ -91,6 +97,7 @@ class CallableCache:
         if restored is None:
             return None
         if checked != code_id and not restored.is_clean():
+            self.restores += 1
             restored.restore()
         for name, value in restored.shown.items():
             show(name, value)
@@ -127,6 +134,7 @@ class CallableCache:
         Cost: 20 us for a small function.
         """
         self.uncheck()
+        self.restores += 1
         restored = _Restored(bytes(data))
         self._restored.keep(code_id, restored, len(restored.data))
         return restored.fn

@@ -247,7 +247,7 @@ class TurnRun:
             # Else one that takes longer to restore than a turn takes would be called once in each.
             self._over_s += monotonic() - start
         values: list[Any] = []
-        pieces = self._blocks.pieces(taken)
+        pieces = self._blocks.pieces(taken, self._pool.callables.restores)
         while self._failed is None:
             try:
                 sent, items = next(pieces)
