@@ -301,6 +301,23 @@ def test_what_an_initializer_has_made_goes_with_its_pool(ranks: int, isolate: bo
     run_ranks(ranks, script)
 
 
+def test_tasks_that_add_to_accumulators_leave_no_memory_behind() -> None:
+    script = """
+        from workpool import WorkPool
+
+        def add(numbers):
+            numbers.add(1)
+            with open("/proc/self/status") as file:
+                return int(file.read().partition("RssAnon:")[2].split(None, 1)[0])
+
+        with WorkPool() as pool:
+            numbers = pool.accumulator((), int)
+            used = [pool.submit(add, numbers).result() for _ in range(8000)]
+            assert used[-1] < used[2000] + 300, used[::1000]  # KiB
+    """
+    run_ranks(2, script)
+
+
 def test_who_has_served_may_drive() -> None:
     script = """
         import workpool

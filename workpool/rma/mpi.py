@@ -45,6 +45,8 @@ def loading() -> Iterator[None]:
         # for it: 0.6 us, and a time slice where ranks share cores.  So it does so seldom, until
         # somebody has wanted something (on another host: on this one they do it themselves).
         "MPIR_CVAR_CH4_RMA_ENABLE_DYNAMIC_AM_PROGRESS": "1",
+        # Each accumulate of MPICH 5 would keep 128 bytes for good.
+        "MPIR_CVAR_ENABLE_YAKSA_REDUCTION": "0",
     }
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
