@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
+import threading
 import time
 import weakref
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from runner import PATIENCE_S, STDLIB_MAP, Skip, drain, needs, only, raises, until
+from runner import PATIENCE_S, SHARED, STDLIB_MAP, Skip, drain, needs, only, raises, until
 
 from __main__ import Level, Refused, alive, change_level, fail_at, hold, read_level, same, touch
 
@@ -127,6 +128,17 @@ def case_map_with_an_exception_in_the_middle(pool):
         assert given == list(range(7)) or (chunksize == 5 and given == list(range(5)))
         assert list(mapped) == []
     alive(pool)
+
+
+@only("workpool", SHARED)
+def case_a_result_of_a_map_that_cannot_be_pickled_is_named_alone(pool):
+    from workpool.errors import SerializationError
+
+    for items in (range(1), range(100)):
+        with raises(SerializationError) as caught:
+            list(pool.map(lambda _: threading.Lock(), items))
+        assert "which is of type _thread.lock" in str(caught[0]), caught[0]
+        assert "of type list" not in str(caught[0].__cause__), caught[0].__cause__
 
 
 def case_map_with_timeout(pool, gate):

@@ -8,6 +8,7 @@ while others are computed, and a worker that is lost costs no more than a turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 from .. import layout
@@ -296,14 +297,12 @@ class TurnRun:
         count : int
             How many of them.
         """
-        try:
-            encoded = pack_value(values, function)
-        except Exception:
-            for i, value in enumerate(values):
-                try:
-                    pack_value(value, function)
-                except Exception as error:
-                    self._failed = self._runner.failure(error, function)
-                    return self._encode(values[:i], function)
-            raise
-        return as_bytes(encoded), len(values)
+        with suppress(Exception):  # which says nothing of the item
+            return as_bytes(pack_value(values, function)), len(values)
+        for i, value in enumerate(values):
+            try:
+                pack_value(value, function)
+            except Exception as error:
+                self._failed = self._runner.failure(error, function)
+                return self._encode(values[:i], function)
+        return as_bytes(pack_value(values, function)), len(values)
