@@ -125,9 +125,12 @@ class RemoteTraceback(Exception):
     ----------
     attempts : int
         How often the task was tried, this attempt included.
+    item : int or None
+        Which item of a `map` it was, from 0; None elsewhere, and with a ``chunksize``.
     """
 
     attempts = 1
+    item: int | None = None
 
     def __init__(self, text: str, task: str, rank: int | None, host: str) -> None:
         super().__init__(text, task, rank, host)
@@ -138,4 +141,12 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         tries = f", attempt {self.attempts}" if self.attempts > 1 else ""
-        return f"\n{self.text}{tries}"
+        item = f", item {self.item} of its map" if self.item is not None else ""
+        return f"\n{self.text}{tries}{item}"
+
+
+def of_item(at: int, error: BaseException) -> BaseException:
+    """Return what a task has raised, which says now for which item of a map, from 0."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        error.__cause__.item = at
+    return error

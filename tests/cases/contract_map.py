@@ -131,6 +131,21 @@ def case_map_with_an_exception_in_the_middle(pool):
 
 
 @only("workpool", SHARED)
+def case_map_says_which_item_has_failed(pool):
+    views = [pool, pool.with_options(retries=1)]
+    for view in views:
+        with raises(Refused) as caught:
+            list(view.map(fail_at, range(2000), itertools.repeat(1203)))
+        remote = caught[0].__cause__
+        assert remote.item == 1203, remote
+        assert str(remote).endswith(", item 1203 of its map"), remote
+    with raises(Refused) as caught:
+        list(pool.map(fail_at, range(20), itertools.repeat(7), chunksize=5))
+    assert caught[0].__cause__.item is None
+    assert pool.submit(fail_at, 7, 7).exception().__cause__.item is None
+
+
+@only("workpool", SHARED)
 def case_a_result_of_a_map_that_cannot_be_pickled_is_named_alone(pool):
     from workpool.errors import SerializationError
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ...clock import monotonic
+from ...errors import of_item
 from ...forgetting import forgetting
 from ..callbacks import Callbacks
 
@@ -51,9 +52,18 @@ def _in_order(
     single: bool,
     deadline: float | None,
 ) -> Iterator[Any]:
+    given = 0
+
     def first() -> Any:
+        nonlocal given
         left = None if deadline is None else deadline - monotonic()
-        result = futures[0].result(left)
+        try:
+            result = futures[0].result(left)
+        except BaseException as error:
+            if single:
+                of_item(given, error)
+            raise
+        given += 1
         futures.popleft()  # not before: whatever is left there is cancelled
         futures.extend(islice(more, 1))
         return result

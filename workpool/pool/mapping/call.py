@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...clock import monotonic
 from ...driver.driver import Driver
+from ...errors import of_item
 from ...forgetting import forgetting
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...reduction import Reduction
@@ -100,6 +101,7 @@ class Mapping:
         self._stopped = False
         self._abandoned = False  # nobody iterates any more
         self._begun = False  # a turn was submitted
+        self._given = 0  # results that who iterates has got, or is about to
 
     def begin(self, items: Sequence[Any], large: bool = False) -> bool:
         """Take on the first items.
@@ -150,6 +152,7 @@ class Mapping:
                 stretch = self._stretches[0]
                 found = self._computed(stretch, deadline)
                 for values in found if stretch.plan is None else stretch.plan.merged(found):
+                    self._given += len(values)
                     yield from forgetting(values)
                 self._stretches.pop(0)
                 if stretch.last:
@@ -169,7 +172,7 @@ class Mapping:
             if part.total:
                 yield self._values(part)
             if failed is not None:
-                raise self._error(Kind.EXCEPTION, failed)
+                raise of_item(self._given, self._error(Kind.EXCEPTION, failed))
 
     def fold(self, deadline: float | None) -> list[Any]:
         """Return a list of the one value that all results are folded to, or of none."""
