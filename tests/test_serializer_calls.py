@@ -152,7 +152,7 @@ def test_a_callable_object_is_named():
     assert "Caller" in str(failure(instance))
 
 
-def test_what_a_method_takes_along_is_named():
+def test_what_a_method_or_a_called_object_takes_along_is_named():
     class Study:
         def __init__(self, **attributes):
             vars(self).update(attributes)
@@ -160,8 +160,13 @@ def test_what_a_method_takes_along_is_named():
         def step(self):
             return self
 
-    with pytest.raises(SerializationError, match=r"self\.ended, which comes along, of type gen"):
-        pack_call(Study(number=1, ended=ENDED).step, (), {})
+        __call__ = step
+
+    study = Study(number=1, ended=ENDED)
+    for task in (study.step, study, functools.partial(study, 1)):
+        message = str(failure(task))
+        assert "self.ended, which comes along, of type generator" in message
+        assert "have __getstate__ of its class leave it out" in message
 
     class Careful(Study):
         def __getstate__(self):

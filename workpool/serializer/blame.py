@@ -69,11 +69,11 @@ def heaviest(fn: Callable[..., Any]) -> str:
     return f", mostly {sizes[max(sizes)]}" if sizes else ""
 
 
-def _attributes(method: Any) -> dict[str, Any]:
-    """Return what a bound method takes along of its object, if that is plain attributes."""
+def _attributes(fn: Any) -> dict[str, Any]:
+    """Return what a bound method, or an object that is called, takes along as plain attributes."""
     try:
-        state = method.__self__.__reduce_ex__(PROTOCOL)[2]
-    except Exception:  # no method; or the user's own code
+        state = getattr(fn, "__self__", fn).__reduce_ex__(PROTOCOL)[2]
+    except Exception:  # a plain function; or the user's own code
         return {}
     return state if isinstance(state, dict) else {}
 
