@@ -330,12 +330,16 @@ def test_as_under_python(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.mpi
 def test_a_task_that_exits_does_not_end_the_script_unsaid() -> None:
-    text = "import sys; from workpool import WorkPool; WorkPool().submit(sys.exit).result()"
-    with run("-w", "1", "-c", text) as started:
-        ended = started.wait()
-    assert (ended.status, ended.out) == (0, "")
-    assert ended.err.startswith("workpool: task exit has called sys.exit, which has ended the")
-    assert ended.err.count("\n") == 1
+    text = "import sys; from workpool import WorkPool; pool = WorkPool(); "
+    for call, whose in (
+        ("pool.submit(sys.exit).result()", "task exit"),
+        ("list(pool.map(lambda n: n or sys.exit(), [1, 0]))", "task <lambda>, item 1 of its map,"),
+    ):
+        with run("-w", "1", "-c", text + call) as started:
+            ended = started.wait()
+        assert (ended.status, ended.out) == (0, "")
+        assert ended.err.startswith(f"workpool: {whose} has called sys.exit, which has ended the")
+        assert ended.err.count("\n") == 1
 
 
 @pytest.mark.mpi

@@ -234,9 +234,10 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
             if isinstance(end, Terminated):
                 _give_up(end.signal, status)
             elif isinstance(remote := end.__cause__, RemoteTraceback):
+                item = "" if remote.item is None else f", item {remote.item} of its map,"
                 say(
-                    f"task {remote.task} has called sys.exit, which has ended the script where it "
-                    f"took the task's result, with status {status}"
+                    f"task {remote.task}{item} has called sys.exit, which has ended the script "
+                    f"where it took the task's result, with status {status}"
                 )
         except BaseException as error:
             if isinstance(error, WorkerUnreachable) and step is _close_current:
