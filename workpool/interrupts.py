@@ -4,6 +4,7 @@
 
     Deferring(act, harms)       a handler that raises when it does no harm
     defer_interrupts()          Ctrl-C waits until no function is under way that must be `whole`
+    with defer_handlers():      what any handler raises waits for the end of a `collective` one
     by_handler(error)           any signal's handler has raised it, and not the user's objects
     except interrupts():        such a one, or Ctrl-C
     except failures():          what the user's objects raise, and neither of these
@@ -16,7 +17,8 @@ import _thread
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from traceback import walk_tb
 from types import CodeType, FrameType
@@ -36,7 +38,7 @@ FAILURES: Final = (Exception, SystemExit)
 
 
 class Deferring:
-    """A signal's handler that raises, but not where that would do harm: then just afterwards.
+    """A signal's handler that acts, but not where that would do harm: then just afterwards.
 
     While a signal waits, a profile function looks at each step of the main thread, and raises as
     soon as that does no harm.  Where the program has one of its own, a thread sends the signal
@@ -45,7 +47,7 @@ class Deferring:
     Parameters
     ----------
     act : callable
-        ``act(signum, frame)``: raises.
+        ``act(signum, frame)``: mostly raises.
     harms : callable
         ``harms(frame, late)``: whether it would do harm in a frame; `late` when it has waited for
         ``MOST_S``.
@@ -107,6 +109,28 @@ def defer_interrupts() -> None:
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):
         signal.signal(signal.SIGINT, Deferring(signal.default_int_handler, delays))
+
+
+@contextmanager
+def defer_handlers() -> Iterator[None]:
+    """Have what the program's own handlers do wait for the end of collective functions.
+
+    Whoever leaves one in the middle leaves the other ranks there for ever.
+    """
+    put: dict[int, tuple[Deferring, Callable[..., object]]] = {}
+    if threading.current_thread() is threading.main_thread():  # the only one that handlers run in
+        for number in range(1, signal.NSIG):
+            handler = _signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, Deferring):  # which waits as it is
+                put[number] = Deferring(handler, lambda frame, late: delays(frame, True)), handler
+    try:
+        for number, (deferring, _) in put.items():
+            signal.signal(number, deferring)
+        yield
+    finally:
+        for number, (deferring, handler) in put.items():
+            if _signal.getsignal(number) is deferring:  # else the program's has put another there
+                signal.signal(number, handler)
 
 
 def interrupts() -> type[BaseException]:

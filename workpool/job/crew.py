@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Container
 
 from ..errors import ResourceError, WorkerUnreachable
+from ..interrupts import defer_handlers
 from ..members.doorbell import Doorbells
 from ..members.leases import Gone, Leases
 from ..members.liveness import Liveness
@@ -74,7 +75,8 @@ class Crew:
                     "(max_workers, claim, rows, arena_nbytes, repository, lease_s) as one before "
                     "it shares its table"
                 )
-            self._obey(order, part)
+            with defer_handlers():
+                self._obey(order, part)
         except BaseException:
             if control.calling:  # who has come would wait for ever
                 control.tell(Order("nothing"))

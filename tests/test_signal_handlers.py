@@ -1,0 +1,248 @@
+"""Steps that are cut off by what a signal's handler of the script's own raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
+
+#: `lost(pool)` returns the future of a task that a signal's handler has cut off.
+CUT_OFF = """
+        import signal, sys, time
+        from concurrent.futures import as_completed, wait
+        from workpool import TaskLost, WorkPool
+
+        class Alarm(Exception): ...
+
+        def alarm(*args):
+            raise Alarm
+
+        def cut_off(frame, event, function):  # where the handler runs
+            if event == "c_return" and frame.f_code.co_filename.endswith("unresolved.py"):
+                if function.__name__ == "popleft":
+                    sys.setprofile(None)
+                    signal.raise_signal(signal.SIGALRM)
+
+        def lost(pool):
+            while True:
+                future = pool.submit(abs, -2)
+                sys.setprofile(cut_off)  # this thread alone: the attendant resolves tasks as well
+                try:
+                    future.result()
+                except Alarm:
+                    return future
+                finally:
+                    sys.setprofile(None)
+
+        signal.signal(signal.SIGALRM, alarm)
+"""
+
+
+def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
+    script = """
+        with WorkPool() as pool:
+            assert pool.submit(abs, -1).result() == 1
+            future = lost(pool)
+            try:
+                future.result()
+            except TaskLost as error:
+                print("lost" in str(error), future.done(), future.exception() is error)
+            slow = pool.submit(time.sleep, 2)  # of which nothing is lost
+            assert slow.result() is None
+        with WorkPool(max_pending=2) as pool:
+            unwaited = [lost(pool) for _ in range(2)]
+            pool.submit(abs, -1).result()  # after a second
+            pool._core._wait_for_room = None
+            assert [pool.submit(abs, n).result() for n in range(100)] == list(range(100))
+            assert [type(each.exception()) for each in unwaited] == [TaskLost, TaskLost]
+            print(pool)
+    """
+    said = "True True True\n<WorkPool: 2 workers, 0 tasks pending>\n"
+    assert run_ranks(3, CUT_OFF + script).stdout == said
+
+
+@pytest.mark.parametrize("step", ["cancel", "reclaim"])
+def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str) -> None:
+    script = f"""
+        from workpool.repository import Publisher
+
+        def cut_off(self, row):
+            Publisher.{step} = {step}
+            assert {step}(self, row)
+            signal.raise_signal(signal.SIGALRM)
+
+        {step}, Publisher.{step} = Publisher.{step}, cut_off
+        with WorkPool() as pool:
+            view = pool.with_options(isolate=True)
+            busy = [view.submit(time.sleep, 0.5) for _ in range(2)]
+            while not all(each.running() for each in busy):
+                time.sleep(0.01)
+            future = busy[0] if "{step}" == "reclaim" else pool.submit(abs, -1)
+            try:
+                pool.kill(future)
+            except Alarm:
+                print(type(future.exception()).__name__, busy[1].exception())
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "TaskLost None\n"
+
+
+def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
+    script = """
+        with WorkPool() as pool:
+            later = lost(pool)
+            told = []
+            later.add_done_callback(told.append)
+            slow = pool.submit(time.sleep, 2)
+            ended = as_completed([slow, later], 20)
+            print([type(each.exception()).__name__ for each in ended])
+            done = wait([lost(pool), lost(pool)], 20).done
+            print([type(each.exception()).__name__ for each in done])
+            assert not pool._core.watched
+        assert told == [later]
+    """
+    said = "['NoneType', 'TaskLost']\n['TaskLost', 'TaskLost']\n"
+    assert run_ranks(3, CUT_OFF + script).stdout == said
+
+
+def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again() -> None:
+    script = """
+        from workpool.pool import resolver
+        from workpool.pool.future import PoolFuture
+
+        class Hangs:
+            def __reduce__(self):
+                return signal.raise_signal, (signal.SIGALRM,)
+
+        def late(make, *args):
+            time.sleep(0.1)  # until the main thread waits, which alone is cut off
+            return make(*args)
+
+        def once_cut_off(owner, name):
+            def cut_off(*arguments):
+                setattr(owner, name, whole)
+                signal.raise_signal(signal.SIGALRM)
+
+            whole = getattr(owner, name)
+            setattr(owner, name, cut_off)
+
+        with WorkPool(max_workers=1) as pool:
+            for owner, name in ((resolver, "unpack_outcome"), (PoolFuture, "resolve")):
+                once_cut_off(owner, name)
+                future = pool.submit(late, abs, -5)
+                try:
+                    future.result()
+                except Alarm:
+                    print(future.result(), pool)
+            future = pool.submit(late, Hangs)
+            for _ in range(2):
+                try:
+                    future.result()
+                except Alarm:
+                    print(future.done())
+            print(type(future.exception()).__name__, pool)
+    """
+    counts = "<WorkPool: 1 workers, 0 tasks pending>\n"
+    said = f"5 {counts}5 {counts}False\nTrue\nAlarm {counts}"
+    assert run_ranks(2, CUT_OFF + script).stdout == said
+
+
+def test_what_a_signals_handler_raises_is_not_the_fault_of_what_is_pickled(tmp_path: Path) -> None:
+    script = """
+        import signal, sys
+        from functools import partial
+        from workpool import WorkPool
+
+        class Alarm(Exception): ...
+
+        class Handler:
+            def __call__(self, *args):
+                raise Alarm
+            method = __call__
+
+        def alarm(error, *args):
+            raise error
+
+        class Late:
+            def __init__(self):
+                self.calls = 0
+            def __reduce__(self):
+                self.calls += 1
+                if self.calls == 1:
+                    signal.raise_signal(signal.SIGALRM)
+                return Late, ()
+            def __call__(self, *args):
+                return 5
+            def __len__(self):
+                return 5
+
+        handlers = {
+            lambda *args: sys.exit(3): SystemExit,
+            Handler(): Alarm,
+            Handler().method: Alarm,
+            partial(alarm, ValueError()): ValueError,
+            partial(alarm, TypeError()): TypeError,
+        }
+        with WorkPool() as pool:
+            asked = [
+                lambda late: pool.submit(len, late).result(),
+                lambda late: pool.submit(late).result(),
+                lambda late: next(pool.map(len, [late])),
+                lambda late: next(pool.map(len, [late] * 1000)),
+                lambda late: next(pool.map(late, range(1000))),
+                lambda late: next(pool.map(len, iter([late] * 9000), buffersize=4096)),
+                lambda late: next(pool.map(len, [late] * 1000, journal=sys.argv[1])),
+                lambda late: next(pool.map(len, [late], journal=sys.argv[1], chunksize=1)),
+                lambda late: pool.reduce(len, [late] * 1000, op="max"),
+                lambda late: WorkPool(initializer=len, initargs=(late,)).submit(abs, 5).result(),
+            ]
+            for handler, error in handlers.items():
+                signal.signal(signal.SIGALRM, handler)
+                for number, ask in enumerate(asked):
+                    late = Late()
+                    try:
+                        ask(late)
+                    except error:
+                        assert ask(late) == 5
+                    else:
+                        print("not raised:", number, error)
+    """
+    assert run_ranks(1, script, str(tmp_path / "journal.db")).stdout == ""
+
+
+def test_what_a_handler_raises_while_all_ranks_open_a_table_waits_for_its_end() -> None:
+    script = """
+        import signal
+        from workpool import WorkPool
+        from workpool.rma import Group
+
+        class Alarm(Exception): ...
+
+        def once(*_):
+            signal.signal(signal.SIGALRM, later)
+            raise Alarm
+
+        def later(*_): ...
+
+        def rings(*args):
+            signal.raise_signal(signal.SIGALRM)
+            return advances(*args)
+
+        advances = Group._advances
+        signal.signal(signal.SIGUSR1, later)
+        with WorkPool() as pool:
+            signal.signal(signal.SIGALRM, once)
+            Group._advances = rings
+            try:
+                WorkPool(rows=64)
+            except Alarm:
+                print("rang")
+            Group._advances = advances
+            for number in (signal.SIGALRM, signal.SIGUSR1):
+                print(signal.getsignal(number) is later)
+            with WorkPool(rows=64) as other:
+                print(other.submit(abs, -1).result(20), pool.submit(abs, -2).result(20))
+    """
+    assert run_ranks(3, script).stdout == "rang\nTrue\nTrue\n1 2\n"
