@@ -62,7 +62,7 @@ class Region:
 
     def __init__(self, stretch: Extent) -> None:
         self.stretch = stretch
-        self._holes = [stretch]  # ordered by offset, never adjacent
+        self._holes = [(stretch.offset, stretch.end)]  # in order, never adjacent
         self._free_nbytes = stretch.nbytes
 
     @property
@@ -85,14 +85,14 @@ class Region:
         needed = in_lines(max(1, nbytes))
         if needed > self._free_nbytes:
             return None
-        for i, hole in enumerate(self._holes):
-            if hole.nbytes >= needed:
+        for i, (start, end) in enumerate(self._holes):
+            if end - start >= needed:
                 # First: once the hole is changed nothing may fail, as calls may on a full stack.
-                found = Extent(hole.offset, nbytes)
-                if hole.nbytes == needed:
+                found = Extent(start, nbytes)
+                if end - start == needed:
                     del self._holes[i]
                 else:
-                    self._holes[i] = Extent(hole.offset + needed, hole.nbytes - needed)
+                    self._holes[i] = start + needed, end
                 self._free_nbytes -= needed
                 return found
         return None
@@ -105,26 +105,24 @@ class Region:
         ProtocolError
             If any of it was not handed out.
         """
-        start = extent.offset
-        nbytes = in_lines(max(1, extent.nbytes))
+        start, nbytes = extent.offset, in_lines(max(1, extent.nbytes))
         end = start + nbytes
-        i = bisect_right(self._holes, Extent(start, 0))
-        before = self._holes[i - 1] if i else None
-        after = self._holes[i] if i < len(self._holes) else None
-        inside = self.stretch.offset <= start and end <= self.stretch.end
-        if not inside or (before and before.end > start) or (after and end > after.offset):
+        holes = self._holes
+        first = last = bisect_right(holes, (start, end))  # of the holes that become one with it
+        _, before = holes[first - 1] if first else (0, self.stretch.offset)
+        after, _ = holes[first] if first < len(holes) else (self.stretch.end, 0)
+        if before > start or end > after:
             raise ProtocolError(f"release of {extent}, which is not reserved in {self.stretch}")
-        first = last = i  # of the holes that become one with it
-        if after and end == after.offset:
-            end = after.end
-            last += 1
-        if before and before.end == start:
-            start = before.offset
+        if first and before == start:
             first -= 1
+            start = holes[first][0]
+        if last < len(holes) and end == after:
+            end = holes[last][1]
+            last += 1
         # By one step, in whose midst no signal's handler comes that raises; and sooner too many
         # bytes counted as free than too few.
         self._free_nbytes += nbytes
-        self._holes[first:last] = [Extent(start, end - start)]
+        holes[first:last] = [(start, end)]
 
 
 def write(
