@@ -9,13 +9,10 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..lazy import np
 from ..whole import uncut
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Memory of at least this size is not zeroed before something is received in it: up to there, that
 #: takes a few microseconds.
@@ -79,7 +76,7 @@ class _Use(weakref.ref[Any]):
     """
 
     __slots__ = ("block",)
-    block: NDArray[Any]
+    block: memoryview
 
 
 class Spares:
@@ -98,7 +95,7 @@ class Spares:
     def __init__(self) -> None:
         self.most_nbytes = 0
         self._nbytes = 0  # of all blocks
-        self._free: dict[int, list[NDArray[Any]]] = {}  # by size; what is freed last comes last
+        self._free: dict[int, list[memoryview]] = {}  # by size; what is freed last comes last
         self._used: dict[int, _Use] = {}
         # Views end anywhere.  This is filled by no function of Python's, in which the handler of a
         # signal might raise where nobody hears it.
@@ -116,16 +113,16 @@ class Spares:
         step = 1 << nbytes.bit_length() - 6  # sizes that hardly differ are one
         size = -(-nbytes // step) * step
         if size > self.most_nbytes or not self._lock.acquire(blocking=False):
-            return _fresh(nbytes).data
+            return _fresh(nbytes)
         try:
             block = self._spare(size)
             if block is None:
-                return _fresh(nbytes).data
-            giver = np.frombuffer(block.data, np.uint8)  # views of block[:] would keep the block
+                return _fresh(nbytes)
+            giver = np.frombuffer(block, np.uint8)  # views of the block itself would keep that
             use = _Use(giver, self._ended.append)
             use.block = block
             self._used[id(use)] = use
-            return giver[:nbytes].data
+            return giver.data[:nbytes]
         finally:
             self._lock.release()
 
@@ -140,15 +137,16 @@ class Spares:
             if had and hasattr(_libc, "malloc_trim"):  # glibc's
                 _libc.malloc_trim(0)  # else malloc keeps what lies amidst of others
 
-    def _spare(self, size: int) -> NDArray[Any] | None:
+    def _spare(self, size: int) -> memoryview | None:
         """Return a block of this size, one more if we may have it."""
         free = self._free
         while self._ended:
             use = self._ended.popleft()
             if self._used.pop(id(use), None) is not None:
-                blocks = free.pop(len(use.block), [])
-                blocks.append(use.block)
-                free[len(use.block)] = blocks
+                block = use.block
+                blocks = free.pop(len(block), [])
+                blocks.append(block)
+                free[len(block)] = blocks
         if found := free.get(size):
             return found.pop()
         while self._nbytes + size > self.most_nbytes and free:
@@ -168,14 +166,14 @@ class Spares:
 spares = Spares()
 
 
-def _fresh(nbytes: int) -> NDArray[Any]:
+def _fresh(nbytes: int) -> memoryview:
     """Return a block that begins on a cache line."""
     memory = np.empty(nbytes + _LINE_NBYTES, np.uint8)
     address = memory.ctypes.data
     if nbytes < KEPT_NBYTES:  # larger ones have large pages, and would leave the caches meanwhile
         populate(address, nbytes)
     start = -address % _LINE_NBYTES
-    return memory[start : start + nbytes]
+    return memory.data[start : start + nbytes]
 
 
 def populate(address: int, nbytes: int) -> None:
