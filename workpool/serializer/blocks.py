@@ -187,8 +187,7 @@ class Blocks:
         for block in range(first, last + 1):
             ends = self._offsets[block + 1] - start, self._offsets[block + 2] - start
             skip = block * self._size
-            function, part = None, self._take_kept(wanted.start, code)
-            keeps = part is not None
+            function, part, keeps = None, self._take_kept(wanted.start, code), True
             if part is not None:
                 skip = wanted.start
             else:
@@ -214,9 +213,11 @@ class Blocks:
     def _take_kept(self, start: int, code: int) -> list[Any] | None:
         """Return the items from one on that were restored with others before it, if there are."""
         kept, self._kept = self._kept, None
-        if kept is None or kept[2] != code or not 0 <= start - kept[0] < len(kept[1]):
+        if kept is None:
             return None
-        return kept[1][start - kept[0] :]
+        first, items, code_then = kept
+        there = code_then == code and 0 <= start - first < len(items)
+        return items[start - first :] if there else None
 
     def _part(self, start: int, stop: int) -> memoryview:
         if stop <= len(self._have):

@@ -132,7 +132,7 @@ def _is_of_script(obj: Any) -> bool:
 
 
 def _dumps(obj: object, keep: Keep) -> bytes:
-    if reducers() and not (type(obj) in ATOMS or is_flat(obj)):
+    if reducers() and not is_flat(obj):
         return dumps_by_makers(obj, keep)
     return dumps(obj, PROTOCOL, buffer_callback=keep)
 
