@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import count, pairwise, permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ from workpool.layout import Items, Terms
 from workpool.pool.mapping import cutter
 from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import TIDY, Stretch
+from workpool.pool.mapping.supply import Supply
 from workpool.schedule import Schedule, chunk, tickets
 from workpool.serializer import Blocks, CodeCache, encode_blocks
 from workpool.tasks import Segment
@@ -151,6 +152,20 @@ def test_what_was_reported_is_not_missing_however_it_is_noted() -> None:
         stretch.cover([(item, item + 1)])
     assert len(stretch.covered) < TIDY
     assert stretch.missing() == [range(2 * TIDY, items)]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_window_is_used_up_with_the_last_of_its_stretches(order: tuple[int, ...]) -> None:
+    supply = Supply(None, None, None, None)  # type: ignore[arg-type]
+    windows = [[stretch_of(1) for _ in range(3)] for _ in range(3)]
+    for window in windows:
+        for stretch in window:
+            stretch.last = stretch is window[-1]
+        supply.stretches += window
+    for window in windows[1], windows[0], windows[2]:
+        used = [supply.use_up(window[i]) for i in order]
+        assert used == [False, False, True]
+    assert not supply.stretches
 
 
 def test_spans_that_do_not_meet_stay_when_they_are_joined() -> None:

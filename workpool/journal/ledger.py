@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import monotonic
 from ..errors import SHUT, ResourceError, UsageError
@@ -30,6 +30,9 @@ from ..tasks import Finished
 from ..turns import Turn
 from .journal import MOST_NBYTES, Entry, Found, Journal, Keys, Record, write_keys
 from .keys import CallKeys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: Lists of results that are kept as they were restored.
 _LISTS = 256
@@ -278,6 +281,7 @@ class Plan:
         self._fn = fn
         self._found = found
         self._done = found.records >= 0
+        self.total = len(self._done)
         self.noted = Noted(ledger, name_of(fn), keys[~self._done])
 
     def missing(self, items: Sequence[Any]) -> Sequence[Any]:
@@ -285,6 +289,16 @@ class Plan:
         if not self._done.any():
             return items
         return [items[i] for i in np.flatnonzero(~self._done).tolist()]
+
+    def place(self, at: int) -> int:
+        """Return which one of all items one of the missing ones is."""
+        return int(np.flatnonzero(~self._done)[at])
+
+    def stored(self) -> Iterator[list[Any]]:
+        """Yield the results of the items that are done, in lists."""
+        done = np.flatnonzero(self._done)
+        for at in range(0, len(done), _TOGETHER):
+            yield self._values(done[at : at + _TOGETHER])
 
     def merged(self, computed: Iterator[list[Any]]) -> Iterator[list[Any]]:
         """Yield all results in order, in lists; `computed` are those of the missing items."""
@@ -302,9 +316,11 @@ class Plan:
                     yield [values.popleft()]
                 continue
             for at in range(start, stop, _TOGETHER):
-                part = slice(at, min(stop, at + _TOGETHER))
-                found = Found(self._found.records[part], self._found.places[part])
-                yield self._ledger.values(found, self._fn)
+                yield self._values(np.arange(at, min(stop, at + _TOGETHER)))
+
+    def _values(self, items: NDArray[np.int64]) -> list[Any]:
+        found = Found(self._found.records[items], self._found.places[items])
+        return self._ledger.values(found, self._fn)
 
 
 def name_of(fn: Callable[..., Any]) -> str:

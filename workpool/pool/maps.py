@@ -65,6 +65,7 @@ class Maps:
         buffersize: int | None,
         schedule: str,
         journal: str | os.PathLike[str] | None,
+        unordered: bool,
     ) -> Iterator[T]:
         """Return the iterator of ``View.map``, or of ``View.starmap`` where `star`."""
         if chunksize is not None and not hasattr(chunksize, "__index__"):
@@ -93,7 +94,8 @@ class Maps:
             mapping = self._mapping(fn, wanted, source, ledger=ledger)
             rest = source.begin(mapping)
             if rest is None:
-                results = mapping.results(partial(self._feed, mapping, source), deadline)
+                more = partial(self._feed, mapping, source)
+                results = mapping.results(more, deadline, unordered)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
         if not self._sendable(fn):
@@ -106,7 +108,8 @@ class Maps:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
             return self._core.send(fn, args, {}, self._context, self._retry, ledger, kind, lent)
 
-        return apart.results(self._core.callbacks, submit, items, chunksize, buffersize, deadline)
+        sizes = chunksize, buffersize
+        return apart.results(self._core.callbacks, submit, items, *sizes, deadline, unordered)
 
     def reduce(
         self,

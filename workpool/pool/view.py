@@ -190,8 +190,9 @@ class View(Executor):
         buffersize: int | None = None,
         schedule: str = "adaptive",
         journal: str | os.PathLike[str] | None = None,
+        unordered: bool = False,
     ) -> Iterator[T]:
-        """Yield ``fn`` of each item, in order; see ``Executor.map``.
+        """Yield ``fn`` of each item; see ``Executor.map``.
 
         Parameters
         ----------
@@ -215,6 +216,9 @@ class View(Executor):
             ``adaptive`` and ``self``.
         journal : str or Path, optional
             Of this map; default: the pool's.
+        unordered : bool
+            Whether the results come as they are there, first those that a journal has, rather than
+            in the order of the items.
 
         Returns
         -------
@@ -239,7 +243,7 @@ class View(Executor):
         costs.
         """
         return self._maps.map(
-            fn, iterables, False, timeout, chunksize, buffersize, schedule, journal
+            fn, iterables, False, timeout, chunksize, buffersize, schedule, journal, unordered
         )
 
     def starmap(
@@ -252,19 +256,20 @@ class View(Executor):
         buffersize: int | None = None,
         schedule: str = "adaptive",
         journal: str | os.PathLike[str] | None = None,
+        unordered: bool = False,
     ) -> Iterator[T]:
-        """Yield ``fn(*item)`` of each item, in order.
+        """Yield ``fn(*item)`` of each item.
 
         Parameters
         ----------
         fn : callable
         iterable : iterable of iterable
             The positional arguments of each call.
-        timeout, chunksize, buffersize, schedule, journal
+        timeout, chunksize, buffersize, schedule, journal, unordered
             As for `map`, and so are the iterator that is returned, the errors and the cost.
         """
         return self._maps.map(
-            fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal
+            fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal, unordered
         )
 
     def reduce(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from itertools import islice
+from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import count, islice
 from typing import Any
 
 from ...clock import monotonic
@@ -21,8 +23,9 @@ def results(
     chunksize: int,
     buffersize: int | None,
     deadline: float | None,
+    unordered: bool,
 ) -> Iterator[Any]:
-    """Submit what may be, and return what yields the results in order, and submits the rest.
+    """Submit what may be, and return what yields the results, and submits the rest.
 
     Parameters
     ----------
@@ -37,12 +40,15 @@ def results(
         Items taken ahead of the results.
     deadline : float, optional
         By the monotonic clock.
+    unordered : bool
+        Whether the results come as their tasks end.
     """
     chunks = iter(lambda: tuple(islice(items, chunksize)), ())
     ahead = None if buffersize is None else -(-buffersize // chunksize)
     futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
     more = map(submit, chunks if ahead is not None else ())
-    return _in_order(callbacks, futures, more, chunksize == 1, deadline)
+    found = _as_they_come if unordered else _in_order
+    return found(callbacks, futures, more, chunksize == 1, deadline)
 
 
 def _in_order(
@@ -79,3 +85,50 @@ def _in_order(
         # is kept: of one that has failed, the traceback has this frame.
         while futures:
             callbacks.outside(futures.pop().cancel)
+
+
+def _as_they_come(
+    callbacks: Callbacks,
+    futures: deque[Future[Any]],
+    more: Iterator[Future[Any]],
+    single: bool,
+    deadline: float | None,
+) -> Iterator[Any]:
+    places: dict[Future[Any], int] = {}  # of those whose results were not given
+    numbers = count()
+    ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()  # gevent's own where it has threads
+
+    def watch(several: Iterable[Future[Any]]) -> None:
+        for future in several:
+            places[future] = next(numbers)
+            future.add_done_callback(ended.put)
+
+    def next_one() -> Any:
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        try:
+            future = ended.get(timeout=left)
+        except queue.Empty:
+            raise FutureTimeout from None
+        place = places.pop(future)
+        try:
+            result = future.result()
+        except BaseException as error:
+            if single:
+                of_item(place, error)
+            raise
+        finally:
+            del future  # the traceback has this frame
+        watch(islice(more, 1))
+        return result
+
+    try:
+        watch(futures)
+        futures.clear()
+        while places:
+            if single:
+                yield next_one()
+            else:
+                yield from forgetting(next_one())
+    finally:
+        while places:
+            callbacks.outside(places.popitem()[0].cancel)

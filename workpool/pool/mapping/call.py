@@ -1,4 +1,4 @@
-"""One call of ``map``: its segments, the turns in them, and its results in order."""
+"""One call of ``map``: its segments, the turns in them, and its results."""
 
 from __future__ import annotations
 
@@ -101,7 +101,6 @@ class Mapping:
         self._stopped = False
         self._abandoned = False  # nobody iterates any more
         self._begun = False  # a turn was submitted
-        self._given = 0  # results that who iterates has got, or is about to
 
     def begin(self, items: Sequence[Any], large: bool = False) -> bool:
         """Take on the first items.
@@ -137,8 +136,10 @@ class Mapping:
             self.stop()  # what is shared out by now would be run for nobody
             raise
 
-    def results(self, more: Callable[[], object], deadline: float | None) -> Iterator[Any]:
-        """Yield the results in order.
+    def results(
+        self, more: Callable[[], object], deadline: float | None, unordered: bool
+    ) -> Iterator[Any]:
+        """Yield the results: in order, or as they come.
 
         Parameters
         ----------
@@ -146,51 +147,68 @@ class Mapping:
             Called whenever the last of some items has been consumed: to add others.
         deadline : float, optional
             By the monotonic clock.
+        unordered : bool
         """
+        found = self._as_they_come(more, deadline) if unordered else self._in_order(more, deadline)
         try:
-            while self._left(deadline):
-                stretch = self._stretches[0]
-                found = self._computed(stretch, deadline)
-                for values in found if stretch.plan is None else stretch.plan.merged(found):
-                    self._given += len(values)
-                    yield from forgetting(values)
-                self._stretches.pop(0)
-                if stretch.last:
-                    more()
+            for values in found:
+                yield from forgetting(values)
             if self._supply.refusal is not None:
                 raise self._supply.refusal
         finally:
             self._pool.callbacks.outside(self._abandon)
 
+    def _in_order(self, more: Callable[[], object], deadline: float | None) -> Iterator[list[Any]]:
+        while self._left(deadline):
+            stretch = self._stretches[0]
+            computed = self._computed(stretch, deadline)
+            yield from computed if stretch.plan is None else stretch.plan.merged(computed)
+            if self._supply.use_up(stretch):
+                more()
+
     def _computed(self, stretch: Stretch, deadline: float | None) -> Iterator[list[Any]]:
-        """Yield the results of a stretch in order, in lists."""
-        at = 0
-        while at < stretch.items:
+        """Yield the results of a stretch that a journal has not, in order, in lists."""
+        while stretch.left:
+            at = stretch.items - stretch.left
             self._wait_for(partial(stretch.parts.__contains__, at), deadline)
-            part, failed = stretch.parts.pop(at)
-            at += part.total
-            if part.total:
-                yield self._values(part)
-            if failed is not None:
-                raise of_item(self._given, self._error(Kind.EXCEPTION, failed))
+            yield from self._use(stretch, at)
+
+    def _as_they_come(
+        self, more: Callable[[], object], deadline: float | None
+    ) -> Iterator[list[Any]]:
+        while self._left(deadline):
+            for stretch in list(self._stretches):
+                if stretch.fresh and stretch.plan is not None:
+                    yield from stretch.plan.stored()
+                stretch.fresh = False
+                for at in list(stretch.parts):
+                    yield from self._use(stretch, at)
+                if not stretch.left and self._supply.use_up(stretch):
+                    more()
+            self._wait_for(self._came, deadline)
+
+    def _came(self) -> bool:
+        """Return whether there are results to be used, or will be none."""
+        if not self._stretches:
+            return self._supply.ended
+        return any(stretch.has_some for stretch in self._stretches)
+
+    def _use(self, stretch: Stretch, at: int) -> Iterator[list[Any]]:
+        """Yield the results of one part, in a list; raise what the item after them has raised."""
+        part, failed = stretch.parts.pop(at)
+        stretch.left -= part.total
+        if part.total:
+            yield self._values(part)
+        if failed is not None:
+            raise of_item(stretch.place(at + part.total), self._error(Kind.EXCEPTION, failed))
 
     def fold(self, deadline: float | None) -> list[Any]:
         """Return a list of the one value that all results are folded to, or of none."""
         assert self._operation is not None
         values: list[Any] = []
         try:
-            while self._left(deadline):
-                stretch = self._stretches[0]
-                left = stretch.items
-                while left:
-                    self._wait_for(partial(bool, stretch.parts), deadline)
-                    _, (part, failed) = stretch.parts.popitem()
-                    left -= part.total
-                    if failed is not None:
-                        raise self._error(Kind.EXCEPTION, failed)
-                    found = self._values(part)
-                    values = Reduction(None, self._operation).fold([*values, *found])
-                self._stretches.pop(0)
+            for found in self._as_they_come(lambda: None, deadline):
+                values = Reduction(None, self._operation).fold([*values, *found])
         finally:
             self._pool.callbacks.outside(self.stop)
         return values
@@ -304,9 +322,10 @@ class Mapping:
 
     def _take_in(self, seat: Seat, turn: Turn) -> None:
         stretch = seat.stretch
+        failed = turn.failed if self._operation is None else None
         for part in turn.parts:
             last = part is turn.parts[-1]
-            stretch.parts[part.start] = part, turn.failed if last else None
+            stretch.parts[part.start] = part, failed if last else None
         if self._abandoned:
             stretch.parts.clear()
         covered = turn.covered or [(part.start, part.total) for part in turn.parts]

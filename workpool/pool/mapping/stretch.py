@@ -51,12 +51,29 @@ class Stretch:
         self.last = last
         self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
         self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
+        self.left = items  # whose results are not used up
+        self.fresh = True  # nothing is: what a journal has may be used
+        self.first = 0  # of all that the map was given
         self.seats = 0  # turns under way
         self._tidy_at = TIDY  # spans
         self.tasks: dict[Any, Task] = {}  # that are turns, by their seats
         self.taken = False  # all of it, by workers
         self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
         self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
+
+    @property
+    def total(self) -> int:
+        """How many items there are, with those that a journal has."""
+        return self.items if self.plan is None else self.plan.total
+
+    @property
+    def has_some(self) -> bool:
+        """Whether results may be used, or all are used up."""
+        return bool(self.fresh or self.parts or not self.left)
+
+    def place(self, at: int) -> int:
+        """Return which one of all that the map was given an item is."""
+        return self.first + (at if self.plan is None else self.plan.place(at))
 
     def cover(self, spans: Sequence[tuple[int, int]]) -> None:
         """Note items that are not missing: the first of a span, and the one after its last."""

@@ -59,6 +59,7 @@ class Supply:
         self._share = share
         self._lock = lock
         self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
+        self._total = 0  # items in all stretches so far
         self._untaken = 0  # the weight of those that are, and that workers have not taken
         self._uncut: deque[Uncut] = deque()  # what comes after them
         self._cutting = False  # a thread cuts it
@@ -83,6 +84,15 @@ class Supply:
         with self._lock:
             if self.refusal is None:
                 self.refusal = error
+
+    def use_up(self, stretch: Stretch) -> bool:
+        """Drop a stretch; return whether none is left of those that the map was given with it."""
+        at = self.stretches.index(stretch)
+        self.stretches.pop(at)
+        if stretch.last and at and not self.stretches[at - 1].last:
+            self.stretches[at - 1].last = True  # it is the last one now
+            return False
+        return stretch.last
 
     @whole
     def all_taken(self, stretch: Stretch) -> None:
@@ -144,5 +154,8 @@ class Supply:
                 self._uncut.popleft()  # last: then who iterates may find that nothing is left
 
     def _have(self, found: list[Stretch]) -> None:
+        for stretch in found:
+            stretch.first = self._total
+            self._total += stretch.total
         self.stretches += found
         self._waiting += found
