@@ -17,6 +17,7 @@ from scripted import Job, define
 import workpool.serializer
 from workpool.errors import SerializationError
 from workpool.serializer import FINGERPRINT_NBYTES, byvalue, fingerprint, values
+from workpool.serializer.snapshot import Snapshot
 
 #: Where others come between two instructions.
 PLACES = tuple(str(Path(it.__file__).parent) for it in (workpool.serializer, cloudpickle))
@@ -137,6 +138,29 @@ def test_a_fingerprint_is_taken_though_others_add_attributes(seed):
     made = define(SCRIPT)
     with Others(seed, *classes(made)[:-2], made.Color.RED):
         assert len(fingerprint(made.read, Others)) == FINGERPRINT_NBYTES
+
+
+class Keys:
+    """Lets others add keys to a dict as they add attributes to an object."""
+
+    def __init__(self, keys):
+        vars(self)["keys"] = keys
+
+    def __setattr__(self, name, value):
+        self.keys[name] = value
+
+    def __delattr__(self, name):
+        del self.keys[name]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_snapshot_is_looked_at_though_others_add_keys(seed):
+    table = {1: 2}
+    snapshot = Snapshot.take(lambda: table)
+    with Others(seed, Keys(table)) as others:
+        found = {snapshot.holds() for _ in range(300)}
+    assert others.changes > 100
+    assert found == {True, False}
 
 
 FILLED = """

@@ -238,7 +238,8 @@ class Snapshot:
                     return False
                 self._attributes[i] = names, frozenset(names)  # asked once
         for collection, elements in self._contents:
-            if len(collection) != len(elements) or not all(map(operator.is_, collection, elements)):
+            found = tuple(collection)  # at once: other threads may add some
+            if len(found) != len(elements) or not all(map(operator.is_, found, elements)):
                 return False
         if self._token is not None and get_cache_token() != self._token:
             return False
