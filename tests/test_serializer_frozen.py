@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import gc
 import random
 import weakref
 from abc import ABC, abstractmethod
@@ -19,6 +20,7 @@ import pytest
 from scripted import define
 
 from workpool.serializer import Frozen, as_bytes, frozen, pack_value, unpack
+from workpool.serializer.snapshot import Snapshot
 
 Pair = namedtuple("Pair", "first second")
 
@@ -346,3 +348,24 @@ def test_whatever_is_changed_by_whom_it_arrives_as_it_was():
             spoil(it)
         assert repr(arrive(kept)) == before
     assert stayed
+
+
+def test_no_class_is_held_because_it_was_looked_at():
+    made = define(
+        """
+class Plain:
+    def __init__(self): self.x = [1]
+class Slotted:
+    __slots__ = ("x",)
+    def __init__(self): self.x = [1]
+PLAIN, SLOTTED = Plain(), Slotted()
+def read(): return PLAIN, SLOTTED
+"""
+    )
+    assert Snapshot.take(made.read).holds()
+    made_here = [made.Plain(), made.Slotted()]
+    assert all(frozen([it]) is not None for it in made_here)
+    classes = [weakref.ref(made.Plain), weakref.ref(made.Slotted)]
+    del made, made_here
+    gc.collect()
+    assert [cls() for cls in classes] == [None, None]

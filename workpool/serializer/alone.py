@@ -17,12 +17,12 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from enum import Enum
-from functools import lru_cache, partial
-from types import MemberDescriptorType
+from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import getweakrefcount
 
 from ..lazy import np
+from ..recent import once_for_each_class
 from .atoms import ATOMS, are_unchanging
 from .instances import is_its_attributes, is_pickled_whole, slots_alone
 
@@ -109,9 +109,9 @@ def _object(it: Any, once: bool, room: int) -> bool:
     return alone and _dict(vars(it), True, room)
 
 
-def _slotted(slots: tuple[MemberDescriptorType, ...], it: Any, once: bool, room: int) -> bool:
+def _slotted(slots: list[str], it: Any, once: bool, room: int) -> bool:
     with suppress(AttributeError):  # one that is not set
-        found = [slot.__get__(it) for slot in slots]
+        found = [getattr(it, name) for name in slots]
         return once and not getweakrefcount(it) and _are_alone(found, room, once=_ONCE + 2)
     return False
 
@@ -126,7 +126,7 @@ _BUILTIN: Final[dict[Any, _Look]] = {
 }
 
 
-@lru_cache(maxsize=64)
+@once_for_each_class
 def _look_of_other(kind: Any) -> _Look:
     if are_unchanging(kind) or issubclass(kind, Enum):
         return lambda it, once, room: True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import re
 import struct
 from types import (
@@ -51,8 +50,6 @@ _OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType
 def is_unchanging(value: object) -> bool:
     """Return whether nothing can change a value."""
     kind: Any = type(value)
-    if kind in UNCHANGING:
-        return True
     if kind in _OF_C:  # of a module or a class, not of an object
         return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
     if kind.__module__ == "numpy.dtypes":
@@ -60,7 +57,6 @@ def is_unchanging(value: object) -> bool:
     return are_unchanging(kind)
 
 
-@functools.lru_cache(maxsize=64)
 def are_unchanging(kind: Any) -> bool:
     """Return whether nothing can change a value of a type, whichever it is."""
     if kind in UNCHANGING:

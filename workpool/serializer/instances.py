@@ -6,10 +6,12 @@ Slots are found by their descriptors: ``__slots__`` may be an iterator, and used
 from __future__ import annotations
 
 import copyreg
-from functools import cached_property, lru_cache
+from functools import cached_property
 from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
+
+from ..recent import once_for_each_class
 
 DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 """Attributes of classes that keep in C what they are made of."""
@@ -60,7 +62,7 @@ def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
     return tuple(vars(base)[name] for base in slotted for name in members(base))
 
 
-@lru_cache(maxsize=64)
+@once_for_each_class
 def is_its_members(kind: Any) -> bool:
     """Tell whether there is nothing to instances of a class but a dictionary and slots, if any.
 
@@ -81,15 +83,15 @@ def is_its_attributes(kind: Any) -> bool:
     return own and is_its_members(kind) and is_pickled_whole(kind)
 
 
-def slots_alone(kind: Any) -> tuple[MemberDescriptorType, ...] | None:
-    """Return the slots of a class whose instances have nothing else; None of any other.
+def slots_alone(kind: Any) -> list[str]:
+    """Return the names of the slots of a class whose instances have nothing else; none of others.
 
     A property that hides a slot of a base is pickled in its place: it may be anything.
     """
     found = slot_members(kind)
     hidden = any(getattr(kind, slot.__name__, None) is not slot for slot in found)
     alone = not kind.__dictoffset__ and is_its_members(kind) and is_pickled_whole(kind)
-    return found if found and alone and not hidden else None
+    return [] if hidden or not alone or has_getattr(kind) else [slot.__name__ for slot in found]
 
 
 def members(cls: type) -> list[str]:
