@@ -366,6 +366,13 @@ def test_sets_may_have_each_other() -> None:
         of("abcdefghijklmnop")
 
 
+def test_there_may_be_many_frozen_sets() -> None:
+    def of(*letters: str) -> bytes:
+        return fingerprint([frozenset([*letters, str(i)]) for i in range(60)], OSError)
+
+    assert of("a", "b") == of("b", "a") != of("a", "c")
+
+
 @pytest.mark.parametrize("nbytes", [1 << 12, 1 << 16, 1 << 20, (1 << 26) + 8])
 def test_large_arguments(nbytes: int) -> None:
     from workpool.serializer import call_fingerprint

@@ -152,8 +152,8 @@ def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] 
             return undisturbed(partial(_pickle_once, obj, make, fast))
         except interrupts():
             raise
-        except (TooLarge, ValueError, RecursionError):
-            continue
+        except (TooLarge, ValueError, RecursionError, KeyError):
+            continue  # KeyError: of 50 frozensets CPython takes each to be in the one before
         except PicklingError as error:
             if not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
                 raise
