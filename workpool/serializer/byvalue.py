@@ -53,7 +53,7 @@ from .classes import reduce_class
 from .derived import annotations_of
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
-from .names import UNBOUND, cells_of, global_names, reads, submodules
+from .names import UNBOUND, cells_of, globals_of, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
     REDUCED_TO_NAMES,
@@ -109,16 +109,6 @@ def _stand_in(function: FunctionType) -> FunctionType:
 
 
 _NOTHING: Final = (lambda: None).__code__
-
-
-def _complete(function: FunctionType, state: dict[str, Any]) -> None:
-    """Add what a function reads to cloudpickle's state of one that reads nothing."""
-    for name in global_names(function.__code__):
-        value = function.__globals__.get(name, UNBOUND)
-        if value is not UNBOUND:
-            state["__globals__"][name] = value
-    values = (value for _, value in reads(function))
-    state["_cloudpickle_submodules"] += submodules(function.__code__, values)
 
 
 _REBUILDING: Final = frozenset(
@@ -224,15 +214,18 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if (implementations := dispatched(function)) is not None:
             return make_dispatch, (dict(implementations),)
         make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))
-        _complete(function, state[1])
         self._reach.add(function)
-        self._had += state[1]["__globals__"].values()
+        read = state[1]["__globals__"] = dict(globals_of(function))
+        self._had += read.values()
         # The cells themselves, which two closures may share; they are filled later.
         state[1]["__closure__"] = None
         made = (function.__code__, *made[1:4], function.__closure__)
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
+        enclosed = [it for _, it in cells]
         if is_in_script(function.__name__, function):  # what a decorator has made of it
-            self._had += (it for _, it in cells)
+            self._had += enclosed
+        found = submodules(function.__code__, (*read.values(), *enclosed))
+        state[1]["_cloudpickle_submodules"] = found
         return make, made, (setter, state, cells), None, None, fill_function
 
 

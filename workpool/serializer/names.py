@@ -80,13 +80,18 @@ def _submodules(code: CodeType, packages: tuple[str, ...], _: tuple[int, str]) -
 def reads(function: object) -> Iterator[tuple[str, object]]:
     """Yield the name and the value of each global and closure variable of a Python function."""
     if type(function) is FunctionType:
-        for name in global_names(function.__code__):
-            value = function.__globals__.get(name, UNBOUND)
-            if value is not UNBOUND:
-                yield name, value
+        yield from globals_of(function)
         for name, _, value in cells_of(function):
             if value is not UNBOUND:
                 yield name, value
+
+
+def globals_of(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the name and the value of each global."""
+    for name in global_names(function.__code__):
+        value = function.__globals__.get(name, UNBOUND)
+        if value is not UNBOUND:
+            yield name, value
 
 
 def cells_of(function: FunctionType) -> Iterator[tuple[str, CellType, object]]:
