@@ -77,7 +77,7 @@ from .instances import (
     slot_members,
     slots,
 )
-from .names import CACHED, UNBOUND, content, global_names, reads
+from .names import CACHED, UNBOUND, content, global_names
 from .states import MOST_NBYTES, State, known, state_of
 
 MOST: Final = 256
@@ -306,13 +306,15 @@ class Snapshot:
         for mapping in (function.__dict__, function.__kwdefaults__):
             if mapping is not None:
                 values += self._bind(mapping).values()
-        names = function.__globals__
+        code, names = function.__code__, function.__globals__
         if self._own_globals and names is not vars(sys.modules["__main__"]):
             self._lengths.append((names, len(names)))
-        for name in global_names(function.__code__):
-            self._bindings.append((names, name, names.get(name, UNBOUND)))
-        self._cells += [(cell, content(cell)) for cell in function.__closure__ or ()]
-        return values + [value for _, value in reads(function)]
+        bindings = [(names, name, names.get(name, UNBOUND)) for name in global_names(code)]
+        cells = [(cell, content(cell)) for cell in function.__closure__ or ()]
+        self._bindings += bindings
+        self._cells += cells
+        values += [it for *_, it in (*bindings, *cells)]
+        return [value for value in values if value is not UNBOUND]
 
     def _bind_class(self, cls: type) -> list[object] | None:
         if any(base.__module__ == "_ctypes" for base in cls.__mro__):
@@ -357,8 +359,10 @@ class Snapshot:
         elements = tuple(container)
         self._contents.append((container, elements))
         if type(container) not in (list, set):
-            self._contents.append((container.values(), tuple(container.values())))
-            elements += tuple(container.values())
+            values = container.values()
+            held = tuple(values)
+            self._contents.append((values, held))
+            elements += held
         self._elements += len(elements)
         return elements
 
