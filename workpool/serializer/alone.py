@@ -55,7 +55,7 @@ def is_alone(held: list[Any]) -> bool:
     """
     once = _count(held[0]) == _ONCE
     kind: Any = type(held[0])
-    look = _BUILTIN.get(kind) or _look_of_other(kind)
+    look = _LOOKS.get(kind) or _look_of_other(kind)
     return look(held[0], once, ROOM)
 
 
@@ -70,9 +70,13 @@ def _are_alone(held: Collection[Any], room: int, once: int = _ONCE + 1) -> bool:
         count = next(counts)
         if kind in ATOMS:
             continue
-        look = _BUILTIN.get(kind) or _look_of_other(kind)
+        look = _LOOKS.get(kind) or _look_of_other(kind)
         if not look(it, count == once, room):
             return False
+    return True
+
+
+def _unchanging(it: Any, once: bool, room: int) -> bool:
     return True
 
 
@@ -116,7 +120,7 @@ def _slotted(slots: list[str], it: Any, once: bool, room: int) -> bool:
     return False
 
 
-_BUILTIN: Final[dict[Any, _Look]] = {
+_LOOKS: Final[dict[Any, _Look]] = {  # and of what is met of NumPy and the standard library
     tuple: _tuple,
     list: _list,
     dict: _dict,
@@ -128,10 +132,12 @@ _BUILTIN: Final[dict[Any, _Look]] = {
 
 @once_for_each_class
 def _look_of_other(kind: Any) -> _Look:
-    if are_unchanging(kind) or issubclass(kind, Enum):
-        return lambda it, once, room: True
+    if are_unchanging(kind):
+        return _LOOKS.setdefault(kind, _unchanging)
     if kind.__module__ == "numpy" and kind is np.ndarray:
-        return _array
+        return _LOOKS.setdefault(kind, _array)
+    if issubclass(kind, Enum):
+        return _unchanging
     row = kind.__base__ is tuple and hasattr(kind, "_fields") and not kind.__dictoffset__
     if row and kind.__iter__ is tuple.__iter__ and is_pickled_whole(kind):
         return _tuple
