@@ -137,35 +137,34 @@ def _bytes_of(obj: object, refused: type, within: _Pickler | None = None) -> byt
         raise
     except REFUSALS:
         pass
+    make = partial(_Pickler, refused=refused, within=within)
     # What cannot be pickled fast in a set is not tried anew by itself, but all that it is part of.
-    ways = _WAYS if within is None else (bool(within.fast),)
-    return _pickle(obj, lambda file: _Pickler(file, refused, within), ways)
+    return _pickle(obj, make) if within is None else _pickle_once(obj, make, bool(within.fast))
 
 
-_WAYS: Final = (True, False)
-
-
-def _pickle(obj: object, make: Callable[[BytesIO], Any], ways: tuple[bool, ...] = _WAYS) -> bytes:
-    """Return a pickle, made without a memo if that is one of the ways and can be done."""
-    for fast in ways[:-1]:
-        try:
-            return undisturbed(partial(_pickle_once, obj, make, fast))
-        except interrupts():
+def _pickle(obj: object, make: Callable[[BytesIO], Any]) -> bytes:
+    """Return a pickle, made without a memo if that can be done."""
+    try:
+        return _pickle_once(obj, make, fast=True)
+    except interrupts():
+        raise
+    except (TooLarge, ValueError, RecursionError, KeyError):
+        pass  # KeyError: of 50 frozensets CPython takes each to be in the one before
+    except PicklingError as error:
+        if not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
             raise
-        except (TooLarge, ValueError, RecursionError, KeyError):
-            continue  # KeyError: of 50 frozensets CPython takes each to be in the one before
-        except PicklingError as error:
-            if not isinstance(error.__cause__, RecursionError):  # cloudpickle's word
-                raise
-    return undisturbed(partial(_pickle_once, obj, make, ways[-1]))
+    return _pickle_once(obj, make, fast=False)
 
 
 def _pickle_once(obj: object, make: Callable[[BytesIO], Any], fast: bool) -> bytes:
-    file = Bounded(LARGE_NBYTES) if fast else BytesIO()
-    pickler = make(file)
-    pickler.fast = fast
-    pickler.dump(obj)
-    return file.getvalue()
+    def dump() -> bytes:
+        file = Bounded(LARGE_NBYTES) if fast else BytesIO()
+        pickler = make(file)
+        pickler.fast = fast
+        pickler.dump(obj)
+        return file.getvalue()
+
+    return undisturbed(dump)
 
 
 class _Pickler(ByValuePickler):
