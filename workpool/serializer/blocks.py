@@ -130,6 +130,15 @@ class Blocks:
         The first `LEAST` bytes of the encoding, or all if there are fewer.
     fetch : callable
         ``fetch(start, stop)`` returns these bytes of the encoding; may be replaced by another.
+
+    Attributes
+    ----------
+    total : int
+        Items.
+    several : bool
+        Whether each item is a tuple of arguments.
+    has_function : bool
+        Whether something that is called, or folds, comes with the items.
     """
 
     LEAST = 4096
@@ -146,22 +155,16 @@ class Blocks:
         if not self._size or blocks != -(-self.total // self._size):
             raise SerializationError(f"{blocks} blocks of {self._size} items are not {self.total}")
         self.several = bool(flags & _SEVERAL)
+        self.has_function = self._offsets[1] > self._offsets[0]
         self._each = bool(flags & _EACH)
         self._function: Any = None
         self._kept: tuple[int, list[Any], int] | None = None  # from where on, and with what
 
     def function(self) -> Any:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
-        start, stop = self._offsets[:2]
         if self._function is None and self.has_function:
-            self._function = unpack(self._part(start, stop), "the function of a map")
+            self._function = unpack(self._part(*self._offsets[:2]), "the function of a map")
         return self._function
-
-    @property
-    def has_function(self) -> bool:
-        """Whether something that is called, or folds, comes with the items."""
-        start, stop = self._offsets[:2]
-        return bool(stop > start)
 
     def forget(self) -> None:
         """Restore the function anew when it is wanted again, and items that were restored early."""
