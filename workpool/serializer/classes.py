@@ -130,7 +130,7 @@ def _make_class(
         cls = _CLASSES.find(class_id)
     if cls is None:
         cls = _CLASSES.restored(class_id, make(*args), in_script, named)
-        _setter(cls)(cls, "__qualname__", qualname)
+        _set_each(cls, {"__qualname__": qualname})
     if in_script:
         show(qualname, cls)
     return cls
@@ -227,22 +227,20 @@ def update_class(cls: type, update: tuple[object, Callable[[type, Any], Any], An
         known.own = vars(cls).keys() - state[0].keys()
 
 
-def _setter(cls: type) -> Callable[[type, str, object], None]:
-    """Return what sets attributes of a class, past what the script has its metaclass do then."""
+def _set_each(cls: type, attributes: dict[str, Any]) -> None:
+    """Set attributes of a class, past what the script has its metaclass do then."""
     meta: Any = next(meta for meta in type.mro(type(cls)) if not _CLASSES.get(meta))
-    found: Callable[[type, str, object], None] = meta.__setattr__
-    return found
+    for name, value in attributes.items():
+        meta.__setattr__(cls, name, value)
 
 
 def _set_attributes(cls: type, state: tuple[dict[str, Any], object]) -> None:
     """Give a class its attributes; what its metaclass does when one is set, it has done before."""
     attributes = dict(state[0])
     registered = attributes.pop("_abc_impl", ())  # with an abstract base class
-    set_one = _setter(cls)
-    for name, value in attributes.items():
-        set_one(cls, name, value)
+    _set_each(cls, attributes)
     if "__firstlineno__" in attributes:  # which goes when others are set
-        set_one(cls, "__firstlineno__", attributes["__firstlineno__"])
+        _set_each(cls, {"__firstlineno__": attributes["__firstlineno__"]})
     for subclass in registered:
         ABCMeta.register(cls, subclass)  # type: ignore[arg-type]
 
@@ -286,9 +284,7 @@ def set_first(cls: type, attributes: dict[str, Any]) -> None:
     known = _CLASSES.get(cls)
     assert known is not None
     if not known.native:
-        set_one = _setter(cls)
-        for name, value in attributes.items():
-            set_one(cls, name, value)
+        _set_each(cls, attributes)
 
 
 def _slots_of(cls: type) -> dict[str, Any]:
