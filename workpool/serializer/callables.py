@@ -41,7 +41,7 @@ class _Restored:
         loaded: Any = unpack(self.data, "a function, or what it reads")
         fn, *companions = loaded if type(loaded) is tuple else (loaded,)
         self.fn: Callable[..., Any] = fn
-        self.companions = companions  # arguments refer to them
+        self.companions = companions
         self.shown = shown()
         self._by_value = companions if named(fn) else [fn, *companions]
         self._snapshot = Snapshot.take(*self._by_value, own_globals=True)

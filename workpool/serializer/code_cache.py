@@ -56,7 +56,10 @@ MOST_PAUSE: Final = 63
 
 
 class _Known:
-    """A callable on the driver; `snapshot` is None if it goes by name, `code` until it has one."""
+    """A callable on the driver, and the companions that its code brings.
+
+    `snapshot` is None as long as nothing of them goes by value, `code` until there is one.
+    """
 
     __slots__ = ("code", "companions", "fn", "is_named", "nbytes", "refused", "snapshot", "uses")
 
