@@ -304,3 +304,28 @@ def test_a_table_in_files_that_may_not_be_large() -> None:
     assert "rank 0 has " in said
     assert "ulimit -f" in said
     assert worked == str(40 << 20)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_table_whose_driver_finds_no_memory_is_freed_all_the_same(ranks: int) -> None:
+    script = """
+        from unittest import mock
+        from workpool import WorkPool
+        from workpool.job import entry, tables
+
+        def fails(rows):
+            with mock.patch.object(tables, "Driver", side_effect=MemoryError):
+                try:
+                    WorkPool(rows=rows)
+                except MemoryError:
+                    print("refused", len(list(entry.current().tables)))
+
+        with WorkPool() as pool:
+            fails(64)
+            fails(32)
+            with WorkPool(rows=32) as other:
+                print(pool.submit(abs, -1).result(), other.submit(abs, -2).result())
+            fails(16)
+    """
+    said = run_ranks(ranks, script).stdout.splitlines()
+    assert said == ["refused 2", "refused 2", "1 2", "refused 2"]

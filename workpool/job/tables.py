@@ -45,7 +45,8 @@ class Tables:
         self._group = group
         self._liveness = liveness
         self._bells = bells
-        self._drivers: dict[Choice, Driver] = {}
+        self._windows: dict[Choice, rma.Window] = {}  # the workers have them as well
+        self._drivers: dict[Choice, Driver] = {}  # one is missing if there was no memory for it
 
     def __contains__(self, choice: object) -> bool:
         return choice in self._drivers
@@ -54,7 +55,7 @@ class Tables:
         return self._drivers[choice]
 
     def __iter__(self) -> Iterator[Choice]:
-        return iter(tuple(self._drivers))
+        return iter(tuple(self._windows))
 
     @property
     def drivers(self) -> list[Driver]:
@@ -63,15 +64,15 @@ class Tables:
 
     def open(self, choice: Choice) -> None:
         """Open one more.  Collective."""
-        window = open_window(self._group, choice)
+        window = self._windows[choice] = open_window(self._group, choice)
         leases = self._leases(window, choice)
         self._drivers[choice] = Driver(window, choice.geometry(), leases, self._bells)
 
     def close(self, choice: Choice) -> None:
         """Free a window, of which nobody makes use any more.  Collective."""
-        driver = self._drivers.pop(choice)
-        driver.close()
-        driver.window.close()
+        if driver := self._drivers.pop(choice, None):
+            driver.close()
+        self._windows.pop(choice).close()
 
     def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
         """Serve the tables until `ended` says so, at most for so long."""
@@ -83,10 +84,10 @@ class Tables:
 
     def hearts(self) -> tuple[Choice, Leases] | None:
         """Return leases of those who serve a table, and its choice: the one that most serve."""
-        if not self._drivers:
+        if not self._windows:
             return None
         choice = max(self, key=lambda choice: choice.workers)
-        leases = self._leases(self[choice].window, choice)
+        leases = self._leases(self._windows[choice], choice)
         return None if leases is None else (choice, leases)
 
     def _leases(self, window: verbs.Window, choice: Choice) -> Leases | None:
