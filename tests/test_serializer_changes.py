@@ -114,6 +114,24 @@ it.x = 1
 def fn(): return it.x
 def change(): it.__dict__ = {"x": 2}
 """,
+    "bases of a class": """
+class A:
+    def get(self): return 1
+class B:
+    def get(self): return 2
+class C(A): pass
+def fn(): return C().get()
+def change(): C.__bases__ = (B,)
+""",
+    "tuple that is iterated over otherwise": """
+class T(tuple):
+    __slots__ = ()
+    def __iter__(self): return iter(())
+box = [1]
+it = T([box])
+def fn(): return it[0][0]
+def change(): box[0] = 2
+""",
     "registered class": """
 import abc
 class Base(abc.ABC): pass

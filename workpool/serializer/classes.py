@@ -52,6 +52,7 @@ class _Known:
         self.native = native  # defined by this process, not restored in it
         self.in_script = in_script  # of another process, which has it under its name
         self.named = named  # or finds it all the same
+        self.bases: tuple[type, ...] | None = None  # with which a native one has this id
         self.own: Set[str] | None = None  # names that it has beside those that come with it
 
 
@@ -79,9 +80,12 @@ class _ClassRegistry:
         return None if found is None else found[1]
 
     def class_id(self, cls: type) -> str:
-        """Return the id of a class; one not seen before is native."""
+        """Return the id of a class; one not seen before is native, and other bases make another."""
         with self._lock:
-            known = self.get(cls) or self._add(cls, _Known(uuid.uuid4().hex, native=True))
+            known = self.get(cls)
+            if known is None or (known.native and known.bases is not cls.__bases__):
+                known = self._add(cls, _Known(uuid.uuid4().hex, native=True))
+                known.bases = cls.__bases__
             return known.class_id
 
     def find(self, class_id: str) -> type | None:

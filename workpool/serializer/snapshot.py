@@ -25,7 +25,7 @@ by its bytes, has the same::
     function    its code, defaults, keyword defaults, attributes
     globals     each name that its code, or code nested in it, loads, stores or deletes
     cells       each variable of its closure
-    classes     each attribute
+    classes     their bases, each attribute
     objects     each attribute and slot
     containers  each element
     the rest    what `state_of` returns
@@ -107,6 +107,9 @@ MOST_PARTED: Final = 16
 
 _Read: TypeAlias = Callable[[object], object]
 """Of a slot, from an object."""
+
+
+_BASES: Final[_Read] = vars(type)["__bases__"].__get__
 
 
 def _slot(read: _Read, value: object) -> object:
@@ -273,7 +276,7 @@ class Snapshot:
             mutable = isinstance(value, (list, set, dict, bytearray))
             return None if mutable else [kind, value._value_, *own_attributes(value).values()]
         if issubclass(kind, tuple) and not hasattr(value, "__dict__"):
-            return [kind, *tuple(value)]
+            return [kind, *tuple.__iter__(value)]
         if has_getattr(kind) and is_imported(value):
             return []
         if kind is SimpleNamespace or (is_its_members(kind) and is_pickled_whole(kind)):
@@ -326,6 +329,7 @@ class Snapshot:
         attributes = names.copy()  # at once: other threads may set some
         self._attributes.append((names, attributes.keys()))
         self._bindings += [(names, name, value) for name, value in attributes.items()]
+        self._objects.append((cls, type(cls), None, [(_BASES, _BASES(cls))]))
         parts: list[object] = [type(cls), *cls.__bases__, *field_values(attributes)]
         written = not WRITTEN.isdisjoint(attributes)
         for name, value in attributes.items():
