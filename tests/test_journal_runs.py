@@ -339,6 +339,25 @@ def test_tasks_with_limits_and_retries(tmp_path: Path) -> None:
     alone(tmp_path, script, "21")
 
 
+def test_a_journal_is_closed_though_there_is_no_memory_for_the_numbers(tmp_path: Path) -> None:
+    script = """
+        from unittest import mock
+        from workpool import WorkPool
+        from workpool.accumulator import Accumulator
+
+        pool = WorkPool(journal="run.db")
+        numbers = pool.accumulator((), "int64")
+        with mock.patch.object(Accumulator, "_read", side_effect=MemoryError):
+            try:
+                pool.shutdown()
+            except MemoryError:
+                print("no memory")
+        with WorkPool(journal="run.db") as pool:
+            print(pool.submit(abs, -1).result())
+    """
+    assert alone(tmp_path, script).out == "no memory\n1\n"
+
+
 def test_the_initializer_counts(tmp_path: Path) -> None:
     script = """
         import sys

@@ -374,10 +374,11 @@ class Core:
         """Let go of the table: nothing of this pool is in it any more."""
         with self._detaching:  # who comes second returns when nothing is left
             try:
-                # If one task was cut off, what it adds may be on its way.
-                self._accumulators.close(settled=not self._pending)
                 self.contexts.drop()
                 self.ledgers.close()
+                # There may be no memory for their values.  If one task was cut off, what it adds
+                # may be on its way.
+                self._accumulators.close(settled=not self._pending)
             finally:
                 with self.lock:  # last: as long as we are in the list, nobody closes the table
                     if self in self._job.pools:
