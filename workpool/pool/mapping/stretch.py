@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...journal.ledger import Plan
 from ...loss import Loss
 from ...serializer import Code
 from ...tasks import Segment, Task
 from ...turns import Part
+
+if TYPE_CHECKING:
+    from .call import Seat
 
 #: Spans of items that are noted before they are joined: a range may take days.
 TIDY = 1024
@@ -56,7 +59,7 @@ class Stretch:
         self.first = 0  # of all that the map was given
         self.seats = 0  # turns under way
         self._tidy_at = TIDY  # spans
-        self.tasks: dict[Any, Task] = {}  # that are turns, by their seats
+        self.tasks: dict[Seat, Task] = {}  # that are turns
         self.taken = False  # all of it, by workers
         self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
         self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
