@@ -32,8 +32,11 @@ BLOCK_NBYTES: Final = 1 << 16
 WITHIN_NBYTES: Final = 1 << 14
 """Smaller buffers are in the pickle of a block, with those of other items."""
 
-LONG_S: Final = 1e-3
-"""A block that takes longer to restore is not restored again for each chunk of its items."""
+LONG_S: Final = 50e-6
+"""A block that takes longer to restore is not restored again for each chunk of its items.
+
+The last chunks of a map are as short as that.
+"""
 
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1
