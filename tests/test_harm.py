@@ -81,16 +81,19 @@ def test_what_a_task_leaves_as_standard_output_does_not_break_the_job() -> None:
     assert run_ranks(2, script).stdout == "1 2\n"
 
 
-def test_a_task_that_breaks_what_its_rank_waits_with_ends_the_job() -> None:
-    script = """
+@pytest.mark.parametrize("stderr", ["sys.stderr", "io.StringIO()"])
+def test_a_task_that_breaks_what_its_rank_waits_with_ends_the_job(stderr: str) -> None:
+    script = f"""
+        import io
         import os
         import time
         from workpool import WorkPool
         from workpool.system.shared_memory import litter_of
 
         def broken():
-            import builtins, os
+            import builtins, os, sys
             builtins.print = lambda *args, **options: None  # as where one rank alone shall print
+            sys.stderr = {stderr}  # as where a library shall be silent
             os.sched_yield = None
 
         with WorkPool(max_workers=1) as pool:

@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 
 def open_streams() -> None:
@@ -41,10 +41,14 @@ def say(text: str) -> None:
 
     Open MPI's mpiexec may be gone before the last ranks are, and with it the end of the pipe.
     """
+    _write(sys.stderr, text)
+
+
+def _write(stream: TextIO | None, text: str) -> None:
     with suppress(Exception, SystemExit):  # broken, closed, or a task's own
-        if sys.stderr is not None:
-            sys.stderr.write(f"workpool: {text}\n")  # the program may have silenced `print`
-            sys.stderr.flush()
+        if stream is not None:
+            stream.write(f"workpool: {text}\n")  # the program may have silenced `print`
+            stream.flush()
 
 
 def report_failure(what: str) -> None:
@@ -53,7 +57,10 @@ def report_failure(what: str) -> None:
         how = traceback.format_exc().rstrip()
     except BaseException:  # the exception is the user's, and so are its methods
         how = "(it raised an exception that cannot be shown)"
-    say(f"{what}, the job ends here\n{how}")
+    text = f"{what}, the job ends here\n{how}"
+    say(text)
+    if sys.stderr is not sys.__stderr__:  # a task's own, which may end with the process
+        _write(sys.__stderr__, text)
 
 
 class VitalThread(threading.Thread):
