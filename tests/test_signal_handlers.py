@@ -64,6 +64,31 @@ def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
     assert run_ranks(3, CUT_OFF + script).stdout == said
 
 
+def test_interrupts_wait_though_the_script_has_put_pythons_own_handler_back() -> None:
+    script = """
+        def interrupted(frame, event, function):
+            if event == "c_return" and frame.f_code.co_filename.endswith("unresolved.py"):
+                if function.__name__ == "popleft":
+                    sys.setprofile(None)
+                    signal.raise_signal(signal.SIGINT)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with WorkPool() as pool:
+            caught = None
+            while caught is None:
+                future = pool.submit(abs, -2)
+                sys.setprofile(interrupted)
+                try:
+                    future.result()
+                except KeyboardInterrupt as interrupt:
+                    caught = interrupt
+                finally:
+                    sys.setprofile(None)
+            print(future.result())
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "2\n"
+
+
 @pytest.mark.parametrize("step", ["cancel", "reclaim"])
 def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str) -> None:
     script = f"""

@@ -149,6 +149,7 @@ class Runtime:
 
     def table(self, choice: Choice) -> Driver:
         """Return the table of this choice, opened if it is new.  Waits for busy workers."""
+        defer_interrupts()  # the script may have put Python's own handler back
         with self.lock:
             if self._closed or (self._ending and not self.attendant.is_current):
                 raise UsageError("the job is ending: no pool can be made any more")
