@@ -63,12 +63,7 @@ def _in_order(
     def first() -> Any:
         nonlocal given
         left = None if deadline is None else deadline - monotonic()
-        try:
-            result = futures[0].result(left)
-        except BaseException as error:
-            if single:
-                of_item(given, error)
-            raise
+        result = _result(futures[0], left, given if single else None)
         given += 1
         futures.popleft()  # not before: whatever is left there is cancelled
         futures.extend(islice(more, 1))
@@ -111,11 +106,7 @@ def _as_they_come(
             raise FutureTimeout from None
         place = places.pop(future)
         try:
-            result = future.result()
-        except BaseException as error:
-            if single:
-                of_item(place, error)
-            raise
+            result = _result(future, None, place if single else None)
         finally:
             del future  # the traceback has this frame
         watch(islice(more, 1))
@@ -132,3 +123,15 @@ def _as_they_come(
     finally:
         while places:
             callbacks.outside(places.popitem()[0].cancel)
+
+
+def _result(future: Future[Any], left: float | None, item: int | None) -> Any:
+    """Return the result of a task; what it has raised says now of which item, if it is of one."""
+    try:
+        return future.result(left)
+    except BaseException as error:
+        if item is not None:
+            of_item(item, error)
+        raise
+    finally:
+        del future  # the traceback has this frame
