@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from workpool import arena, layout
-from workpool.arena import in_lines
 from workpool.context import Context, TaskKind
 from workpool.driver.store import Store
 from workpool.driver.streams import Streams
 from workpool.errors import ProtocolError
+from workpool.extents import in_lines
 from workpool.layout import NO_BLOB, NOTHING, Blob, Descriptor, Extent, Geometry, Piece
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream

@@ -8,8 +8,8 @@ from array import array
 import pytest
 
 from workpool import layout, protocol
-from workpool.arena import Region
 from workpool.errors import LayoutError, ProtocolError, UsageError
+from workpool.extents import Region
 from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
 from workpool.protocol import TRANSITIONS, State, Step
 

@@ -16,9 +16,9 @@ import pytest
 from row_scene import CALL, TASKS, Scene
 
 from workpool import accumulator, layout, protocol
-from workpool.arena import Region, in_lines
 from workpool.context import LARGE_NBYTES
 from workpool.contributions import contribute
+from workpool.extents import Region, in_lines
 from workpool.layout import NOTHING, STRIDE, Extent
 from workpool.members.leases import Heart
 from workpool.protocol import State

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from workpool import layout
-from workpool.arena import Region
+from workpool.extents import Region
 from workpool.layout import STREAMED, Extent, Piece
 from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workpool import layout
-from workpool.arena import Region
+from workpool.extents import Region
 from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
 from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row, Stream

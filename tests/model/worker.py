@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workpool import layout
-from workpool.arena import Region
+from workpool.extents import Region
 from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, Piece
 from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, PointerTaker, Row, Stream

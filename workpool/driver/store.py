@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Container
 
 from .. import layout, verbs
-from ..arena import Region, pair_nbytes, piece_of, write
+from ..arena import pair_nbytes, piece_of, write
 from ..context import ISOLATED
+from ..extents import Region
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
 from ..repository import Row
 from ..serializer import Code, Encoded, Packed

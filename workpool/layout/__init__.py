@@ -26,11 +26,11 @@ keep the words together so that one small Get shows the state of the whole table
 
 from __future__ import annotations
 
+from ..extents import LINE_NBYTES, Extent
 from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
     HEAD,
     IDENTITY_NBYTES,
-    LINE_NBYTES,
     MAX_ROWS,
     PAGE_NBYTES,
     TAIL,
@@ -50,7 +50,6 @@ from .records import (
     STREAMED,
     Blob,
     Descriptor,
-    Extent,
     Items,
     Piece,
     TaskOutcome,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .geometry import LINE_NBYTES
+from ..extents import LINE_NBYTES
 from .words import WORD_NBYTES
 
 CALLS = 0  # calls issued so far: odd while workers gather, even when all are there  (CAS word)

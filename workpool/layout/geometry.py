@@ -6,13 +6,13 @@ import struct
 from typing import Any
 
 from ..errors import LayoutError, UsageError
-from .records import DESCRIPTOR_NBYTES, OUTCOME_NBYTES, Extent
+from ..extents import LINE_NBYTES, Extent
+from .records import DESCRIPTOR_NBYTES, OUTCOME_NBYTES
 from .words import MAX_MEMBERS, WORD_NBYTES, generation_of
 
 MAGIC = int.from_bytes(b"workpool", "little")
 VERSION = 1
 
-LINE_NBYTES = 64  # one cache line, so that two busy control words never share one
 PAGE_NBYTES = 4096
 
 HEAD = 1 * LINE_NBYTES

@@ -6,20 +6,8 @@ import struct
 from typing import NamedTuple, TypeAlias
 
 from ..errors import LayoutError
+from ..extents import Extent
 from .words import WORD_NBYTES
-
-
-class Extent(NamedTuple):
-    """Some bytes of the window: where they begin, and how many they are."""
-
-    offset: int
-    nbytes: int
-
-    @property
-    def end(self) -> int:
-        """Where the bytes after them begin."""
-        return self.offset + self.nbytes
-
 
 INLINE = -1  # an offset: the bytes stand in the record itself
 STREAMED = -2  # an offset: the bytes come in pieces, on request

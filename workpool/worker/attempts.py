@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..arena import in_lines
 from ..context import ISOLATED, RANGE
 from ..errors import ProtocolError, WindowError
+from ..extents import in_lines
 from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Items
 from ..loss import unstarted
 from ..members.leases import Heart

@@ -16,9 +16,10 @@ from threading import Lock
 from typing import Any
 
 from .. import layout
-from ..arena import Region, write
+from ..arena import write
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
+from ..extents import Region
 from ..layout import STRIDE, Extent
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from .. import layout
-from ..arena import WARM_NBYTES, Region, pair_nbytes, piece_of, write
+from ..arena import WARM_NBYTES, pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
+from ..extents import Region
 from ..layout import NOTHING, Blob, Extent, Piece
 from ..protocol import Step
 from ..repository import Claim, Claimant, Miss, Stream
