@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import mmap
 import pickle
 import platform
@@ -17,15 +18,10 @@ import numpy as np
 import pytest
 
 from workpool import layout
-from workpool.system.memory import (
-    LONG_NBYTES,
-    Spares,
-    _mincore,
-    empty,
-    keep_freed,
-    populate,
-    spares,
-)
+from workpool.system import pages
+from workpool.system.memory import LONG_NBYTES, empty, keep_freed
+from workpool.system.pages import LARGE_PAGE_NBYTES, Mapped, _mincore, is_there, populate
+from workpool.system.spares import SLAB_NBYTES, Spares, spares
 
 NBYTES = 1 << 19
 
@@ -58,11 +54,37 @@ def test_pages_that_are_asked_for_together_cost_no_faults() -> None:
         populate(address, 4095)  # no whole page, or one that is not ours
 
 
+def faults(memory: memoryview) -> int:
+    """Return how many it takes to write to each page."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.parametrize("slow_s", [1.0, -1.0], ids=["quick", "slow"])
+def test_large_pages_are_asked_for_until_one_is_slow(
+    monkeypatch: pytest.MonkeyPatch, slow_s: float
+) -> None:
+    monkeypatch.setattr(Mapped, "large_pages", True)
+    monkeypatch.setattr(pages, "LARGE_PAGE_S", slow_s)
+    mapped = Mapped(4 * LARGE_PAGE_NBYTES)
+    first = address(mapped.bytes)
+    assert first % LARGE_PAGE_NBYTES == 0
+    mapped.populate(1 << 16, 2 * LARGE_PAGE_NBYTES)
+    assert Mapped.large_pages == (slow_s > 0)
+    assert faults(mapped.bytes[1 << 17 : 2 * LARGE_PAGE_NBYTES]) < 10
+    last = first + 3 * LARGE_PAGE_NBYTES - mmap.PAGESIZE
+    if not is_there(first):  # no large pages on this machine
+        assert not is_there(last)
+    else:
+        assert is_there(last) == (slow_s > 0), "a large page has all of it"
+
+
 @pytest.fixture
 def some() -> Iterator[Spares]:
-    """Give spares of up to eight blocks."""
+    """Give spares of up to two slabs."""
     some = Spares()
-    some.most_nbytes = 8 * NBYTES
+    some.most_nbytes = 2 * SLAB_NBYTES
     yield some
     some.clear()
 
@@ -148,6 +170,9 @@ def test_what_is_in_use_is_never_handed_out_again(some: Spares) -> None:
     kept: list[memoryview] = []
     for n in range(200):
         memory = some.take(NBYTES - n % 7 * 40_000)
+        if memory is None:  # too many are in use
+            del kept[:10]
+            continue
         memory[:8] = n.to_bytes(8, "little")
         kept.append(memory)
         if n % 3 == 0:
@@ -157,20 +182,36 @@ def test_what_is_in_use_is_never_handed_out_again(some: Spares) -> None:
 
 
 def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
-    def free() -> int:
-        return sum(block.nbytes for blocks in some._free.values() for block in blocks)
-
-    many = [some.take(NBYTES) for _ in range(20)]
-    assert len(some._used) == 8
+    half = SLAB_NBYTES // 2
+    many = [some.take(half) for _ in range(5)]
+    assert [memory is None for memory in many] == [False] * 4 + [True]
+    assert some.take(some.most_nbytes + 1) is None
+    many[1:] = []
+    assert some.take(some.most_nbytes) is None, "one is in use"
     many.clear()
-    larger = some.take(4 * NBYTES)
-    assert free() == 4 * NBYTES, "others have made room"
-    assert some._nbytes == some.most_nbytes
-    assert not some.take(some.most_nbytes + 1).readonly
-    assert len(some._used) == 1
-    del larger
+    assert some.take(some.most_nbytes), "others have made room"
+    assert [slab.nbytes for slab in some._slabs] == [some.most_nbytes]
     some.clear()
-    assert [some._nbytes, len(some._free), len(some._used), len(some._ended)] == [0, 0, 0, 0]
+    assert not any((some._slabs, some._free, some._used, some._ended))
+
+
+def test_blocks_become_larger_and_smaller_ones(some: Spares) -> None:
+    for nbytes in (1 << 16, SLAB_NBYTES // 2, 3 << 16, 1 << 20, 1 << 16):
+        blocks = [some.take(nbytes) for _ in range(2 * (SLAB_NBYTES // nbytes))]
+        assert all(blocks), nbytes
+        assert some.take(nbytes) is None
+        places = sorted(address(memory) for memory in blocks if memory is not None)
+        assert all(b - a >= nbytes for a, b in itertools.pairwise(places))
+        blocks.clear()
+
+
+def test_a_small_block_does_not_keep_a_large_slab(some: Spares) -> None:
+    some.most_nbytes = 3 * SLAB_NBYTES
+    large = some.take(2 * SLAB_NBYTES)
+    del large
+    small = some.take(1 << 16)
+    assert small is not None
+    assert sorted(slab.nbytes for slab in some._slabs) == [SLAB_NBYTES, 2 * SLAB_NBYTES]
 
 
 @pytest.fixture
@@ -208,11 +249,19 @@ def test_pages_go_back_to_the_system_also_from_amidst_of_others() -> None:
     assert there() < before / 2  # the system may have made large pages of some nevertheless
 
 
-def test_a_view_that_outlives_its_pool_goes_back_to_malloc(some: Spares) -> None:
-    memory = some.take(NBYTES)
+def test_a_slab_goes_back_to_the_system_with_its_last_view(some: Spares) -> None:
+    def mapped() -> bool:
+        return not _mincore(page, mmap.PAGESIZE, ctypes.create_string_buffer(1))
+
+    memory, other = some.take(NBYTES), some.take(NBYTES)
+    page = address(memory) // mmap.PAGESIZE * mmap.PAGESIZE
     some.clear()
     del memory
     gc.collect()
+    assert mapped()
+    del other
+    gc.collect()
+    assert not mapped()
     assert not some._ended
 
 
@@ -231,14 +280,13 @@ def test_what_another_thread_is_about_to_take_is_waited_for(some: Spares) -> Non
     taking.wait()
     some.clear()
     thread.join()
-    assert not some._nbytes
+    assert not some._slabs
 
 
 def test_who_comes_from_the_midst_of_it_does_without(some: Spares) -> None:
     with some._lock:
-        memory = some.take(NBYTES)
+        assert some.take(NBYTES) is None
         some.clear()
-    assert len(memory) == NBYTES
     assert not some._used
 
 
@@ -246,6 +294,8 @@ def test_threads_never_share_a_block(some: Spares) -> None:
     def work(number: int) -> None:
         for _ in range(300):
             memory = some.take(NBYTES)
+            if memory is None:
+                continue
             memory[:8] = number.to_bytes(8, "little")
             for _ in range(20):
                 if int.from_bytes(memory[:8], "little") != number:

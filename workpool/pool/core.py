@@ -19,7 +19,7 @@ from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
 from ..serializer import Code, Packed, compact, task_name, without_partial
-from ..system.memory import spares
+from ..system.spares import spares
 from ..tasks import PoolContext, Retry, Task
 from ..whole import held, whole
 from .accumulators import PoolAccumulators

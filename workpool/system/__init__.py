@@ -6,7 +6,9 @@
     ranks          what the environment says of this process's rank
     process        a child process that runs Python, and its end
     channel        messages between two processes
-    memory         of this process, for what is received: used again, its pages asked for at once
+    memory         of this process, in which something large is received
+    spares         of which what is free is used again
+    pages          and what fresh memory costs
     copies         of what a program passes on again and again: one for all
     shared_memory  how much there is, and what was left behind in it
     authkey        what managers of ``multiprocessing`` ask for

@@ -23,8 +23,8 @@ from typing import NamedTuple
 from ..contributions import Parts
 from ..serializer import Encoded, Kind, Packed, join_apart, leave_script, segments, split
 from ..system.channel import Channel
-from ..system.memory import spares
 from ..system.process import NUMBERS, map_numbers
+from ..system.spares import spares
 from ..system.supervisor import die_with
 from .runner import SPARES_NBYTES, Runner
 
