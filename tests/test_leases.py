@@ -165,3 +165,34 @@ def test_arguments_are_sent_again_as_they_were(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
+
+
+def test_a_map_keeps_its_workers_however_often_one_of_them_was_stopped(tmp_path: Path) -> None:
+    run(
+        3,
+        """
+        import threading
+        def item(n):
+            if (place / "meet").exists():  # two workers, each in an item of its own
+                note("met")
+                until(lambda: len(set(runs("met"))) == 2)
+            time.sleep(0.002)
+            if n in (10, 60, 110) and not (place / f"stopped {n}").exists():
+                (place / f"stopped {n}").touch()
+                note("stopped")
+                os.kill(os.getpid(), signal.SIGSTOP)  # when it goes on, its turn is over
+        def wake():
+            for times in range(3):
+                until(lambda: len(runs("stopped")) > times)
+                until(lambda: sum(stats.evicted for stats in pool.stats()) > times)
+                os.kill(int(runs("stopped")[times]), signal.SIGCONT)
+            note("meet")
+        waker = threading.Thread(target=wake)
+        waker.start()
+        for _ in pool.map(item, range(100_000), schedule="self", unordered=True):
+            if len(set(runs("met"))) == 2:
+                break
+        waker.join()
+        """,
+        tmp_path,
+    )

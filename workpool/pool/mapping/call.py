@@ -314,7 +314,7 @@ class Mapping:
             if kind == Kind.TURN:
                 self._take_in(seat, outcome)
             elif kind == Kind.LOST:
-                self._lose(seat.stretch, Loss.decode(outcome))
+                self._lose(seat, Loss.decode(outcome))
             else:
                 self.fail(self._error(kind, outcome))
         finally:
@@ -335,10 +335,15 @@ class Mapping:
             self._item_failed(stretch, turn)
         if turn.exhausted:
             self._supply.all_taken(stretch)
-        elif not self.over:
+        else:
+            self._go_on(seat)
+
+    def _go_on(self, seat: Seat) -> None:
+        """Have another turn in the place of one that is over: there may be items left."""
+        if not self.over:
             with self._pool.lock:
-                stretch.seats += 1
-            self._take_turn(Seat(self, stretch, seat.segment))
+                seat.stretch.seats += 1
+            self._take_turn(Seat(self, seat.stretch, seat.segment))
 
     def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
         """Take in that an item has raised: what comes after it in a stretch is not missed."""
@@ -351,12 +356,14 @@ class Mapping:
         with self._pool.lock:
             stretch.cover([(last.start + last.total, stretch.items)])
 
-    def _lose(self, stretch: Stretch, loss: Loss) -> None:
+    def _lose(self, seat: Seat, loss: Loss) -> None:
         """Take in that a worker has lost its turn; the items that are missing come again."""
         if loss.why not in OF_THE_WORKER:
             self.fail(loss.error(self._fn))
         elif loss.why is Why.DEAD:
-            stretch.death = loss
+            seat.stretch.death = loss
+        elif not seat.stretch.taken:  # it may go on, and would find no turn
+            self._go_on(seat)
 
     @whole
     def leave(self, seat: Seat) -> None:
