@@ -226,6 +226,20 @@ def test_a_name_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Ledgers((None, ()), dict, dict, tmp_path / "run.db").close()
 
 
+@pytest.mark.parametrize(
+    "name", [":memory:", "file:run.db?mode=memory", "file:%41.db", "a b#c?.db", "-\udcff\n'\".db"]
+)
+def test_any_name_is_that_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = Journal(name)
+    journal.store([entry(1)])
+    journal.close()
+    assert all(kept(Path(name), 1))
+    assert sorted(os.listdir()) == sorted([name, f"{name}.lock"])
+
+
 def test_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "text"
     foreign.write_text("something else" * 100)

@@ -122,7 +122,10 @@ def connect(path: str) -> sqlite3.Connection:
     """Return a connection to a journal that is one, made if the file is new."""
     _look(path, _ANOTHER)
     try:
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        # Some names without a directory are no files to SQLite: ":memory:", and "file:..." if it is
+        # built to take them for URIs.
+        whole = os.path.abspath(path)
+        connection = sqlite3.connect(whole, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
         raise failed(path, "open", error) from error
     try:
