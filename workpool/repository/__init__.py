@@ -9,11 +9,15 @@ until ``sweep`` finds it.  Three habits make the rest safe:
   decided.  A fresh load would make a stale decision succeed.
 * A Get of the words is a hint of where to try, never a proof that it worked.
 
-Three facts are taken from a Get all the same, because from then on nobody but the reader changes
-the word, or it only grows, so no later look can deny them: that a row of ours is DONE, WANTED or
-OFFERED, for its submitter; that the row of our outcome speaks of something else than that by now,
-for the worker that waits to use the outcome's room again; that a member has come to a collective
-call.  A look in the midst of a change cannot make them up: the state is one byte of the word.
+Three facts may be taken from a Get all the same.  Once true they stay true until the reader itself
+acts, so that its knowledge may be old but not wrong:
+
+* A row of ours is DONE, WANTED or OFFERED: only its submitter, the reader, takes the next step.
+* A row no longer has the word that our attempt has left there, which never comes back: so the
+  driver is done with our outcome, and its room may be used again.
+* A member has come to a collective call: its word only grows.
+
+Nor can a Get that meets a store half way make up a state: that lies within one byte of the word.
 
 ``Publisher`` is the submitter's half and ``Claimant`` the worker's; any member may be both.
 """

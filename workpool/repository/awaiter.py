@@ -22,8 +22,8 @@ class Awaiter(Table):
     def __init__(self, window: verbs.Window, geometry: Geometry, member: int, taker: Taker) -> None:
         super().__init__(window, geometry, member)
         self._taker = taker
-        self._published = False  # as `quiet` has seen: the row that it awaits
-        self._seen: list[int] = []  # by the last look, if there was nothing to take
+        self._published = False  # whether `quiet` has seen the awaited row READY
+        self._seen: list[int] = []  # the words of the last look, if there was nothing to take
         self._await(-1)
 
     def quiet(self, seconds: float = 0) -> bool:
@@ -42,7 +42,7 @@ class Awaiter(Table):
         if first != self._awaited:
             self._await(first)
         words = self.window.await_change(self._seen, *self._places, seconds=seconds)
-        # Its publisher pushes the tail next: we need not wait for that.
+        # The row counts before its publisher has pushed the tail past it, which it does next.
         self._published = words[-1] == self._claim[1]
         quiet = self._taker.quiet(words[0]) and not self._published
         self._seen = words if quiet else []
@@ -51,8 +51,8 @@ class Awaiter(Table):
     def seize(self, limit: int) -> Claim | Miss:
         """Claim the row of the next ticket, if it is the only one that there is for us.
 
-        To be called when it was not `quiet`.  Its ticket is taken later, with the next one: a task
-        is waited for, the pointer is not.
+        To be called when it was not `quiet`.  The row's ticket is taken later, together with the
+        next one: somebody waits for the task, and nobody for the pointer to move.
 
         Parameters
         ----------
@@ -62,7 +62,8 @@ class Awaiter(Table):
         Returns
         -------
         Claim or Miss
-            ``Miss.EMPTY`` if it is not that simple, and nothing was tried: `take` and `claim`.
+            ``Miss.EMPTY`` if the awaited row was not READY, or there are others to share as well:
+            nothing was tried, and `take` and `claim` come next.
 
         Notes
         -----
@@ -70,19 +71,19 @@ class Awaiter(Table):
         """
         if not (self._published and self._taker.alone(limit)):
             return _EMPTY
-        # We have seen READY, by a flush: from then on the descriptor is there.  Nobody changes it
-        # before the row is somebody's, and if it is another's, the claim fails.  So the get may
-        # happen before the claim or after it.
+        # Get and claim need no order between them.  We have seen READY, so the descriptor is there,
+        # and nobody changes it before somebody has claimed the row; if that was another, our claim
+        # fails, and the copy is not used.
         record, (found,) = self.window.get_and_swap(
             self._descriptor, DESCRIPTOR_NBYTES, (self._claim,)
         )
-        # Ours or another's: nobody needs the ticket any more, which says only where to look.
+        # Whoever has claimed the row, nobody needs its ticket any more: that says where to look.
         self._taker.pass_first()
         _, word, mine = self._claim
         return Claim(self._number, mine, record) if found == word else _CONTENDED
 
     def _expected(self, ticket: int) -> Row:
-        """Return the row of a ticket as its publisher has left it, if nobody came between."""
+        """Return the row of a ticket as it is when published, and not yet claimed or cancelled."""
         number = self.geometry.row(ticket)
         return Row(number, protocol.ready(self.geometry.generation(ticket)))
 
@@ -93,7 +94,7 @@ class Awaiter(Table):
         self._places: tuple[int, ...] = (layout.TAIL,)
         self._claim: verbs.Swap = layout.TAIL, verbs.NEVER, verbs.NEVER
         if ticket >= 0:
-            # All that it takes to claim it, for when it is published somebody waits for it.
+            # Computed now: as soon as the row is published, somebody waits for its claim.
             self._number, word = self._expected(ticket)
             place = self.geometry.word(self._number)
             self._places = layout.TAIL, place

@@ -10,10 +10,10 @@ from .table import Row
 
 
 class Offer(NamedTuple):
-    """A row that is READY, or should be, with a copy of its descriptor: may be claimed."""
+    """A row to try to claim: it was seen READY, or should be READY by its ticket."""
 
     row: Row
-    record: memoryview | None  # None: read when it is claimed
+    record: memoryview | None  # a copy of its descriptor; None: not read before the claim
 
 
 class Claim:

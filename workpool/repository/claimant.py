@@ -66,8 +66,9 @@ class Claimant(Awaiter):
         limit : int
             Most offers.
         before : int, optional
-            Only rows of earlier tickets than this; by default all, right when nothing is left to
-            take, so that even rows count that their publisher did not live to push the tail past.
+            Only rows of earlier tickets than this.  By default all rows, also those at or beyond
+            the tail, whose publisher has died before it could push the tail: for a worker that
+            finds nothing to take.
 
         Notes
         -----
@@ -75,13 +76,13 @@ class Claimant(Awaiter):
         """
         rows = self._ready(before)
         if rows and before is None:
-            # The look has seen one word after the other, perhaps while rows were published: what is
-            # older than the last one found is READY by now.
+            # A look reads one word after the other.  If rows were published meanwhile, it may have
+            # seen a later one READY and missed an earlier one, which is READY by now.
             rows = self._ready(self.geometry.ticket(*rows[-1]) + 1)
         return self._offers(rows[:limit]) if rows else Miss.EMPTY
 
     def _ready(self, before: int | None) -> list[Row]:
-        """Return the rows that are READY, by ticket, if need be only of earlier tickets than one.
+        """Return the rows that are READY in the order of their tickets: all, or those `before` one.
 
         Notes
         -----
@@ -90,7 +91,7 @@ class Claimant(Awaiter):
         words = self.look()
         if before is None:
             numbers = _READY.rows(words)
-        else:  # nearly all are later, and must not take time
+        else:  # nearly all READY rows are later ones: leave them out before Python sees each
             geometry = self.geometry
             turn, generation = geometry.row(before), geometry.generation(before)
             numbers = _READY.rows_behind(words, turn, generation)
@@ -200,11 +201,11 @@ class Claimant(Awaiter):
         -----
         RMA cost: 1 get, 1 flush; with an answer, 1 load, 1 get and 1 flush more.
         """
-        # We look often, and not by atomics: they would hold up those of others.
+        # By a Get: we look often, and so many atomics would hold up those of others.
         if self.window.peek(self.geometry.word(claim.number)) == [claim.word]:
             return None
         word = self.load(claim.number)
-        if word == claim.word:  # else it was a look in the midst of a change
+        if word == claim.word:  # unchanged after all: the Get has met a store half way
             return None
         claim.word = protocol.advance(claim.word, step)
         if word != claim.word and not self._keeps(claim, word):
@@ -222,9 +223,9 @@ class Claimant(Awaiter):
         return word == claim.word or self._keeps(claim, word)
 
     def announce(self, claim: Claim, place: Extent) -> None:
-        """Say where the outcomes of a batch's tasks will stand, before the first ``next``.
+        """Put where the outcomes of a batch's tasks will stand, before the first ``next``.
 
-        The flush of ``next`` completes it.  Nothing else of a row is put in this place.
+        The flush of ``next`` completes the put.  Nobody else puts to this place of the record.
 
         Notes
         -----
@@ -241,8 +242,8 @@ class Claimant(Awaiter):
         Returns
         -------
         bool or Miss
-            False if there is none, because it was recalled; ``Miss.CONTENDED`` if the attempt was
-            taken back.
+            False if there is no next task, because the rest was recalled; ``Miss.CONTENDED`` if
+            the attempt was taken back.
 
         Notes
         -----
@@ -266,7 +267,7 @@ class Claimant(Awaiter):
         Returns
         -------
         bool
-            False if the attempt was taken back: its owner will notice, and let go of the row.
+            False if the attempt was taken back: the worker will notice, and let go of the row.
 
         Notes
         -----
@@ -300,19 +301,19 @@ class Claimant(Awaiter):
                 return False
 
     def _keeps(self, claim: Claim, found: int) -> bool:
-        """Take in what stands in the place of our word; return whether the row is still ours.
+        """Take in the word that was `found` instead of ours; return whether the row is still ours.
 
-        Its submitter may have recalled tasks; whatever else happened was an eviction.
+        It is if its submitter has only recalled tasks; whatever else has happened was an eviction.
         """
         if self._recalled(claim, found):
             return True
         if layout.state_of(found) == State.EVICTED and layout.owner_of(found) == self.member:
-            # Everything that we put there is flushed: nothing of ours can land here any more.
+            # Everything that we have put for this row is flushed: nothing can land there any more.
             self._step(Row(claim.number, found), Step.LET_GO)
         return False
 
     def _recalled(self, claim: Claim, found: int) -> bool:
-        """Take in that our row's tasks were recalled, and nothing else happened; return whether."""
+        """Take in that tasks of our row were recalled, if nothing else has happened to it."""
         recalled = not layout.is_recalled(claim.word) and found == layout.recall_tasks(claim.word)
         if recalled:
             claim.word = found

@@ -3,11 +3,11 @@
 The workers of a ``map`` take their chunks from a counter that stands for its items, and the driver
 takes all that are left when nobody wants them any more: whoever adds first has them.
 
-A taker may be taken for dead and still add once more, long after.  So counters only grow, and one
-is lent to other items only when nothing is left of the last ones: the late taker finds that nothing
-is left of its own.  By then the counter may have been lent again, and what it adds skips as many of
-those other items, which nobody has.  Nobody reports them either, so they are found missing when all
-else has been reported, and shared out anew: see ``pool.mapping.stretch``.
+A worker that was taken for dead may still add once more, long after.  So a counter only grows, and
+is lent to other items only when it has passed the end of the last ones: the late worker then finds
+that nothing is left for it.  But what it has added skips as many of the items that the counter now
+stands for, and nobody gets those.  Nobody reports them either, so they are found missing when all
+else has been reported, and are shared out anew: see ``pool.mapping.stretch``.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ class Counters:
                 break
         else:
             return None
-        # Never set back: a late taker of earlier items adds to it, and must find them all gone.
+        # Never set back: a late worker may still add to it, and must find its items all gone.
         base = self._window.fetch_add(self._geometry.counter(index), 0)
         items = self._lent[index] = Items(index, base, total)
         return items
 
     def recover(self, known: Container[int]) -> None:
-        """Have back what is lost: what a signal's handler raised has cut off a step about it.
+        """Take back counters that were lost when a signal's handler raised in the middle of a step.
 
         Parameters
         ----------
         known : container of int
-            Counters that somebody will take back.
+            Counters that are not lost: somebody will take them back.
 
         Notes
         -----
@@ -80,7 +80,7 @@ class Counters:
     def exhaust(self, items: Items) -> None:
         """Take all items that are left.  RMA cost: 2 fetch_add, 1 if nothing is."""
         counter = self._geometry.counter(items.counter)
-        # No more than that: a counter has 63 bits for all that are ever lent.
+        # No more than what is left: a counter's 63 bits are for all items that it will ever serve.
         left = items.base + items.total - self._window.fetch_add(counter, 0)
         if left > 0:
             self._window.fetch_add(counter, left)

@@ -83,7 +83,7 @@ class Publisher(Reserver):
         if attempt:
             ready = Row(number, protocol.publish(reserved, attempt))
         seen = self._tail
-        end = ticket + 1 if ticket >= seen else seen  # as above, and so is the order of the steps
+        end = ticket + 1 if ticket >= seen else seen  # never back; order of steps: as in `publish`
         word, tail = self.window.put_and_swap(
             descriptor, record, [(place, reserved, ready.word), (layout.TAIL, seen, end)]
         )
@@ -98,10 +98,10 @@ class Publisher(Reserver):
         return None
 
     def _lost(self, row: Row) -> None:
-        """Take in that a row of ours was taken back, or given up, before it was published."""
+        """Note that we did not get to publish a row that we had reserved: its word has changed."""
         self.words[row.number] = row.word
         if layout.state_of(row.word) == State.EVICTED and layout.owner_of(row.word) == self.member:
-            # Taken for dead: our put has landed, so nothing of ours can come any more.
+            # We were taken for dead.  Our put is flushed: nothing of ours can land there any more.
             self._step(row, Step.LET_GO)
 
     def _push_tail(self, tail: int, end: int) -> None:
@@ -189,14 +189,14 @@ class Publisher(Reserver):
         return self._step(row, Step.ABANDON)
 
     def recover(self, known: Collection[int]) -> None:
-        """Take in rows that are lost: what a signal's handler raised has cut off a step about them.
+        """Deal with rows that were lost when a signal's handler raised in the middle of a step.
 
-        For the only submitter of a table, outside of every step.
+        Right only for the one submitter of a table, and while no other step is under way.
 
         Parameters
         ----------
         known : collection of int
-            Rows that are published, or collected and not retired.
+            Rows that are not lost: published, or collected and not retired.
 
         Notes
         -----

@@ -24,12 +24,12 @@ GROUP = 16
 
 
 class _Lap(NamedTuple):
-    """What the words of all rows are in one generation, as we reserve and publish them."""
+    """The words that we write in one generation: they are the same for every row."""
 
     generation: int
-    first: int  # no word of an earlier one is as large
-    word: int  # reserved
-    ready: int  # published, as a first attempt
+    first: int  # the smallest word of this generation; all words of earlier ones are smaller
+    word: int  # of a row that we have reserved
+    ready: int  # of one that we have published, as a first attempt
 
     @classmethod
     def of(cls, generation: int, member: int) -> _Lap:
@@ -38,15 +38,15 @@ class _Lap(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """A row that is to be ours, or is by now, and all that it takes to publish it."""
+    """A row that we reserve, or have reserved, and all that it takes to publish it."""
 
     ticket: int
-    number: int
-    place: int  # of its word in the window
-    descriptor: int  # and of its descriptor
-    free: int  # its words: as seen,
-    word: int  # once it is reserved,
-    ready: Row  # and as a first attempt is published
+    number: int  # of the row
+    place: int  # displacement of its word
+    descriptor: int  # displacement of its descriptor
+    free: int  # its word as we saw it, FREE
+    word: int  # its word when we have reserved it
+    ready: Row  # with its word when we have published it, as a first attempt
 
 
 class Reserver(Table):
@@ -124,9 +124,10 @@ class Reserver(Table):
             self.words[row.number] = word
 
     def _hold_again(self, row: Row) -> bool:
-        """Hold a row that is reserved for us, and that we do not hold; False if it is too late.
+        """Hold a row again that is reserved by us and was lost; False if it is too late for that.
 
-        Then others have passed its ticket, which no other row will ever serve.
+        It is when the tail has passed the row's ticket: what is published there is found by a
+        sweep only.  Nobody misses a ticket, which says only where to look.
         """
         geometry, (number, word) = self.geometry, row
         ticket = geometry.ticket(number, word)
@@ -189,7 +190,7 @@ class Reserver(Table):
         if layout.state_of(word) or word >= first:
             return None
         place, descriptor = geometry.word(number), geometry.descriptor(number)
-        # Not by their constructors, which take as long as all the rest.
+        # Not by the constructors of the two tuples, which take as long as all the rest.
         published = tuple.__new__(Row, (number, ready))
         numbers = ticket, number, place, descriptor, word, mine, published
         return tuple.__new__(Reservation, numbers)

@@ -15,7 +15,8 @@ from ..protocol import Step
 class Stream(IntEnum):
     """What can travel in pieces.
 
-    No number is the kind of an outcome: a piece may stand where somebody looks for one.
+    The numbers differ from all kinds of outcomes, for a row's outcome record holds either an
+    outcome or a piece.
     """
 
     PAYLOAD = 64

@@ -57,7 +57,7 @@ class Taker:
         self._window = window
         self._workers = workers
         self._tail = 0  # as last seen
-        self._news = False  # it was seen since the last take
+        self._news = False  # whether it was read since the last `take`
 
     def take(self, limit: int) -> range | Miss:
         """Take at most `limit` tickets of published rows that nobody else was given."""
@@ -89,7 +89,7 @@ class PointerTaker(Taker):
     def __init__(self, window: verbs.Window, workers: int) -> None:
         super().__init__(window, workers)
         self.head = 0  # HEAD, as last seen
-        self.first = 0  # or beyond: the rows between are claimed
+        self.first = 0  # at HEAD or beyond: all rows between them are claimed
 
     def alone(self, limit: int) -> bool:
         return share(self._tail - self.first, self._workers, limit) == 1
@@ -110,11 +110,11 @@ class PointerTaker(Taker):
         RMA cost: 1 compare_and_swap if there is work, or rows were claimed without their tickets, 1
         more if another was quicker; 2 get and 1 flush if no work is known.
         """
-        # An old tail hides how much there is to share: enough for a full take, or look again.
+        # By an old tail our share may be too small: unless it is the most anyhow, look again.
         if not self._news and self._tail - self.first < 2 * self._workers * limit:
             self._see(self._look())
         self._news = False
-        for _ in range(2):  # what we have seen may be old: once more with what stands there
+        for _ in range(2):  # a head that we saw long ago fails: once more with the one found there
             head, first = self.head, self.first
             end = first
             if first < self._tail:
@@ -159,7 +159,7 @@ class CounterTaker(Taker):
         if not self._held:
             if not self._news:
                 self._look()
-            depth = max(0, self._tail - self._held.stop)  # beyond our last ticket
+            depth = max(0, self._tail - self._held.stop)  # rows beyond our last ticket
             count = share(depth, self._workers, limit)
             first = self._window.fetch_add(layout.TICKET, count)  # unconditional: ours for ever
             self._hold(range(first, first + count))
