@@ -159,8 +159,8 @@ class Collector:
         return True
 
     @property
-    def crowded(self) -> bool:
-        """Whether rows had better be freed, even if somebody waits for a result: there are many."""
+    def retires_many(self) -> bool:
+        """Whether so many rows are to be freed that it is done even if somebody waits."""
         return len(self.retired) >= RETIRED
 
     def retire(self) -> None:

@@ -118,7 +118,7 @@ class Dispatcher:
         mean_s = (task.code.mean_s if task.code else None) or self._collector.row_s
         return max(copy_s, BATCH_S) if mean_s < self._workers * copy_s else 0.0
 
-    def crowded(self, nbytes: int) -> bool:
+    def short_of_room(self, nbytes: int) -> bool:
         """Return whether a payload of so many bytes had better wait for others to leave."""
         store = self._store
         if store.region.free_nbytes < nbytes:
@@ -148,7 +148,7 @@ class Dispatcher:
         nbytes = len(task.payload)
         waits = task.batch is None and nbytes > LARGE_NBYTES
         # While those before have found no room, it is theirs.
-        if self._full or not waits or self.crowded(nbytes) or not self._store.place(task):
+        if self._full or not waits or self.short_of_room(nbytes) or not self._store.place(task):
             task.keep()
 
     def advance(self, asked: bool) -> None:
@@ -164,7 +164,7 @@ class Dispatcher:
             self._collector.retire()  # which takes in how long tasks take: so many share a row
             if monotonic() > self._calm_s:
                 self.publish()
-        elif self._collector.lent or self._collector.crowded or self.ahead:
+        elif self._collector.lent or self._collector.retires_many or self.ahead:
             self._collector.retire()
         else:  # one of the two, for a result may come meanwhile
             self._publisher.prepare()

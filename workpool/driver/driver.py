@@ -81,7 +81,7 @@ class Driver(Progress):
         if self.runs_tasks is not None:
             return  # we would keep the interpreter from the worker
         end = monotonic() + self._dispatcher.patience_s(task)
-        while monotonic() < end and self._dispatcher.crowded(len(task.payload)):
+        while monotonic() < end and self._dispatcher.short_of_room(len(task.payload)):
             self._advance()  # which leaves the core to workers
 
     # --- take back -----------------------------------------------------------------------------

@@ -149,7 +149,7 @@ class Progress:
         since_s, self._looked_s = self._looked_s, monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
         # Else somebody waits for the last result, and nothing is due before that is there.
-        if not asked or self._rows or self._backlog.outstanding or self._collector.crowded:
+        if not asked or self._rows or self._backlog.outstanding or self._collector.retires_many:
             self._backlog.wake()
             self.recovery.look()
             self._dispatcher.advance(asked)
