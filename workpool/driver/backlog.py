@@ -23,20 +23,20 @@ BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 64 << 10
 
-#: The same of payloads that lie apart.
+#: The bytes of a batch whose payloads lie apart in the arena, each by itself.
 LARGE_BATCH_NBYTES = 1 << 20
 
 #: Less work is not worth a row of its own, even if a worker is left without.
 ROW_S = 50e-6
 
-#: How likely one of a batch's tasks may be a slow one, for which the others would wait.
+#: How likely it may be that one of a batch's tasks is slow, for which those behind it would wait.
 RISK = 0.25
 
 
 class Backlog:
     """Tasks that wait.  Not thread-safe: its driver holds the lock.
 
-    One that is over leaves when its turn comes.
+    A task that is over meanwhile, because it was cancelled, is dropped when its turn comes.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Backlog:
         self._place = place
         self.tasks: deque[Task] = deque()
         self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
-        self._later: list[tuple[float, int, Task]] = []  # a heap: when, which came first
+        self._later: list[tuple[float, int, Task]] = []  # a heap, by time and then by number
         self._numbers = count()
 
     def __iter__(self) -> Iterator[Task]:
@@ -68,7 +68,7 @@ class Backlog:
     @property
     def outstanding(self) -> bool:
         """Whether tasks wait, those that wait for their time included."""
-        # Looked for and not counted: a task may be cancelled that is not here, because it was lost.
+        # Looked for anew and not counted: a lost task, which is not here, may be cancelled as well.
         while self._later and self._later[0][2].over:
             heappop(self._later)
         return bool(_first(self.tasks) or _first(self._without) or self._later)
@@ -101,9 +101,9 @@ class Backlog:
             segment = first.segment
             if segment is None or segment.items is not None:
                 break
-            if not self._without and self._lend(segment):  # else those before it come first
+            if not self._without and self._lend(segment):  # others without one come first
                 break
-            self._without.append(tasks.popleft())  # which lets those behind it pass
+            self._without.append(tasks.popleft())  # set aside: those behind it need not wait
         else:
             return None
         first = tasks.popleft()
@@ -116,11 +116,11 @@ class Backlog:
             parts = [tuple(t.extent) if t.extent else t.payload for t in found]
             return Batch(found, join(parts))
         except BaseException:
-            tasks.extendleft(reversed(found))  # as `put_back` does, but with no more of the stack
+            tasks.extendleft(reversed(found))  # `put_back` would need a frame more of a full stack
             raise
 
     def _add_others(self, found: list[Task], share: int) -> None:
-        """Add to the first task of a row others like it, with payloads apart if its own is."""
+        """Add to the first task of a row others like it; all payloads lie apart, or none does."""
         tasks, (first,) = self.tasks, found
         apart = self._lies_apart(first)
         left_nbytes = (LARGE_BATCH_NBYTES if apart else BATCH_NBYTES) - _nbytes(first)
@@ -134,7 +134,7 @@ class Backlog:
             found.append(tasks.popleft())
 
     def _lies_apart(self, task: Task) -> bool:
-        """Return whether a payload lies apart in the arena; a large one does if there is room."""
+        """Return whether a payload lies apart in the arena; put it there if it is large."""
         if task.extent is None and len(task.payload) > LARGE_NBYTES:
             self._place(task)
         return task.extent is not None

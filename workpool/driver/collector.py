@@ -2,7 +2,7 @@
 
 A row says by its word what is to be done about it::
 
-    DONE       its outcome is fetched and sorted out by task; the row is free later
+    DONE       its outcome is fetched and sorted out by task; the row is freed later
     WANTED     its owner gets the next piece of a payload
     OFFERED    a piece of an outcome is taken
 """
@@ -28,17 +28,17 @@ from .store import Store
 from .streams import Streams
 from .unresolved import Unresolved
 
-#: Rows that take no longer are short; as long as nothing is known, they are taken for that.
+#: Rows that take no longer are short; all are taken for short until some were measured.
 SHORT_S = 0.2e-3
 
-#: Most rows that are looked at one by one.
+#: Most rows of which the words are looked at one by one.
 FEW = 8
 
-#: Outcomes of fewer bytes each are copied out of the window as bytes, with which the garbage
-#: collector has nothing to do.
+#: A batch whose outcomes have fewer bytes each is copied as bytes: slices of these, unlike those of
+#: a memoryview, are not tracked by the garbage collector.
 SMALL_NBYTES = 128
 
-#: How many rows are freed together where somebody waits for a result.
+#: So many collected rows are freed, even where somebody waits for a result.
 RETIRED = 16
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
@@ -46,8 +46,8 @@ _DONE, _WANTED = int(State.DONE), int(State.WANTED)
 _BATCH, _EXCEPTION, _LOST = int(Kind.BATCH), int(Kind.EXCEPTION), int(Kind.LOST)
 _ASKING = layout.States(state for state in State if state >= _WANTED)
 
-#: What tasks have in common that are counted together: their owner, the tally of their pool, their
-#: code, and whether they are calls, and not turns in a range.
+#: What tasks that are counted together have in common: their worker, the tally of their pool,
+#: their code, and whether they are calls (else turns in a range).
 _Kin: TypeAlias = tuple[int, Tally, SharedCode | None, bool]
 
 
@@ -70,7 +70,8 @@ class Collector:
     finished : Unresolved
         Collected, their futures not resolved yet.
     retired : list of (Row, Holds, Extent or None)
-        Collected, not free yet, and what they hold: not their tasks, whose results are the user's.
+        Collected, not free yet, and what they hold: not their tasks, which would keep results of
+        the user's alive.
     row_s : float
         How long a row takes, over the last ones.
     streams : Streams
@@ -94,8 +95,8 @@ class Collector:
         self._rows = self.published.rows
         self._words = publisher.words
         self.lent = False
-        self._calm: list[int] = []  # the word of a row that asked for nothing
-        self._seen: tuple[int, Batch, int] | None = None  # a row that is DONE, and its word
+        self._calm: list[int] = []  # by `still`, the word of a row that asked for nothing
+        self._seen: tuple[int, Batch, int] | None = None  # by `still`, a row that is DONE
         self._window = publisher.window
         self._publisher = publisher
         self._store = store
@@ -108,7 +109,7 @@ class Collector:
         Parameters
         ----------
         since_s : float
-            Before that was done last: what has ended has done so later.
+            A time before the last look: what is found now has ended after it.
         """
         rows, words = self._rows, self._words
         seen, self._seen = self._seen, None
@@ -124,7 +125,7 @@ class Collector:
             if state == _DONE:
                 done.append(row)
             elif state == _WANTED:
-                self._store.forget_readers_but(rows)  # one that is collected reads no more
+                self._store.forget_readers_but(rows)  # a row that is gone needs the buffer no more
                 self.streams.supply(row, rows[number])
             elif state == State.OFFERED:
                 error = self.streams.take(row, rows[number])
@@ -151,7 +152,7 @@ class Collector:
         place = self._publisher.geometry.word(number)
         (word,) = self._window.await_change(self._calm, place, seconds=SPIN_S)
         state = layout.state_of(word)
-        if state == _DONE:  # which stays so until we have collected it; else look again
+        if state == _DONE:  # and stays so until we have collected it: no need to look again
             self._seen = number, batch, word
         if state >= _WANTED:
             return False
@@ -166,7 +167,11 @@ class Collector:
     def retire(self) -> None:
         """Free the rows that were collected, and count their tasks.
 
-        Not at once, for somebody waits for their results.
+        Not as soon as they are collected, because somebody waits for their results.
+
+        Notes
+        -----
+        RMA cost: as ``Publisher.retire``; none if there are no such rows.
         """
         if self.retired:
             rows = []
@@ -233,14 +238,14 @@ class Collector:
                 self._take_in(*each)
 
     def _fetch(self, tasks: Sequence[Task], kind: int, extent: Extent) -> tuple[int, memoryview]:
-        """Get an outcome of some tasks, complete at the next flush; or what is in its place."""
+        """Get an outcome of some tasks, complete at the next flush; without memory an error."""
         try:
             content = empty(extent.nbytes)
             self._window.get(extent.offset, content)
             return kind & ~APART, content
         except MemoryError as error:
             for task in tasks:
-                task.retry = None  # what it adds to accumulators counts already
+                task.retry = None  # what it has added to accumulators counts already
             return _EXCEPTION, memoryview(refusal(tasks[0], error))
 
     def _take_in(
@@ -248,16 +253,16 @@ class Collector:
     ) -> None:
         """Take in what a worker says of a row.
 
-        If this fails in the middle, for want of stack, the row is still ours, and is collected
-        again.  So what needs most of the stack comes first, and what follows when the outcome is in
-        its place may be left out.
+        If this fails in the middle, because the stack is full, the row is still in `published`, and
+        is collected again.  So what needs most of the stack comes first, and what comes after `add`
+        is made up for the next time.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
         carried: list[Together] = []
         if kind & CONTRIBUTES:
             content, packed = layout.read_carried(content)
             kind &= ~CONTRIBUTES
-            # If it is collected again, what has been handed on is over, with what it contributes.
+            # If the row is collected again: what was handed on before is over, and so is its part.
             groups: list[Together] = split(packed)
             carried = [g for g in groups if not all(batch.tasks[at].over for at in g.tasks)]
         finished: Finished | None = None
@@ -308,7 +313,8 @@ class Collector:
                 except MemoryError as error:
                     self._store.leave(task)
                     finished.outcomes[i] = task, _EXCEPTION, refusal(task, error)
-        # Last: what is over is not collected again, and to lose it is worse than to count it twice.
+        # Last: what is over is not collected again.  An outcome that is counted twice, should we
+        # fail just before, is better than one that is lost.
         for task, _, _ in finished.outcomes:
             task.over = True
         self.finished.append(finished)
@@ -330,14 +336,14 @@ class Collector:
         apart = False
         for task, (kind, elapsed_ns, encoded) in zip(batch.tasks, entries, strict=False):
             if task.over or task.batch is not batch or (kind & CONTRIBUTES and not decided):
-                continue  # cancelled, recalled, fetched before; or its part is not in the window
+                continue  # cancelled, recalled, fetched before; or it comes when the row is DONE
             if kind & APART:
                 apart = True
                 kind, encoded = self._fetch([task], kind, layout.read_extent(encoded))
             outcomes.append((task, kind & ~CONTRIBUTES, encoded))
             times_ns.append(elapsed_ns)
         if apart:
-            self._window.flush()  # as in `_collect`: the row still holds what we have fetched
+            self._window.flush()  # as in `_collect`, before the row is free
         finished = Finished(batch.tasks[0].context, owner, outcomes, carried)
         if decided and len(entries) < len(batch.tasks):  # what was not run is still to be run
             left = [task for task in batch.tasks[len(entries) :] if task.batch is batch]
@@ -348,7 +354,7 @@ class Collector:
 
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:
         """Fail the tasks of a row whose outcome is too large for this process."""
-        content = refusal(batch.tasks[0], error)  # first: then they are in no row
+        content = refusal(batch.tasks[0], error)  # first: if it fails, they are still in their row
         lost = self.published.take_back(batch)
         context = batch.tasks[0].context
         if batch.tasks[0].segment is None:

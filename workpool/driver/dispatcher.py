@@ -19,35 +19,37 @@ from .backlog import BATCH_S, Backlog
 from .collector import SHORT_S, Collector
 from .store import Store
 
-#: Most rows that are published by one step, and most tasks that wait for each other: as many as
-#: the window swaps words at once, with that of the tail.
+#: Most rows that are published together, and most tasks that wait for each other: with the word of
+#: the tail, as many words as the window swaps at once.
 TOGETHER = 255
 
-#: Rows for each worker above which publishing may wait.
+#: With so many rows in the table for each worker, publishing more may wait.
 ROWS_EACH = 2
 
-#: What it takes to copy a byte into fresh memory, of which most is the fresh memory.
+#: What it takes to copy a byte into fresh memory: mostly what its pages cost.
 COPY_S = 0.5e-9
 
 #: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
 LONGEST_S = 5e-3
 
-#: How soon a worker that was given a piece of a stream asks for the next one.
+#: For how long after a piece of a stream the worker's request for the next one is expected.
 NEXT_S = 5e-3
 
-#: How often it is asked whether workers must be woken.
+#: How often it is seen to whether workers must be woken.
 WAKE_S = 1e-3
 
 #: How often rows are looked for that were lost.
 RECOVER_S = 1.0
 
-#: How long a payload may find no room in the arena because of those behind it.
+#: How long the first task that waits may find no room in the arena; then payloads of tasks behind
+#: it are taken out again.
 STUCK_S = 10e-3
 
-#: More than it takes of the stack to publish rows, from the backlog to their words.
+#: More frames of the stack than it takes to publish rows, from the backlog to their words.
 FRAMES = 16
 
-#: How long nothing is published where a row was withdrawn: it might be withdrawn next.
+#: For how long nothing is published after a row was withdrawn: whoever cancels a task often cancels
+#: those as well that would take its place.
 CALM_S = 2e-3
 
 
@@ -85,14 +87,14 @@ class Dispatcher:
         self._collector = collector
         self._published = collector.published
         self._bells = bells
-        self._full = False  # there was no room for what waits
-        self._stuck_id = -1  # the first of it, which found none in the arena
-        self._stuck_s = 0.0  # and when
-        self._again_s = 0.0  # when a task may be published again without others
-        self._calm_s = 0.0  # until then nothing is published where something was withdrawn
-        self._unheard = False  # something was published, and nobody woken for it
-        self._wake_s = 0.0  # until then nobody is
-        self._recover_s = 0.0  # when lost rows are looked for again
+        self._full = False  # whether there was no room for what waits
+        self._stuck_id = -1  # the first task that waits, if the arena had no room for it
+        self._stuck_s = 0.0  # since when it had none
+        self._again_s = 0.0  # before that no task is published by itself
+        self._calm_s = 0.0  # before that nothing is published, because a row was withdrawn
+        self._unheard = False  # whether rows were published for which nobody was woken
+        self._wake_s = 0.0  # before that nobody is woken
+        self._recover_s = 0.0  # before that lost rows are not looked for
 
     @property
     def ahead(self) -> bool:
@@ -105,11 +107,11 @@ class Dispatcher:
         return len(self._published.rows) < self._workers
 
     def patience_s(self, task: Task) -> float:
-        """Return the seconds that large arguments may wait for room, as long as a copy would take.
+        """Return the seconds that large arguments had better wait for room in the window.
 
-        What finds no room is copied into memory of ours, and into the window later.  Where tasks
-        are short, a row that ends meanwhile gives room for several, and its part of the arena is
-        warm.
+        What finds no room is copied into memory of ours, and later from there into the window.  So
+        waiting is better if it takes no longer than the first copy, as it does where tasks are
+        short: each that ends gives room, in memory that is in the caches.
         """
         nbytes = len(task.payload)
         if nbytes > self._store.most_nbytes or self._wanting:
@@ -128,8 +130,9 @@ class Dispatcher:
     def take(self, task: Task, now: float) -> None:
         """Take a task that was just submitted; publish it, and what waits, if that is worth it now.
 
-        Where rows are short, half of the time at most goes into this: what is submitted until then
-        goes with the next one, or with whoever makes progress.
+        `now` is the time of the submit.  Where rows are short, publishing takes half of the time at
+        the most: after each time, for as long as it has taken, what is submitted only joins those
+        that wait.  It is published with the next one, or by whoever makes progress.
         """
         waiting = self._backlog.tasks
         if self._full or now < self._again_s or self.ahead:
@@ -138,7 +141,7 @@ class Dispatcher:
         if waiting or task.segment is not None or not self._publish_alone(task):
             waiting.append(task)
             self.publish()
-        self._wake(monotonic())  # it has fallen asleep, perhaps, while we published
+        self._wake(monotonic())  # anew: a worker may have fallen asleep while we published
         if self._collector.row_s < SHORT_S:
             end = monotonic()
             self._again_s = end + (end - now)
@@ -147,7 +150,7 @@ class Dispatcher:
         """Keep the arguments of a task as they are now, where there is room for them."""
         nbytes = len(task.payload)
         waits = task.batch is None and nbytes > LARGE_NBYTES
-        # While those before have found no room, it is theirs.
+        # As long as tasks before this one find no room, what room there is is theirs.
         if self._full or not waits or self.short_of_room(nbytes) or not self._store.place(task):
             task.keep()
 
@@ -166,7 +169,7 @@ class Dispatcher:
                 self.publish()
         elif self._collector.lent or self._collector.retires_many or self.ahead:
             self._collector.retire()
-        else:  # one of the two, for a result may come meanwhile
+        else:  # and not both at once: somebody may wait for a result that comes meanwhile
             self._publisher.prepare()
         if self._unheard:
             self._wake(monotonic())
@@ -186,14 +189,14 @@ class Dispatcher:
         Parameters
         ----------
         late_s : float
-            Seconds since a row has asked for anything.
+            Seconds since a row has last asked for anything.
         """
         rows, row_s = len(self._published.rows), self._collector.row_s
         if not rows or row_s <= SHORT_S:
             return None
         if monotonic() < self._collector.streams.passed_s + NEXT_S:
             return FIRST_S
-        if rows <= self._workers:  # a worker that is done waits for us
+        if rows <= self._workers:  # a worker that ends its row has no other, and waits for us
             return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
         if rows <= ROWS_EACH * self._workers:
             return min(WAIT_S, row_s / self._workers / 2)
@@ -202,7 +205,7 @@ class Dispatcher:
     def withdrawn(self) -> None:
         """Say that a row was withdrawn."""
         now = monotonic()
-        if now > self._calm_s + CALM_S:  # half of the time at most
+        if now > self._calm_s + CALM_S:  # else we would publish less than half of the time
             self._calm_s = now + CALM_S
 
     def _publish_alone(self, task: Task) -> bool:
@@ -215,7 +218,7 @@ class Dispatcher:
             if record is None:
                 return False
             room = self._publisher.reserve_ahead(1)
-        except BaseException:  # as in `publish`
+        except BaseException:  # no memory, no stack: nobody else knows what the batch holds
             self._published.dissolve(batch)
             raise
         row = self._publisher.publish_one(record, task.attempt) if room else None
@@ -226,7 +229,7 @@ class Dispatcher:
         return True
 
     def _without_room(self, batch: Batch) -> bytes | None:
-        """Return a batch's descriptor all the same; None if a row that ends will give the room."""
+        """Return a batch's descriptor though it has found no room; None if a row will give some."""
         if self._collector.lent:
             self._collector.retire()
             record = self._store.descriptor(batch)
@@ -238,19 +241,19 @@ class Dispatcher:
             self._stuck_id, self._stuck_s = task_id, now
         elif now > self._stuck_s + STUCK_S:
             record = self._make_way(batch)
-        # In pieces if nobody is about to give any, or a worker would wait meanwhile.
+        # In pieces if no row will give room when it ends, or a worker would be idle until then.
         rows = self._published.rows.values()
         if record is None and (self._wanting or not any(other.placed for other in rows)):
             record = self._store.descriptor(batch, streamed=True)
         return record
 
     def _make_way(self, batch: Batch) -> bytes | None:
-        """Take the payloads of those that wait out of the arena, as far as one before needs it.
+        """Take payloads of tasks that wait out of the arena, until a batch before them finds room.
 
-        Rows that would give room may run for long, even for what waits here.
+        Rows that would give it room may run for long, perhaps even until this batch has run.
         """
         for task in reversed(tuple(self._store.apart)):
-            # In no row, and in none that is about to be one.
+            # In no row, and in no batch that is about to be published.
             if task.batch is None and not task.in_doubt and task not in batch.tasks:
                 self._store.leave(task, again=True)
                 record = self._store.descriptor(batch)
@@ -264,21 +267,21 @@ class Dispatcher:
             return
         rows = self._published.rows
         few = len(rows) + len(self._collector.retired) + TOGETHER > self._num_rows
-        if few or self._collector.lent:
-            self._collector.retire()  # else items and code that find no room would be streamed
+        if few or self._collector.lent:  # it gives room, without which items and code are streamed
+            self._collector.retire()
         waiting, full = self._backlog.tasks, False
-        # A part of what waits, so that no worker is left without.
+        # Most tasks of a row: half of a worker's part of what waits, so that all get some.
         share = -(-len(waiting) // (2 * self._workers))
         while waiting and not full:
             batches: list[Batch] = []
             records: list[bytes] = []
             room = min(TOGETHER, self._num_rows - len(rows))
-            if self._full:  # a row may be free, and not for the next ticket
+            if self._full:  # not each row that is free can serve one of the next tickets
                 room = self._publisher.room(min(room, len(waiting)))
             try:
                 self._prepare(batches, records, room, share)
                 need_stack(FRAMES)
-            except BaseException:  # no memory, no stack: those before would be lost with this one
+            except BaseException:  # no memory, no stack: else those taken so far would be lost
                 tasks = [task for batch in batches for task in batch.tasks]
                 waiting.extendleft(reversed(tasks))
                 for batch in batches:
@@ -292,7 +295,7 @@ class Dispatcher:
             self._recover()
 
     def _recover(self) -> None:
-        """See, now and then, that no row is lost, and nobody waits for what we know nothing of."""
+        """Now and then look for rows and counters that we have lost, and have them back."""
         now = monotonic()
         if now < self._recover_s:
             return
@@ -310,7 +313,7 @@ class Dispatcher:
                 break
             batches.append(batch)
             if batch.tasks[0].attempt != batches[0].tasks[0].attempt:
-                record = None
+                record = None  # `publish` takes rows of one attempt: these are next
             else:
                 record = self._store.descriptor(batch) or self._without_room(batch)
             if record is None:

@@ -23,7 +23,7 @@ from .progress import Progress
 #: How long tasks may wait for each other to be published.
 TOGETHER_S = 2e-3
 
-#: How long a worker may take to say which of several tasks it runs: mostly some 10 ms.
+#: How long to wait until a worker says which of several tasks it runs, which takes some 10 ms.
 SINGLE_S = 0.5
 
 
@@ -48,7 +48,7 @@ class Driver(Progress):
         RMA cost: as ``Publisher.publish``, divided by the size of the batch; while large arguments
         wait for room, as ``progress``.
         """
-        if not self._finished:  # else somebody must make progress, to resolve it: we do not
+        if not self._finished:  # else the attendant shall make progress: we resolve no futures
             self.beats += 1
         apart = type(task.payload) is Packed
         with self._lock:
@@ -65,13 +65,13 @@ class Driver(Progress):
                     if not (self._rows or waiting):
                         self.recovery.put_off()  # a look takes longer than a short task
                         self._asked_s = now  # a pause before it does not count
-                        # If all may sleep, one wakes while a task is made ready for it.
+                        # If all workers may sleep, wake one now, while we prepare a task for it.
                         self._bells.wake(self.geometry.members - 1, now, coming=1)
                     waiting.append(task)
                     self._advance()
                 if apart and task.extent is None:
                     self._dispatcher.keep(task)
-            except BaseException:  # wherever it was then: our caller has to find it, to cancel it
+            except BaseException:  # wherever it was: put it where our caller finds it, to cancel it
                 if task.batch is None and task not in self._backlog:
                     waiting.append(task)
                 raise
@@ -79,7 +79,7 @@ class Driver(Progress):
     def _make_room(self, task: Task) -> None:
         """Have large arguments wait for room in the window, if that is likely to come soon."""
         if self.runs_tasks is not None:
-            return  # we would keep the interpreter from the worker
+            return  # the worker is a thread of this process, which we would keep from running
         end = monotonic() + self._dispatcher.patience_s(task)
         while monotonic() < end and self._dispatcher.short_of_room(len(task.payload)):
             self._advance()  # which leaves the core to workers
@@ -192,7 +192,7 @@ class Driver(Progress):
         RMA cost: that of ``Publisher.retire``.
         """
         with self._lock:
-            self._collector.retire()  # what was collected may have room there
+            self._collector.retire()  # collected rows may still hold room there
             return self._store.region.reserve(nbytes)
 
     @whole
@@ -222,5 +222,5 @@ class Driver(Progress):
         """Say that no more tasks of this pool will come."""
         with self._lock:
             if not self._closed:
-                self._collector.retire()  # what else holds it is in the table
+                self._collector.retire()  # collected rows would still hold it
             self._store.drop(context)

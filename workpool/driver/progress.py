@@ -2,7 +2,7 @@
 
 Whoever waits for a future makes the progress: two threads that hand work to each other through the
 interpreter lock would cost milliseconds.  What comes back is sorted out by ``collector``.  Futures
-are resolved outside of the lock, because their callbacks may do anything.
+are resolved without holding the driver's lock, because their callbacks may do anything.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Progress:
     ) -> None:
         self.geometry = geometry
         self.beats = 0
-        # Reentrant only so that a finalizer finds out: see `held`.
+        # Reentrant only so that a finalizer can find out that its thread has one: see `held`.
         self._lock: Any = threading.RLock()
-        self._looking: Any = threading.RLock()  # while a row is watched, for which `_lock` is free
+        self._looking: Any = threading.RLock()  # of `_still`, which watches a row without `_lock`
         self.window = window
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
@@ -100,14 +100,14 @@ class Progress:
     @property
     def held(self) -> bool:
         """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
-        # Threads of ours hold other locks as well.  Of those that a submit takes, the main thread
-        # can hold only MPI's; to look through its frames would cost each task a microsecond.
+        # The frames show whether a thread may hold any other lock that a submit takes.  The main
+        # thread can hold none but MPI's, and to look through its frames would cost a task 1 us.
         return self.entered or (threading.get_ident() != _MAIN and held(sys._getframe(1)))
 
     @property
     @whole
     def outstanding(self) -> bool:
-        """Whether some tasks are not over; False, too, while the last are being fetched."""
+        """Whether some tasks are not over; False for a moment while the last are being fetched."""
         if self._rows or self._finished:
             return True
         with self._lock:
@@ -117,7 +117,7 @@ class Progress:
     @whole
     def busy(self) -> bool:
         """Whether there is something in the table, or on its way to its future."""
-        with self._lock:  # a row that is about to be withdrawn is not there for a moment
+        with self._lock:  # else a row that is just being withdrawn, or put back, could be missed
             return bool(self._rows or self._finished or self._finished.hands)
 
     @whole
@@ -130,7 +130,7 @@ class Progress:
         rows, 1 flush, sooner or later 1 compare_and_swap for each row and 1 flush for several; then
         as ``Publisher.publish``, or as ``Reserver.prepare``.
         """
-        if not self._finished.much:  # else that first: workers may send more than we take in
+        if not self._finished.much:  # else take that in first: workers may be faster than we are
             with self._lock:  # an interrupt after a call of acquire would leave it locked
                 self._advance()
         self.beats += 1
@@ -143,12 +143,13 @@ class Progress:
     def _advance(self) -> None:
         if self._closed:
             return
-        # Where ranks share cores, others may wait for this one: if they must have it, then now, and
-        # not in the middle of what follows.
+        # Where ranks share cores, another rank may wait for ours: let it have the core now rather
+        # than in the middle of what follows.
         os.sched_yield()
         since_s, self._looked_s = self._looked_s, monotonic()
         asked = bool(self._rows) and self._collector.look_after_rows(since_s)
-        # Else somebody waits for the last result, and nothing is due before that is there.
+        # Not if the last row has just been collected: first somebody gets the result that it waits
+        # for, and nothing else is under way.
         if not asked or self._rows or self._backlog.outstanding or self._collector.retires_many:
             self._backlog.wake()
             self.recovery.look()
@@ -187,7 +188,7 @@ class Progress:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        # What it wants may be in the hands of this very thread, which holds no lock then.
+        # A thread that resolves futures holds no lock, but may have what the finalizer waits for.
         mine = self.held or (self._finished.hands and held(sys._getframe(1)))
         if mine or threading.get_ident() == self.runs_tasks:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")

@@ -19,12 +19,14 @@ from ..tasks import Batch, Task
 from .backlog import Backlog
 from .store import Store
 
-#: A batch that runs for longer holds a task that was not expected: the others are taken back.
+#: A batch that runs for longer has a task that takes longer than expected: those behind it are
+#: taken back.
 RECALL_S = 5e-3
 
 _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
 
-# A row for each worker at the most is in one of these, of all that are published.
+# Few rows are in one of these states, at most one for each worker: they are found without Python
+# looking at each word.
 _CLAIMED = layout.States([State.CLAIMED])
 _OWNED = layout.States([*_RUNS, State.COMMITTED])
 
@@ -46,7 +48,7 @@ class Published:
     rows : dict of int to Batch
         By row number: published, not collected.
     batches : dict of int to Batch
-        Of them, those of several tasks, some of which may still come back unstarted.
+        Those of them that stand for several tasks of which some may still be given back.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class Published:
         self._store = store
         self._backlog = backlog
         self._finish = finish
-        self._evicted: dict[int, int] = {}  # rows whose former owners have not let go, their words
+        self._evicted: dict[int, int] = {}  # words of rows that former owners have not let go of
 
     def add(self, batch: Batch, row: Row) -> None:
         """Note a batch that was published."""
         batch.row = row
-        if self._evicted:
+        if self._evicted:  # the former owner has let go of this row, or it would not be ours
             self._evicted.pop(row.number, None)
         self.rows[row.number] = batch
         if len(batch.tasks) > 1:
@@ -101,8 +103,8 @@ class Published:
         number = batch.row.number
         if self.rows.get(number) is not batch:
             return  # collected
-        # Before the step, and back if it fails: should a signal's handler raise between, nobody
-        # waits for a row that will never be DONE.
+        # Before the step, and back if that fails: should a signal's handler raise in between, then
+        # nobody waits for the row to be DONE, which it may never be.
         del self.rows[number]
         if self._publisher.cancel(batch.row):
             self.batches.pop(number, None)
@@ -121,8 +123,8 @@ class Published:
 
     def _take_in(self, number: int, batch: Batch, word: int) -> None:
         """Take in what a recalled word says of the tasks of a batch."""
-        if not layout.is_stride(word):
-            del self.batches[number]  # else its worker may give some of them back
+        if not layout.is_stride(word):  # else its worker may still give some of the stride back
+            del self.batches[number]
         left = [task for task in batch.tasks[layout.started_of(word) :] if task.batch is batch]
         for task in left:
             task.batch = None
@@ -136,8 +138,8 @@ class Published:
     def single_out(self, task: Task) -> bool:
         """Recall what waits behind a task in its row; return whether the word names what runs.
 
-        A worker that has started several at once names the one that runs when its heart finds that
-        it lasts, and gives back the others.
+        It does not while a stride runs.  If a task of it lasts, the worker's heart gives back those
+        behind it, and then the word names that one.
 
         Notes
         -----
@@ -150,7 +152,7 @@ class Published:
         number = batch.row.number
         word = self._publisher.load(number)
         strides = layout.state_of(word) == State.CLAIMED and layout.is_stride(word)
-        if not (strides and layout.is_recalled(word)):  # else asked, and not answered yet
+        if not (strides and layout.is_recalled(word)):  # else recalled, and nothing given back yet
             self.recall(number, batch, word)
         return not strides
 
@@ -165,7 +167,7 @@ class Published:
                 batch.claimed_s = now
             recalled = layout.is_recalled(word)
             if recalled and layout.is_stride(word):
-                continue  # by us, and its worker has given back nothing yet
+                continue  # recalled by us, and its worker has given back nothing yet
             if recalled or now - batch.claimed_s > RECALL_S:
                 code = batch.tasks[0].code
                 assert code is not None
@@ -200,8 +202,8 @@ class Published:
         left = [task for task in batch.tasks if task.batch is batch and not task.over]
         if only is not None and only not in left:
             return []
-        # Against what stands there now: the row is about our tasks until we have collected it, and
-        # whoever runs them shall not, however far that is.
+        # Here alone a fresh load is right: until we have collected the row it is about our tasks,
+        # and whoever runs them is to stop, however far that is.
         del self.rows[number]  # as in withdraw
         while layout.state_of(word) in _RUNS:
             if self._publisher.reclaim(Row(number, word)):
@@ -214,8 +216,9 @@ class Published:
         self.batches.pop(number, None)
         self.dissolve(batch)
         lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
-        # The others have lost nothing: they were not started, or are not to end.  Some may have run
-        # and run once more: what they contribute would have come with the last one of the batch.
+        # The others wait again: they were not started, or it is not they that are to end.  Those of
+        # them that have run will run once more, and still count once: what they have contributed
+        # would have been committed with the whole batch.
         self._backlog.put_back([task for task in left if task not in lost])
         return [task for task in left if task in lost]
 

@@ -53,7 +53,7 @@ class Recovery:
         self._published = collector.published
         self._store = store
         self._backlog = backlog
-        self._deserted = False  # and it was said
+        self._deserted = False  # whether it was said that no worker answers
 
     def put_off(self) -> None:
         """Have a while go by before the next look: nobody runs anything yet."""
@@ -69,7 +69,7 @@ class Recovery:
             return
         owners = self._published.owners()
         workers = range(1, self._workers + 1)
-        found = leases.gone(owners or workers)  # if nobody runs anything: does anybody live?
+        found = leases.gone(owners or workers)  # all of them if nobody runs anything: who is left?
         for member, gone in found.items():
             if member in owners:
                 process = leases.peers.members[member]
@@ -77,7 +77,7 @@ class Recovery:
                 self._take_back_from(member, owners[member], loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
-            if leases.peers.near(member):  # else its last put may still be on its way
+            if leases.peers.near(member):  # from another host its last put may still be on its way
                 self._published.bury(member)
         if not owners and len(dead) == self._workers:
             self._fail_all()

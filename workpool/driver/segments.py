@@ -21,8 +21,8 @@ class Segments:
 
     def __init__(self, window: verbs.Window, geometry: Geometry) -> None:
         self._counters = Counters(window, geometry)
-        #: Those that may have a counter.  One that a signal's handler has cut off is not there any
-        #: more, once nobody has its map.
+        #: Those that may have a counter.  One that was lost when a signal's handler raised is gone
+        #: from here as soon as nobody has its map; then `lend` recovers its counter.
         self._living: WeakSet[Segment] = WeakSet()
 
     def lend(self, segment: Segment) -> bool:

@@ -1,8 +1,8 @@
 """What the driver keeps in its part of the arena: payloads, code, contexts, and one buffer.
 
-    payloads   of rows, each as long as its row; large ones of tasks, until the task is over
+    payloads   small ones as long as their row is there, large ones until their task is over
     shared     code and contexts, as long as tasks may need them, at most a quarter of the room
-    buffer     two pieces that are on their way to a worker, for all that finds no room
+    buffer     an eighth at the most: two pieces of something that finds no room as a whole
 
 A descriptor says where a worker finds what it needs of them.  Nothing fails for want of room: what
 does not fit is STREAMED, piece by piece through the buffer, which nothing else can use up.
@@ -51,7 +51,7 @@ class Store:
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
         self._shared_room = stretch.nbytes // 4  # left for shared bytes
         buffer = self.region.reserve(pair_nbytes(stretch.nbytes // 8))
-        self.most_nbytes = stretch.nbytes // 8 * 5  # which the two leave
+        self.most_nbytes = stretch.nbytes // 8 * 5  # which buffer and shared bytes leave
         assert buffer is not None
         self._buffer = buffer
         self._reader: int | None = None  # the row whose piece lies in the buffer
@@ -70,7 +70,12 @@ class Store:
         ----------
         batch : Batch
         streamed : bool
-            What has no room goes in pieces.
+            Whether a payload that finds no room goes in pieces, instead of waiting for room.
+
+        Notes
+        -----
+        RMA cost: 1 put for each segment and 1 flush for each of payload, code and context that is
+        not in the arena yet; none for a payload that stands in the record itself.
         """
         task, payload = batch.tasks[0], batch.payload
         code, context, segment = task.code, task.context, task.segment
@@ -247,7 +252,7 @@ class Store:
         return shared.placed
 
     def drop(self, shared: Shared) -> None:
-        """Say that no more tasks will need these bytes."""
+        """Say that no more tasks will need these bytes: they go with the last row that does."""
         shared.kept = False
         self._forget(shared)
 

@@ -7,11 +7,11 @@ from collections import deque
 from ..clock import monotonic
 from ..tasks import Finished
 
-#: Rows whose futures are resolved before the thread that does it looks after its own.
+#: Rows whose futures a thread resolves before it looks again for what it waits for itself.
 RESOLVED = 64
 
-#: How long it may do so: while it takes in large results, workers send as many more, and all of
-#: them would have to be kept.
+#: For how long it does so at the most: while it takes in large results, workers send as many more,
+#: and all of them would have to be kept.
 RESOLVED_S = 1e-3
 
 #: Bytes of an outcome that is taken in before any more are collected.
@@ -33,7 +33,7 @@ class Unresolved(deque[Finished]):
 
     @property
     def much(self) -> bool:
-        """Whether the next one has a large outcome: others had better stay in the arena for now."""
+        """Whether the next one has a large outcome: until it is taken in, collect no others."""
         if not self:
             return False
         try:
@@ -50,7 +50,7 @@ class Unresolved(deque[Finished]):
         count = 0
         end = monotonic() + RESOLVED_S
         while self and count < RESOLVED and (not count or monotonic() < end):
-            self.hands.append(None)  # before it is in none of the two
+            self.hands.append(None)  # first: at no time is what we take in neither of the two
             try:
                 try:
                     finished = self.popleft()
@@ -69,7 +69,10 @@ class Unresolved(deque[Finished]):
         return count
 
     def _write_down(self, finished: Finished) -> None:
-        """Have written down what must be before anybody sees it, of all that have ended at once."""
+        """Have all outcomes of a pool written down together that must be before anybody sees them.
+
+        One transaction of a journal for all of them costs little more than that of a single one.
+        """
         context = finished.context
         others = [other for other in list(self) if other.context is context]
         context.write_down([finished, *(other for other in others if not other.written)])

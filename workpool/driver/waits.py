@@ -1,7 +1,7 @@
 """Threads that wait for something of one driver: they make its progress meanwhile.
 
-One of them looks again and again.  The others rest until what they wait for is found by somebody;
-now and then they look as well, for the one may be busy with a result of its own.
+One of them looks again and again.  The others rest until some thread has found what they wait for;
+now and then they look as well, because the first may be busy with restoring a result.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from ..errors import TaskLost
 from ..flag import Flag
 from ..whole import within
 
-#: What has been nowhere for longer, while no step was under way, is lost.
+#: What is waited for is lost when the driver has had no task at all for so long, neither in the
+#: backlog nor in the table nor on its way to a future, and no thread is in the middle of a step.
 LOST_S = 1.0
 
-#: The same when something has been lost already: mostly it was not alone.
+#: The same once a task was lost: mostly the step that was cut off has lost others, too.
 LOST_AS_WELL_S = 20e-3
 
 
@@ -51,8 +52,8 @@ class Waits:
         self._outstanding = outstanding
         self._still = still
         self._threads: set[int] = set()
-        self._looks: int | None = None  # which of them
-        #: What the others wait for, and what ends their rest.
+        self._looks: int | None = None  # the one of them that looks
+        #: By thread what the others wait for, and the flag that ends their rest.
         self._resting: dict[int, tuple[Callable[[], bool], Flag]] = {}
         self._patience_s = LOST_S
 
@@ -79,7 +80,7 @@ class Waits:
             while not ended():
                 self._threads.add(me)
                 left = None if deadline is None else deadline - monotonic()
-                if left is not None and not left > 0:  # nor is NaN
+                if left is not None and not left > 0:  # true of NaN as well
                     return False
                 if self._progress():
                     backoff = None  # mostly it was what we wait for
@@ -91,7 +92,7 @@ class Waits:
                 if self._looks != me:
                     self._rest(me, ended, left)
                 elif self.pause(backoff, left):
-                    # One word says whether the rest is worth it, which takes three times as long.
+                    # A glance at one word takes a third of the time of a whole look.
                     while backoff.spins and self._still() and not ended():
                         if deadline is not None and monotonic() >= deadline:
                             break
@@ -111,7 +112,9 @@ class Waits:
             self._threads.discard(me)
             if self._looks == me:
                 self._looks = None
-            if self._looks is None:  # nor if the next one that we have found has ended, too
+            # Even if it was not we who looked: we may have been woken to do so, and have found
+            # that what we wait for has ended as well.
+            if self._looks is None:
                 for _, bell in tuple(self._resting.values())[:1]:
                     bell.set()  # it is the next one to look
 
@@ -133,7 +136,7 @@ class Waits:
                 bell.set()
 
     def pause(self, backoff: Backoff, at_most_s: float | None = None) -> bool:
-        """Leave the core to others until there may be something to do; return whether it is due."""
+        """Leave the core to others for a while; return whether a result is due."""
         rest_s = self._rest_s()
         if rest_s is None:
             backoff.pause(at_most_s)
