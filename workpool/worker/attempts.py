@@ -122,7 +122,7 @@ class Attempts:
         if self._spent and descriptor.items != self._blocks[0]:
             self._blocks, self._spent = (NO_ITEMS, None), False
         own, exchange = self._runners.own, self._exchange
-        runner: AnyRunner[Any] = own  # or the other one, each with pools of its own
+        runner: AnyRunner = own  # or the other one, each with pools of its own
         _, kind, code_id, _, _, context_id, _, _, offset, nbytes, tasks, *_ = descriptor
         if kind & ISOLATED:
             kind &= ~ISOLATED
@@ -208,7 +208,7 @@ class Attempts:
     def _run_batch(
         self,
         claim: Claim,
-        runner: AnyRunner[Any],
+        runner: AnyRunner,
         call: tuple[Any, int, int],
         payloads: Sequence[bytes | memoryview],
     ) -> Outcomes:

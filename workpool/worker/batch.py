@@ -101,7 +101,7 @@ class BatchRun:
         claim: Claim,
         payloads: Sequence[bytes | memoryview],
         outcomes: Outcomes,
-        runner: AnyRunner[Any],
+        runner: AnyRunner,
         call: tuple[Any, int, int],
     ) -> None:
         self.outcomes = outcomes

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from traceback import print_exception
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
 
 from .. import contributions
@@ -63,32 +63,12 @@ class EnteredPool(NamedTuple):
     prepared: Prepared  # by its initializer
 
 
-class Entered(Protocol):
-    """What a runner keeps for the tasks of one pool."""
-
-    @property
-    def failure(self) -> bytes | None:
-        """What the pool's initializer raised."""
-
-    @property
-    def callables(self) -> Callables:
-        """The code of functions that tasks need."""
-
-
-class Callables(Protocol):
-    """Functions by the number of their code."""
-
-    def __contains__(self, code_id: object, /) -> bool: ...
-
-    def add(self, code_id: int, data: Any, /) -> None:
-        """Keep one."""
-
-
-E = TypeVar("E", bound=Entered)
-
-
-class AnyRunner(Protocol[E]):
+class AnyRunner(Protocol):
     """What calls the functions of tasks: ``Runner`` itself, ``IsolatedRunner`` by a child process.
+
+    What it keeps for the tasks of one pool (``EnteredPool``, ``IsolatedPool``) is for itself, but
+    for two attributes: `failure`, what the pool's initializer raised, and `callables`, which has
+    the code of functions by its number.
 
     Attributes
     ----------
@@ -101,18 +81,19 @@ class AnyRunner(Protocol[E]):
     contributions: Contributions
     short_ns: int
 
-    def find(self, context_id: int, /) -> E | None:
+    def find(self, context_id: int, /) -> Any:
         """Return the pool of a context; None if it must be entered, for the first time or again."""
 
-    def enter(self, context_id: int, content: bytes) -> E:
+    def enter(self, context_id: int, content: bytes) -> Any:
         """Prepare for the tasks of a context, once: see ``Context``."""
 
-    def call(self, pool: E, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
+    def call(self, pool: Any, kind: int, code_id: int, payload: Any) -> tuple[Kind, Encoded]:
         """Run one task and return what became of it; what it has added is for the caller to keep.
 
         Parameters
         ----------
-        pool : Entered
+        pool : EnteredPool or IsolatedPool
+            As `find` or `enter` has returned it.
         kind : TaskKind
         code_id : int
             Of its function, which the pool has; 0 if the payload contains it.
@@ -121,7 +102,7 @@ class AnyRunner(Protocol[E]):
         """
 
     def send_ahead(
-        self, pool: E, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
+        self, pool: Any, kind: int, code_id: int, payloads: Collection[bytes | memoryview]
     ) -> None:
         """Say what `call` will be asked for next, in this order."""
 
