@@ -25,7 +25,7 @@ from .runner import AnyRunner, EnteredPool, Evicted, Runner
 if TYPE_CHECKING:
     from .isolation import IsolatedRunner
 
-#: Room for the outcomes of a batch: so much, and at least so much more for each.
+#: Room for the outcomes of a batch: so much, and at least so much more for each task.
 ROOM_NBYTES = 8 << 10
 TASK_ROOM_NBYTES = 64
 
@@ -45,19 +45,21 @@ class Runners:
 
     def __init__(self, rank: int, host: str) -> None:
         self.own = Runner(rank, host)
-        self.threads = 0  # of the process, but for those of tasks
-        #: The items that were run last, if they were those of a range: whatever else runs may
-        #: change what their function refers to.
+        self.threads = 0  # of the process, without those that tasks have started
+        #: The items that were run last, if what ran last was a turn in a range.  Anything else may
+        #: have changed what their function refers to, which is then restored anew.
         self.latest: Blocks | None = None
         self._isolated: IsolatedRunner | None = None
 
     def isolated(self, holds: Callable[[], bool]) -> IsolatedRunner:
         """Return what has tasks run by a child process, as long as `holds` says they are ours.
 
+        Most workers do without, so it is imported here.
+
         Raises
         ------
         ImportError, OSError, MemoryError
-            There are no descriptors, or no memory, left to import it: most workers do without.
+            There are no descriptors, or no memory, left to import it.
         """
         if self._isolated is None:
             from .isolation import IsolatedRunner
@@ -93,14 +95,14 @@ class Attempts:
         self._claimant = claimant
         self._exchange = exchange
         self._pace = Pace()
-        self._outcome_nbytes = TASK_ROOM_NBYTES  # of a task of a batch, in the last one
-        self._large_nbytes = 0  # the same of outcomes that lie apart
-        self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # the last range's
-        self._spent = False  # a turn of it has found no more items; others may be on their way
-        #: The function that was called last, and not looked at since.
+        self._outcome_nbytes = TASK_ROOM_NBYTES  # for each task, in the last batch
+        self._large_nbytes = 0  # the same of large outcomes
+        self._blocks: tuple[Items, Blocks | None] = NO_ITEMS, None  # of the last range
+        self._spent = False  # whether a turn of it has found no more items; others may still come
+        #: The function that was called last, if it was not checked since: see `look_ahead`.
         self._called: tuple[CallableCache, int] | None = None
         self._batch: BatchRun | None = None  # the tasks that run now, if they are several
-        self._watched: BatchRun | None = None  # when the heart looked last
+        self._watched: BatchRun | None = None  # those that ran when the heart looked last
 
     def watch(self) -> bool:
         """See that no task holds up others; return whether there are some that could."""
@@ -122,7 +124,7 @@ class Attempts:
         if self._spent and descriptor.items != self._blocks[0]:
             self._blocks, self._spent = (NO_ITEMS, None), False
         own, exchange = self._runners.own, self._exchange
-        runner: AnyRunner = own  # or the other one, each with pools of its own
+        runner: AnyRunner = own
         _, kind, code_id, _, _, context_id, _, _, offset, nbytes, tasks, *_ = descriptor
         if kind & ISOLATED:
             kind &= ~ISOLATED
@@ -148,7 +150,7 @@ class Attempts:
         except (Evicted, ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:  # restoring what tasks need may run anything
-            runner.contributions.clear()  # of a turn's items
+            runner.contributions.clear()  # of a turn that was cut short
             return Kind.EXCEPTION, runner.failure(error)
         if payloads:
             call = pool, kind, code_id
@@ -160,9 +162,9 @@ class Attempts:
         return called
 
     def look_ahead(self) -> None:
-        """Prepare for the next task before it is there: it may well be another like this one."""
+        """Check the last function now, so that the next call of it need not wait for that."""
         called, self._called = self._called, None
-        # A thread that a task has left behind may change something until then.
+        # Not where a task has left a thread behind, which may change what the function reads.
         if called is not None and threading.active_count() == self._runners.threads:
             callables, code_id = called
             callables.check(code_id)
@@ -188,12 +190,12 @@ class Attempts:
             first = self._exchange.fetch(claim, _PAYLOAD, offset, least, inline)
             blocks = Blocks(first, fetch)
             self._blocks = descriptor.items, blocks  # the next turn is likely to be in it again
-        blocks.fetch = fetch  # by this attempt
+        blocks.fetch = fetch  # on behalf of this attempt
         if self._runners.latest is not blocks:
             blocks.forget()
             clear_script()
             if code_id and blocks.has_function:
-                pool.callables.get(code_id)  # it may refer to what has come along
+                pool.callables.get(code_id)  # restores what the function in the items refers to
         terms = layout.read_terms(inline)
         turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)
         self._runners.latest = blocks

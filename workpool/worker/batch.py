@@ -113,15 +113,15 @@ class BatchRun:
         self._claim = claim
         self._lock = Lock()  # on what is in the window, which worker and heart both change
         self._pending: deque[bytes | memoryview] = deque()  # started, as far as the word says
-        self._said = 0  # outcomes that are in the window, in so many bytes
-        self._said_nbytes = 0
-        self._over = False
-        self._seen = -1  # outcomes, when the heart looked last
+        self._said = 0  # outcomes that are in the window
+        self._said_nbytes = 0  # of those
+        self._over = False  # whether nothing is left for the heart to give back
+        self._seen = -1  # outcomes that there were when the heart looked last
 
     def run(self) -> None:
-        """Run the tasks; `outcomes` has then what became of those that were not given back.
+        """Run the tasks; then `outcomes` has what became of those that were not given back.
 
-        What they contribute is noted by their positions.
+        What each adds to accumulators is noted under its position in the row.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class BatchRun:
                 self._over = True
 
     def _set_apart(self, kind: int, encoded: Encoded) -> tuple[int, Encoded]:
-        """Put a large outcome where it has room apart; return what says so, or the outcome."""
+        """Put a large outcome apart; return what says where, or itself if there is no room."""
         extent = self.outcomes.reserve(len(encoded))
         if extent is None:
             return kind, encoded
@@ -182,13 +182,13 @@ class BatchRun:
         """Start the next tasks; return whether there are any."""
         payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
         with self._lock:
-            # Unless there are more; but already now, before the heart can have the lock.  After a
-            # recall the word does not say what has run of the stride since, and the heart would
+            # Until it is sure that there are more, and before the heart can have the lock.  After a
+            # recall the word still names the stride that has run meanwhile, and the heart would
             # give that back.
             self._over = True
             done = len(outcomes.entries)
             if outcomes.nbytes > outcomes.room:
-                return False  # all go elsewhere, and what is left goes back
+                return False  # all outcomes go elsewhere with the row; tasks that are left go back
             disp, entries = self._unsaid(done)
             if done == len(payloads):
                 self._window.put(disp, entries)  # complete when the row is
@@ -207,7 +207,7 @@ class BatchRun:
             return bool(following)
 
     def watch(self) -> None:
-        """Give back what waits behind a task that runs for longer than from one call to the next.
+        """Give back what waits behind a task that has run since the last call; for the heart.
 
         Notes
         -----
@@ -227,8 +227,9 @@ class BatchRun:
         with self._lock:
             if self._over or not layout.is_stride(self._claim.word) or not self._runner.retract():
                 return
-            # First: what we count below has ended, or is the next.  That may not have begun: then
-            # the driver finds no outcome of it at the row's end, and has it run elsewhere.
+            # First, so that the worker begins none after we have counted.  The one after those that
+            # have ended either runs or was not begun: then the row ends without an outcome of it,
+            # and the driver has it run elsewhere.
             self._pending.clear()
             done = len(self.outcomes.entries)
             if done == len(self._payloads):
@@ -247,8 +248,8 @@ class BatchRun:
         -----
         RMA cost: 1 load.
         """
-        # The heart may be about to give something back: a word that was loaded before that, and is
-        # compared with the claim's after it, looks as if somebody had taken the row.
+        # Else the heart may give something back between the load of the word and its comparison
+        # with the claim's: as if somebody had taken the row.
         with self._lock:
             return self._claimant.holds(self._claim)
 

@@ -28,22 +28,22 @@ from ..system.spares import spares
 from ..system.supervisor import die_with
 from .runner import SPARES_NBYTES, Runner
 
-#: Makes the process write the stack of its main thread, wherever that is, even with the lock held.
+#: Makes the process write the stack of its main thread, even if that holds the interpreter lock.
 STACK_SIGNAL = signal.SIGRTMAX - 3
 
-#: Messages that are no answers: it can begin; it lacks the context of the task, or the code of its
-#: function; it has done what its pool wants done first; it has not begun the task, and will not.
-READY = b"ready"
-CONTEXT = b"context"
-ENTERED = b"entered"
-CODE = b"code"
-REFUSED = b"refused"
+# Messages that are no answers.
+READY = b"ready"  # it can begin
+CONTEXT = b"context"  # it lacks the context of the task
+ENTERED = b"entered"  # the pool's initializer has run, if there is one
+CODE = b"code"  # it lacks the code of the task's function
+REFUSED = b"refused"  # it has not begun the task, and will not
 
-#: What its worker and the child have in sight: the number of the request that the child has begun
-#: or refused last, and which it shall refuse, from one to before another.  The first is number 1.
+#: What stands in the memory that worker and child share: the number of the request that the child
+#: has begun or refused last, and the first of those that it shall refuse and the one after the last
+#: of them.  Requests are counted from 1.
 BEGUN, FROM, TO = range(NUMBERS)
 
-#: What they ask for is the worker's matter, or its driver's: the worker ends us.
+#: Signals that are sent to the whole job: what they ask for is the worker's matter, which ends us.
 _OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -103,7 +103,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
         os.set_inheritable(descriptor, False)
     me = os.getpid()
     os.register_at_fork(
-        # One that comes in between is for the new process, which has another way with it.
+        # One that comes in between is for the new process, in which they have their usual effect.
         before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_WORKER),
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER),
         after_in_child=lambda: _let_go(fd, me),
@@ -126,7 +126,8 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
         while True:
             request = channel.receive()
             numbers[BEGUN] += 1
-            # Not before the step above: who takes requests back has stopped us to look at it.
+            # Only after the step above: the worker has stopped us before it looks at BEGUN, so it
+            # either finds that we have begun this request, or we find that we shall refuse it.
             if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
                 channel.send([REFUSED])
                 continue
@@ -138,8 +139,8 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
 
 
 def _let_go(fd: int, child: int) -> None:
-    """Be an ordinary process, after a fork: the worker sees its child's end by that of `fd`."""
-    if os.getppid() == child:  # else it forks in its turn, and the number is another file's
+    """Be an ordinary process after a fork; close `fd`, by whose end the worker sees its child's."""
+    if os.getppid() == child:  # else this is a fork of a fork, and `fd` may be another file by now
         os.close(fd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -153,7 +154,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
 
     code_id = request.code_id
     pool = runner.find(request.pool_id)
-    # Before the limit holds: what is received, and the initializer, is not the task's.
+    # Before the memory limit holds: neither what is received nor the initializer is the task's.
     context = bytes(ask(CONTEXT)) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None

@@ -27,7 +27,7 @@ class Commits:
     own : Runner
         The worker's, which has what tasks have added to accumulators.
     carries : bool
-        Whether outcomes carry all contributions to accumulators.
+        Whether outcomes carry all contributions to accumulators, which the driver then adds.
     """
 
     def __init__(self, claimant: Claimant, exchange: Exchange, own: Runner, carries: bool) -> None:
@@ -46,12 +46,12 @@ class Commits:
         then: Offer | None,
     ) -> Claim | Miss:
         """Put an outcome where the driver finds it, and commit it; return the next claim."""
-        held = []
+        held = []  # extents that the driver may read until the row is over
         if isinstance(content, Outcomes) and content.extent is not NOTHING:
-            held.append(content.extent)  # the driver may be reading in it
+            held.append(content.extent)
         try:
             kind, content, total = self._gathered(kind, content)
-        except MemoryError as error:  # for a copy of what they have added, or of what they return
+        except MemoryError as error:  # for a copy of contributions, or of outcomes
             (kind, content), total = self._refused(content, error), None
         record = self._record(claim, kind, content, elapsed_ns, held)
         following: Claim | Miss = _EMPTY
@@ -99,12 +99,12 @@ class Commits:
         elapsed_ns: int,
         held: list[Extent],
     ) -> bytes:
-        """Put an outcome into the window; return its record.
+        """Put an outcome into the window, if need be in pieces; return its record.
 
-        The record names an extent, which is added to those that are held, or stands before the
-        bytes themselves.
+        A small one stands in the record itself.  Else the record names its extent, which is added
+        to `held`.
         """
-        if isinstance(content, Outcomes):  # they are there
+        if isinstance(content, Outcomes):  # they are in the window already
             return layout.write_outcome(kind, elapsed_ns, content.place.offset, content.nbytes)
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):

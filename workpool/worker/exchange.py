@@ -28,9 +28,9 @@ class Exchange:
     Attributes
     ----------
     share : int
-        Bytes, a quarter of the region: wherever one extent of that size lies in it, there is room
-        for a second one when everything else is released.  So an attempt that has one never waits
-        for ever for the other.
+        Bytes of the largest extent that an attempt may hold while it waits for another: a quarter
+        of the region.  Wherever such an extent lies, a second one finds room as soon as all others
+        are released, so the attempt does not wait for ever.
     """
 
     def __init__(self, claimant: Claimant) -> None:
@@ -38,20 +38,25 @@ class Exchange:
         self.share = self.region.stretch.nbytes // 4
         self._window = claimant.window
         self._claimant = claimant
-        self._warm_nbytes = WARM_NBYTES  # in use, above which we look what is collected
+        self._warm_nbytes = WARM_NBYTES  # with more bytes in use, see first what was collected
         self._results: deque[tuple[int, int, Extent]] = deque()  # (row, our word, extent)
 
     def keep(self, claim: Claim, extents: Sequence[Extent]) -> None:
-        """Let go of an attempt's extents, as soon as the driver has what is in them, or wants none.
+        """Keep an attempt's extents until its row has another word than the attempt has left there.
 
-        The word of an attempt that was taken back is not its row's any more.
+        Then the driver has fetched what is in them, or has taken the attempt back and wants none.
         """
         self._results.extend((claim.number, claim.word, extent) for extent in extents)
 
     # --- room for results ---------------------------------------------------------------------
 
     def reserve(self, nbytes: int) -> Extent:
-        """Return room for a result, waiting until the driver has collected enough of the others."""
+        """Return room for a result, waiting until the driver has collected enough of the others.
+
+        Notes
+        -----
+        RMA cost: none if there is room; else 1 look for each look at what was collected.
+        """
         wait = Backoff(WAIT_S)
         while (extent := self.try_reserve(nbytes)) is None:
             wait.pause()
@@ -68,7 +73,12 @@ class Exchange:
         return extent
 
     def reap(self) -> bool:
-        """Release the extents whose row speaks of something else by now: nobody needs them."""
+        """Release the extents that nobody needs any more; return whether there were some.
+
+        Notes
+        -----
+        RMA cost: 1 look; none if no extent is kept.
+        """
         if not self._results:
             return False
         words = self._claimant.look()
@@ -117,8 +127,8 @@ class Exchange:
     ) -> list[bytes | memoryview]:
         """Return the payloads of a row's tasks, each of which stands here, or where it lies.
 
-        Also of those that are not started.  Should they be taken back, their extents may be used
-        again while we read in them; but then we do not run them.
+        Also those of tasks that are not started.  Should these be recalled, their extents may be
+        used again while we read in them; but then we do not run them.
 
         Raises
         ------

@@ -51,7 +51,7 @@ STARTS = 3
 FIRST_LOOK_S = 5e-3
 LONGEST_LOOK_S = 50e-3
 
-#: Lines of a stack that are not the task's.
+#: Files whose lines in a stack are not the task's.
 _OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
 
 
@@ -64,7 +64,7 @@ class Codes(Recent[bytes]):
 
 
 class IsolatedPool(NamedTuple):
-    """What a worker keeps for those tasks of a pool that share their limits."""
+    """What a worker keeps for the tasks of a pool that have the same limits."""
 
     failure: None  # of the initializer, which the child runs
     callables: Codes
@@ -102,11 +102,11 @@ class IsolatedRunner:
         self._codes = Codes(CODES, CODES_NBYTES)
         self._entered: Recent[IsolatedPool] = Recent(CONTEXTS)  # by the number of a context
         self._child: ChildProcess | None = None
-        self._tasks = 0  # that the child has been given
+        self._tasks = 0  # requests that the child was sent
         self._lock = Lock()  # on the child, and on what it was sent ahead
-        # Payloads of requests that it has and that wait.
+        # Payloads of the tasks that it was sent ahead, and that `call` was not asked for yet.
         self._ahead: deque[bytes | memoryview] = deque()
-        # Pool and code of its last value, unless it has asked for another since.
+        # Pool and code of the last task that has returned, unless it has asked for others since.
         self._knows: tuple[int, int] | None = None
 
     def find(self, context_id: int, /) -> IsolatedPool | None:
@@ -148,7 +148,7 @@ class IsolatedRunner:
         except (EOFError, OSError):  # the child is gone
             return Kind.LOST, self._crashed()
         except (MemoryError, SerializationError) as error:
-            self._forget().kill()  # the rest of the result would be the next answer
+            self._forget().kill()  # else the rest of its result would be taken for the next answer
             return Kind.EXCEPTION, self.failure(error)
         if answer is None:
             return Kind.LOST, self._timed_out(pool.limits.timeout_s)
@@ -163,8 +163,8 @@ class IsolatedRunner:
     ) -> None:
         """Send what ``call`` will be asked for next, in this order, if the child can take it.
 
-        The child goes from one task to the next without waiting for us: it must lack nothing for
-        them, and there must be no limits, which are watched for each.
+        The child goes from one task to the next without waiting for us.  So it must lack nothing
+        for them, and there must be no limits, which we would have to watch for each.
         """
         if self._knows == (pool.pool_id, code_id) and pool.limits == Limits():
             assert self._child is not None
@@ -200,7 +200,7 @@ class IsolatedRunner:
             return True
 
     def _was_sent(self, payload: Any) -> bool:
-        """Return whether the child has a task by now, which is waited for from here on."""
+        """Return whether the child was sent a task ahead; from now on its answer is waited for."""
         with self._lock:
             if not self._ahead:
                 return False
@@ -241,7 +241,7 @@ class IsolatedRunner:
         while self._wait(process, start, pool.limits.timeout_s):
             message = process.channel.receive()
             if message == child.REFUSED:
-                continue  # what was sent ahead of this, and taken back
+                continue  # a task that was sent before this one, and retracted
             if message == child.CONTEXT:
                 self._knows = None
                 process.channel.send([pool.content])
@@ -274,7 +274,8 @@ class IsolatedRunner:
                 wait_s = min(wait_s, start + limit_s - monotonic())
             if process.channel.ready(wait_s):
                 return True
-            # What it has started may hold its end of the connection.
+            # Without waiting for the end of the connection: a process that it has started may have
+            # inherited its end.
             if process.ended() and not process.channel.ready(0):
                 raise EOFError
             if limit_s is not None and monotonic() - start >= limit_s:

@@ -21,25 +21,26 @@ from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
 from ..turns import TURN_ITEMS, Part, Turn
 from .runner import EnteredPool, Evicted, Runner
 
-#: A turn lasts for `TURN_ITEMS`, at the most for so long, and at the least for so many chunks.
+#: A turn lasts for `TURN_ITEMS` items, but no longer than so many seconds; or, if that is more, for
+#: so many chunks.
 MOST_TURN_S = 25e-3
 TURN_CHUNKS = 4
 
-#: How long a chunk lasts when the schedule is adaptive, but for the last ones: at the least, at the
-#: most, and in between so many times what it takes to get it.  That is a few microseconds, but some
-#: fifty after a task that has slept, or whose data have filled the caches; and then all else that
-#: a chunk costs grows likewise.
+#: How long a chunk lasts when the schedule is adaptive, but for the last ones: the least, the most,
+#: and in between so many times what it takes to get it.  That is a few microseconds; but some fifty
+#: after a task that has slept, or whose data have filled the caches, and then all else that a chunk
+#: costs grows likewise.
 CHUNK_S = 2e-3
 MOST_CHUNK_S = 50e-3
 TAKES = 400
 
-#: And how many times what comes before its first call: to restore items, and see whether what the
-#: function reads is still what it was, which takes as long as there is much of it.  It lasts no
-#: less than that, even if it is more than `MOST_CHUNK_S`: some objects take long to restore.
+#: And how many times what comes before its first call: items are restored, and it is checked
+#: whether what the function reads has changed, which may take long.  A chunk lasts at least as long
+#: as that has taken, even if it is more than `MOST_CHUNK_S`.
 READIES = 20
 
-#: To share out less than that takes longer than to do it.  But the last of many items may be
-#: giants: only where all together seem to take no longer than this, nothing less is shared out.
+#: Items that take less than `LEAST_S` together are sooner done than shared out.  But the last ones
+#: of many may be giants: so this counts only where all items seem to take less than `SHORT_S`.
 LEAST_S = 50e-6
 SHORT_S = 10e-3
 
@@ -63,7 +64,7 @@ class Pace:
         self._chunk_s = 0.0
 
     def turn_s(self, function: Hashable) -> float:
-        """Return how long to go on before a report, which costs as much as a very short item."""
+        """Return how long a turn lasts; 0 where nothing is known: it ends with its first chunk."""
         mean_s = self._mean_s.get(function)
         if mean_s is None:
             return 0.0
@@ -119,12 +120,12 @@ class Pace:
         ready_s: float = 0.0,
     ) -> None:
         """Take in how long some items took, and how long it took to get them and to be ready."""
-        if function not in self._mean_s:  # it has been fetched as well, once
+        if function not in self._mean_s:  # this once, the function was fetched as well
             ready_s = 0.0
         all_s = max(TAKES * take_s, READIES * ready_s)
         wanted_s = max(CHUNK_S, min(MOST_CHUNK_S, all_s), ready_s)
         usual_s = self._chunk_s or wanted_s
-        # Now and then somebody else has the core.
+        # Bounded: now and then it seems long because another process had the core.
         self._chunk_s = usual_s + 0.2 * (min(wanted_s, 2 * usual_s) - usual_s)
         latest_s = max(elapsed_s, 1e-9) / items
         mean_s = self._mean_s.get(function, latest_s)
@@ -179,7 +180,7 @@ class TurnRun:
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
         self._sent = self._reduction.function if self._reduction is not None else sent
-        # A function that comes with the items has no other name than theirs.
+        # What is measured is kept by the function's number; one that comes with the items has none.
         alone = self._sent is None and self._code_id
         self._function: Hashable = self._code_id if alone else descriptor.items
 
@@ -245,7 +246,7 @@ class TurnRun:
         if function is None:
             start = monotonic()
             function = self._pool.callables.get(self._code_id)
-            # Else one that takes longer to restore than a turn takes would be called once in each.
+            # Not counted, or a function that takes long to restore would be called once in a turn.
             self._over_s += monotonic() - start
         values: list[Any] = []
         pieces = self._blocks.pieces(taken, self._pool.callables.restores)

@@ -1,4 +1,4 @@
-"""What a worker does with a task between its bytes and the bytes of its outcome: no window here.
+"""From the bytes of a task to the bytes of its outcome: no window here.
 
 Whatever the user's code does, this process goes on: what a task raises is its outcome, SystemExit
 and KeyboardInterrupt included; what fails before its function is called is its outcome, too.
@@ -43,8 +43,8 @@ from ..system.streams import flush
 #: Pools that are remembered.  Where more are in use in turn, their initializers run again.
 POOLS = 256
 
-#: Bytes of the memory that is used again for large arguments, in a worker and in the process that
-#: runs tasks for it; a host may have many workers.
+#: Bytes of memory that are kept to be used again for large arguments: by a worker, and by its child
+#: process.  Not more, because a host may have many workers.
 SPARES_NBYTES = 1 << 27
 
 _VALUE = Kind.VALUE
@@ -130,11 +130,11 @@ class Runner:
         self.contributions = Contributions()
         self.rank = rank
         self.host = host
-        #: By whatever number the caller knows them.
+        #: By context in a worker, by pool in a child process, whose worker looks after the limits.
         self._pools: Recent[EnteredPool] = Recent(POOLS)
         self._pool: EnteredPool | None = None  # the one whose tasks run now
         self._forked = False
-        me = ref(self)  # for a hook is kept for good
+        me = ref(self)  # weakly: a hook of a fork stays for good
         os.register_at_fork(after_in_child=lambda: _note_fork(me))
 
     def begin(self) -> None:
@@ -157,7 +157,7 @@ class Runner:
     def enter(self, number: int, content: bytes | bytearray) -> EnteredPool:
         """Prepare for the tasks of a context, once: see ``Context``."""
         context = Context.decode(content)
-        # And with them what their initializers have made.
+        # Pools that are over, and with them what their initializers have made.
         self._pools.drop_if(lambda pool: context.closed(pool.pool_id))
         self._pool = None
         namespaces = collect_globals()
@@ -244,17 +244,17 @@ class Runner:
         ----------
         function : callable
         items : range or list
-            A list is empty afterwards if later calls follow: an item that a call returns, nobody
-            else shall hold.
+            Where `apart`, a list is empty afterwards: if a call returns its item, only the result
+            may hold it.
         several : bool
             Whether each item is a tuple of arguments.
         apart : bool
-            Whether other calls come before the values are encoded.
+            Whether other calls come before the values are encoded: then those values are `Frozen`
+            that such a call could change.
 
         Returns
         -------
         values : list
-            Those are `Frozen` then that later calls could change.
         failed : bytes or None
         """
         values: list[Any] = []
@@ -271,10 +271,11 @@ class Runner:
                     if value is item:
                         item = None
                     value = None  # the list alone has it
-                    value = frozen(held)  # before another item goes: it may end what is in this
+                    # Before the item is dropped: its end may take along memory of the value.
+                    value = frozen(held)
                 if parts:
                     if type(value) is not Frozen:
-                        pack_value(value, function)  # what cannot come back does not count
+                        pack_value(value, function)  # raises: what cannot come back does not count
                     self.contributions.keep()
                 values.append(value)
         except (ProtocolError, WindowError):
@@ -310,7 +311,7 @@ def _note_fork(me: ref[Runner]) -> None:
 
 
 def _add_to_path(path: Sequence[str]) -> None:
-    """Add what of the driver's path is not in ours, where it stands there: before what follows."""
+    """Add those entries of the driver's path that ours lacks, each before the one that follows."""
     at = len(sys.path)
     for entry in reversed(path):
         if entry in sys.path:

@@ -33,12 +33,9 @@ from .commits import Commits
 from .exchange import Exchange
 from .runner import SPARES_NBYTES, Evicted
 
-#: By how much each sleep of an idle worker is longer than the one before: a sleep is as long as a
-#: twentieth of the time that the worker has been idle, so that is how late it comes.
+#: By how much each sleep of an idle worker is longer than the one before.  So each is a twentieth
+#: of the time that the worker has been idle, and a task waits for no longer than that.
 IDLE_GROWTH = 1.05
-
-# What every task needs: an attribute of an enumeration costs as much as a call.
-_EMPTY, _CONTENDED = Miss.EMPTY, Miss.CONTENDED
 
 #: How often a busy worker looks for rows whose tickets were lost.
 SWEEP_S = 10e-3
@@ -47,14 +44,17 @@ SWEEP_S = 10e-3
 IDLE_SWEEP_S = 200e-3
 SOON_S = 1e-3
 
-#: How often a worker looks whether the driver calls, and how often one that has nothing to do, as
-#: far as it does not sleep for longer.
+#: How often a worker looks whether the driver calls: while it is busy, and while it has nothing to
+#: do, unless it sleeps for longer.
 CONTROL_S = 50e-3
 IDLE_CONTROL_S = 5e-3
 
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
 TICKETS_S = 1e-3
+
+# What every task needs: an attribute of an enumeration costs as much as a call.
+_EMPTY, _CONTENDED = Miss.EMPTY, Miss.CONTENDED
 
 
 class Worker:
@@ -69,9 +69,9 @@ class Worker:
     host : str
         The name of our host, for messages.
     carries : bool
-        Whether outcomes carry all contributions to accumulators.
+        Whether outcomes carry all contributions to accumulators, which the driver then adds.
     check : callable
-        Called with each beat of the heart: ends this process if it has nothing more to do.
+        Called with each beat of the heart: ends this process if it is nobody's worker any more.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Worker:
             service.beat()
 
     def _watch(self) -> bool:
-        watched = [service.watch() for service in self._services.values()]  # each of them
+        watched = [service.watch() for service in self._services.values()]  # `any` would skip some
         return any(watched)
 
     def serve(self, control: Callable[[], bool], sleep: Callable[[float], object] = sleep) -> None:
@@ -124,7 +124,7 @@ class Worker:
         wake_on_time()
         keep_freed(SPARES_NBYTES)
         self.runners.own.begin()
-        if not self.heart.is_alive():  # whoever has started this thread may have started it
+        if not self.heart.is_alive():  # else whoever has started this thread has started both
             self.heart.start()
         self.runners.threads = threading.active_count()
         try:
@@ -147,10 +147,10 @@ class Worker:
                 if not control():
                     return
                 if self._services is not services:
-                    continue  # a look at a new table comes before a sleep: nobody may ring again
+                    continue  # look at a new table before a sleep: its driver may have rung already
             if busy:
                 idle.reset()
-            elif idle.pause():  # who has woken us takes us for awake
+            elif idle.pause():  # whoever has woken us does not ring again soon: look at once
                 idle.reset()
                 asked = 0.0
 
@@ -168,12 +168,12 @@ class _Service:
         own = worker.runners.own
         self._commits = Commits(self._claimant, self._exchange, own, worker.carries)
         self._contributions = own.contributions
-        self._mean_s = TICKETS_S  # of a task, over the last ones
+        self._mean_s = TICKETS_S  # how long a row takes, over the last ones
         self._limit = 1  # tickets to take at once
         self._beats = 0
         self._swept = 0.0  # when we last looked behind the head
-        self._rest_s = SOON_S  # until we look there again when we are idle
-        self._busy = True  # there was work last time
+        self._rest_s = SOON_S  # how long after that we look there again if we are idle
+        self._busy = True  # whether there was work last time
         self._contended = Backoff(WAIT_S)
 
     def beat(self) -> None:
@@ -195,12 +195,12 @@ class _Service:
         Parameters
         ----------
         seconds : float
-            So long we look for something to do before we say that there is nothing.
+            For how long to go on looking before this says that there is nothing to do.
         """
         now = monotonic()
         idle = not self._busy and now - self._swept < self._rest_s
         if idle and self._claimant.quiet(seconds):
-            return False  # an idle worker does one look each time it wakes
+            return False  # all that an idle worker does each time it wakes
         limit = self._limit
         if idle:
             claim = self._claimant.seize(limit)
@@ -234,7 +234,8 @@ class _Service:
             first = self._claimant.geometry.ticket(*found[0].row)
             self._run_all(self._claimant.sweep(1, before=first))
         if not self._run_all(found):
-            # Whoever was quicker swept, and may hold the ticket of what is older than our next.
+            # Others have claimed all of them, and found them by sweeps: so they may hold tickets of
+            # older rows that are still READY.  Sweep the next time.
             self._swept = 0.0
         return True
 
@@ -249,7 +250,7 @@ class _Service:
         for i, offer in enumerate(offers):
             claim = following
             if isinstance(claim, Miss):
-                # A miss of the last commit was about this very offer: do not try it again.
+                # The last commit has tried to claim this very offer, and has lost it.
                 if claim is _CONTENDED:
                     following = _EMPTY
                     continue
