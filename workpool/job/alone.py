@@ -29,8 +29,7 @@ class Alone:
     """
 
     def __init__(self, host: str, bell: Doorbell, bells: Doorbells, tables: Tables) -> None:
-        # Which the driver does without where there are other ranks.
-        from ..worker.worker import Worker
+        from ..worker.worker import Worker  # which a driver of other ranks does without
 
         stay_in_script()
         self._worker = Worker(1, 0, host)
@@ -40,8 +39,8 @@ class Alone:
         self._asked: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
         self._stopped = False
         self._thread = VitalThread("worker", self._serve, "the worker thread")
-        # Both now: Python 3.12 starts no threads any more once the script has come to its end, and
-        # that may be before the worker's own first step.
+        # Both threads now: from Python 3.12 on none can be started once the script has come to its
+        # end, and that may be before the worker's own first step.
         self._worker.heart.start()
         self._thread.start()
 
@@ -53,7 +52,7 @@ class Alone:
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Have the worker carry out an order between two tasks, and do our part of it.
 
-        Who waits for it while it is busy may be interrupted: then nothing is done.
+        While the worker is busy, the wait for it may be interrupted: then nothing is done.
         """
         try:
             if order.what == "close":

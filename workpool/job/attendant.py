@@ -12,15 +12,15 @@ from ..driver.driver import Driver
 from ..flag import Flag
 from ..system.streams import vital
 
-#: How often the attendant looks while nobody waits for a result, and, after a while, when somebody
-#: does: each look takes the interpreter lock from whoever makes the progress.
+#: How often the attendant looks while nobody waits for a result; and, after a while, while threads
+#: wait that make progress themselves, because each look takes the interpreter lock from them.
 LAZY_S = 5e-3
 ATTENDED_S = 50e-3
 
 #: Its longest sleep while somebody waits who makes no progress himself.
 CLOSE_S = 1e-3
 
-#: How often it looks when there seems to be nothing: an interrupt may have left something.
+#: How often it looks where nothing is outstanding: a step that was cut off may have left something.
 REST_S = 1.0
 
 
@@ -71,7 +71,7 @@ class Attendant:
         """There is something to attend to."""
         if not self._work.is_set() or self._thread is None:
             self._work.set()
-            # A thread's start runs Python, where a finalizer may come that submits: it goes on.
+            # A finalizer that submits may have come while this thread starts the attendant.
             if not self._starting._is_owned():  # type: ignore[attr-defined]
                 with self._starting:
                     self._start()
@@ -81,7 +81,8 @@ class Attendant:
             self._bell.renew()
             self._work.renew()
             self._work.set()
-            # As gevent has threads by now: nobody is told of the end of one of a class from before.
+            # By the class that `threading` has now: where gevent has replaced it meanwhile, nobody
+            # would be told of the end of a thread of the class before.
             made_with = vital("attendant", self._attend, "the driver's attendant")
             self._thread = threading.Thread(**made_with)
             try:
@@ -109,7 +110,7 @@ class Attendant:
             self._act()
             return
         if not ended():
-            self.wake()  # who told it may have been a finalizer, which starts no thread
+            self.wake()  # `call` may have been by a finalizer, which has started no thread
         wait = Backoff(CLOSE_S)
         while not ended():
             wait.pause()
@@ -119,7 +120,7 @@ class Attendant:
         self._stopped = True
         self._work.set()
         self._bell.set()
-        with self._starting:  # one that is not started cannot be joined
+        with self._starting:  # a thread can be joined only after it was started
             thread = self._thread
         if thread is not None and not self.is_current:
             thread.join()
@@ -131,23 +132,24 @@ class Attendant:
         while True:
             self._work.wait(REST_S)
             self._check()
-            stopped = self._stopped  # before we look: what was told until then is done
+            stopped = self._stopped  # first: what we were told before the stop is still done
             self._act()
             if stopped or self._thread is not threading.current_thread():
-                return  # else its start was cut off, and there is another
+                return  # in the second case our start was cut off, and another thread was started
             drivers = self._drivers()
             busy = [driver for driver in drivers if driver.outstanding]
             if not busy:
                 self._work.clear()
-                late = any(driver.outstanding for driver in self._drivers())  # a table may be new
+                # Again after the clear, and for tables that are new: what came just now counts.
+                late = any(driver.outstanding for driver in self._drivers())
                 if late or not self._actions.empty():
-                    self._work.set()  # just now
+                    self._work.set()
                 else:
                     self._give_up_lost(self._work.is_set)
                 continue
-            self._work.set()  # else we have cleared it while the last outcomes were being fetched
-            # Each by itself: whoever waits for one table makes no progress in another, whose tasks
-            # may be what the workers are waiting with.
+            self._work.set()  # it may have been cleared while the last outcomes were being fetched
+            # Each driver by itself: a thread that waits for one makes no progress for another, for
+            # whose answer the workers may be waiting.
             attended = all(driver.waits.attended for driver in busy)
             closely = not attended and self._watched()
             idle = [
@@ -157,9 +159,9 @@ class Attendant:
             ]
             try:
                 found = sum(driver.progress() for driver in idle)
-            except KeyboardInterrupt:  # raised by a result that was restored: its future has it
+            except KeyboardInterrupt:  # of a result that was being restored: its future has it
                 continue
-            except MemoryError:  # for an outcome, which is there all the same: perhaps later
+            except MemoryError:  # no memory for an outcome, which is still there: perhaps later
                 wait.pause()
                 continue
             if found:

@@ -13,8 +13,8 @@ one of them still runs a task.  So the driver *calls* them through a window of i
 Only then does everybody enter the collective call.  A worker that has died does not come, and the
 driver does not wait for it; nothing that the driver has to say goes through a collective call.
 
-A death can be seen on the same host alone: who sees one that the driver cannot writes OBITUARY in
-the place of the dead one's word.
+A death is seen on its own host only.  A worker that sees one which the driver cannot see writes
+OBITUARY in the place of the dead one's word.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Caller:
     def __init__(self, group: rma.Group) -> None:
         self.window = _allocate(group)
         self._members = group.size
-        self._calls = 0  # only we write CALLS
-        self.calling = False  # who has come waits for an order
+        self._calls = 0  # what stands in CALLS, which only we write
+        self.calling = False  # whether workers that have come wait for an order
 
     @property
     def obeyed(self) -> int:
@@ -83,7 +83,7 @@ class Caller:
     def call(self) -> int:
         """Ask the workers to come; return the word that each writes when it has.
 
-        All must have obeyed the call before: one that still waits for its end would never see it.
+        All must have obeyed the call before: one that still waits for its end would miss that.
 
         Notes
         -----
@@ -121,7 +121,7 @@ class Caller:
     def _words(self) -> array[int]:
         words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
         self.window.get(layout.present(1), words)
-        self.window.flush()  # they are here only after it; and who has come has come: no hint
+        self.window.flush()  # they are here only after it; facts, for they only grow
         return words
 
 
@@ -137,7 +137,7 @@ class Called:
     def __init__(self, group: rma.Group) -> None:
         self.window = _allocate(group)
         self._word = layout.present(group.rank)
-        self._done = 0  # calls obeyed, times two
+        self._done = 0  # calls obeyed, times two: the value of CALLS after the last one
         self._mourned: set[int] = set()
 
     def look(self) -> Order | None:
@@ -168,7 +168,8 @@ class Called:
     def mourn(self, member: int) -> None:
         """Say that another worker is dead.  RMA cost: 1 load, 1 compare_and_swap, once each.
 
-        Of one whose last calls may still be on their way: they fail, or find it changed.
+        The last compare-and-swap of the dead may still be on its way: it finds our word and fails,
+        or comes before ours, which is then tried again.
         """
         if member not in self._mourned:
             disp = layout.present(member)

@@ -1,7 +1,7 @@
 """How the driver brings its workers together, to do what takes all of them.
 
-Whoever lives is waited for, and may be busy for as long as its task takes; a worker that has died
-is not, and one that is silent ends the wait.
+A worker that lives is waited for, for as long as its task takes.  One that has died is not waited
+for, and one on another host that is not heard of any more ends the wait with an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Crew:
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.
 
-        Who waits for a busy worker may be interrupted: then nothing is done.
+        While a worker is busy, the wait for it may be interrupted: then nothing is done.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Crew:
         try:
             self.gather(self.summon())
             dead = self._liveness.dead() if self._survive else ()
-            if dead and order.what != "stay":  # which is for each by himself
+            if dead and order.what != "stay":  # that one takes no collective call
                 raise ResourceError(
                     "no table can be opened any more: that takes all ranks of the job, and "
                     f"{obituary(self._liveness, dead[0])}; a pool with the same options "
@@ -78,7 +78,7 @@ class Crew:
             with defer_handlers():
                 self._obey(order, part)
         except BaseException:
-            if control.calling:  # who has come would wait for ever
+            if control.calling:  # else the workers that have come would wait for ever
                 control.tell(Order("nothing"))
             raise
 
@@ -118,12 +118,12 @@ class Crew:
             missing = self.control.missing(word)
             if self._survive:
                 missing = [m for m in missing if m not in late and state(m) != "dead"]
-            if missing and hearts is not None:  # nobody says of all ranks of a host that they died
+            if missing and hearts is not None:  # where a whole host has died, nobody reports it
                 self._check_heard(*hearts, missing)
             return not missing
 
         self._tables.until(ended, limit_s)
-        return self.control.missing(word)  # anew: who has left may be gone before that was heard
+        return self.control.missing(word)  # anew: one that was seen dead may have left well before
 
     def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
         """Raise WorkerUnreachable if one of these members is on another host, and silent."""

@@ -32,7 +32,7 @@ from ..whole import inside, within
 #: How long the program may take to end when everything is stored.
 END_S = 3.0
 
-#: How often the main thread is told to leave, while it does what must not be interrupted.
+#: How often the main thread is told to leave, as long as it is in a step that must not be cut off.
 AGAIN_S = 20e-3
 
 #: Where whatever is raised is taken for the fault of the user's objects.
@@ -99,7 +99,7 @@ class Drain:
         self._end = end
         self._drain_s = 0.0
         self._journals = 0
-        # Reentrant: a finalizer may close a journal.  The handler only reads, and takes no lock.
+        # Reentrant: a finalizer may close a journal meanwhile.  The signal's handler takes no lock.
         self._lock = threading.RLock()
         self._before: object = None  # the handler that was there; None while ours is not
         self._asked: queue.SimpleQueue[bool]
@@ -149,7 +149,7 @@ class Drain:
             signal.raise_signal(signal.SIGTERM)
         elif not self._begun:
             self._begun = True
-            self._asked.put(True)  # may be called while it is called
+            self._asked.put(True)  # a SimpleQueue may be called in the middle of its own `put`
         elif self._over and not self._left:
             self._leave(signum, frame)
 

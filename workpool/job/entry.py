@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 # One process has one MPI, hence at most one runtime.
 _current: Runtime | None = None
-_lock = threading.RLock()  # reentrant only so that a signal's handler finds out
+_lock = threading.RLock()  # reentrant only so that `current` finds out that its thread has it
 _over = ""  # why no pool can be made any more
-_home = 0  # the process that they are of
+_home = 0  # id of the process that all of this is of: others are forks of it
 
 
 def current() -> Runtime:
@@ -60,11 +60,11 @@ def current() -> Runtime:
             return _current
         if not threading.main_thread().is_alive():  # nobody would end the job
             raise UsageError("the program is at its end: no pool can be made any more")
-        if text := too_little():  # Open MPI may manage with that
+        if text := too_little():  # said, not raised: Open MPI may do with less
             say(text)
         from .. import rma
 
-        size = rma.world_size()  # no collective call: the other ranks may be elsewhere
+        size = rma.world_size()  # not collective: the other ranks may be anywhere in their programs
         if size > 1:
             raise UsageError(
                 f"this process is one of {size} ranks, and nothing serves it: start the script "
@@ -88,21 +88,21 @@ def _begin(group: rma.Group, survive: bool = False, reporter: Reporter | None = 
 
 
 def _close_at_exit() -> None:
-    """End the job of a process by itself, whose program may have ended by an error."""
+    """End a job of one process at its exit, perhaps after an error that nobody has caught."""
     error = _uncaught()
     if error is not None and (job := _ours()):
         if isinstance(error, KeyboardInterrupt):
             status, finished = 130, _finish_running("Ctrl-C")
         else:
             status, finished = 1, finish(job.tables.drivers, 0)
-        if not finished:  # no thread can be ended
+        if not finished:  # its thread cannot be ended, only all of the process
             vanish(status)
         job.cancel()
     _close_current()
 
 
 def _uncaught() -> BaseException | None:
-    """Return the error that has ended the program; None if there is none, or if it goes on."""
+    """Return the error that has ended the program; None if none has."""
     error: BaseException | None = getattr(sys, "last_exc", getattr(sys, "last_value", None))
     trace = None if error is None else error.__traceback__
     if trace is None or hasattr(sys, "ps1") or sys.flags.interactive:
@@ -119,7 +119,7 @@ def _close_current() -> None:
         alone = job.group.size == 1
         job.close()
         _current = None
-        if alone:  # a process by itself: nobody else has its files, and Open MPI forgets them
+        if alone:  # Open MPI leaves files behind, which no other process has
             remove(litter_of(os.getpid()))
 
 
@@ -132,7 +132,7 @@ def _finalizing() -> None:
         if job.serves or job.survive:
             _finalized("a task" if job.serves else "a job that outlives its workers")
         job.close()
-    _over = "MPI is finalized"  # before there is none, for other threads may want one
+    _over = "MPI is finalized"  # first: as soon as the job is closed, a thread may ask for another
     _close_current()
 
 
@@ -146,7 +146,7 @@ def _finalized(where: str = "the middle of a job") -> None:
 
 
 def _disown() -> None:
-    """Have what is its parent's refuse everything in a process that was forked."""
+    """In a process that was forked: have everything of its parent's job refuse to work."""
     if _current is not None:
         for driver in _current.tables.drivers:
             driver.disown()
@@ -169,7 +169,7 @@ def _ours() -> Runtime | None:
 
 
 def in_task() -> bool:
-    """Return whether a task asks, or what is restored for one."""
+    """Return whether this is called by a task, or while something is restored for one."""
     return contributions.current.get() is not None
 
 
@@ -185,13 +185,13 @@ def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
     try:
         return program()
     except BaseException:
-        runtime.cancel()  # what has not begun is nobody's any more
+        runtime.cancel()  # nobody waits any more for what has not begun
         raise
     finally:
         try:
             runtime.close()  # callbacks may make one more pool in it
         except BaseException as error:
-            if not runtime.left and group.size > 1:  # MPI_Finalize would wait for who still serves
+            if not runtime.left and group.size > 1:  # ranks still serve: MPI_Finalize would hang
                 runtime.fail(_show(error))
             raise
         finally:
@@ -226,7 +226,7 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
         abort(group, status)
     status = 0
     step: Callable[[], object] = program
-    while _current is not None:  # until it is closed: SIGTERM may come while pools are joined
+    while _current is not None:  # twice or more: a signal may interrupt `_close_current` as well
         try:
             step()
         except SystemExit as end:
@@ -246,7 +246,7 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
             if isinstance(error, KeyboardInterrupt):
                 _finish_running("Ctrl-C")
             status = _show(error)
-            if job := _ours():  # else the program has finalized MPI
+            if job := _ours():  # else the program has finalized MPI, which has ended the job
                 job.fail(status)
         if _forked():
             flush()

@@ -36,13 +36,13 @@ from .together import meet
 if TYPE_CHECKING:
     from .. import rma
 
-#: What is said to those who would call the workers together while this very thread does.
+#: What is said to code that wants to call the workers together while its own thread does so.
 IN_A_STEP = (
     "neither a finalizer nor a signal's handler can make a pool, or open a journal, in the middle "
     "of a step of another: have it set a flag"
 )
 
-#: Bytes of the memory that the driver uses again for large results.
+#: Bytes of memory that the driver keeps, to use it again for large results.
 SPARES_NBYTES = 1 << 29
 
 
@@ -154,9 +154,9 @@ class Runtime:
             if self._closed or (self._ending and not self.attendant.is_current):
                 raise UsageError("the job is ending: no pool can be made any more")
             if choice not in self.tables:
-                used = {pool.choice for pool in tuple(self.pools)}  # others leave it meanwhile
+                used = {pool.choice for pool in tuple(self.pools)}  # a copy: threads drop some
                 unused = next((known for known in self.tables if known not in used), None)
-                if unused is not None:  # its memory is given back before more is asked for
+                if unused is not None:  # give back its memory before more is asked for
                     self._crew.call(Order("close", unused), lambda: self.tables.close(unused))
                 choice.geometry()  # which may raise, before anybody is called
                 self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
@@ -203,8 +203,8 @@ class Runtime:
         while True:
             while pools := tuple(self.pools):  # a callback may make one more
                 pools[0].shutdown()
-            if self._drain.cut:
-                self.fail(UNFINISHED)  # a task still runs, and nobody knows for how long
+            if self._drain.cut:  # a task still runs, and nobody knows for how long
+                self.fail(UNFINISHED)
             with self.lock:
                 if self._closed:
                     return

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def launch(group: rma.Group) -> int:
     """Be a worker, and nothing else; return the exit status."""
-    with open(os.devnull, "rb") as nothing:  # MPICH's would let whoever reads it wait for ever
+    with open(os.devnull, "rb") as nothing:  # who reads that of MPICH waits for ever
         os.dup2(nothing.fileno(), 0)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -75,7 +75,7 @@ def _serve(group: rma.Group, survive: bool) -> None:
     worker.serve(orders.obey, rest)
     if sentry is not None:
         sentry.stop()
-        orders.control.obeyed(leave=True)  # nothing else: what is collective may wait for the dead
+        orders.control.obeyed(leave=True)  # that is all: a collective call may wait for the dead
     else:
         bell.close()
         orders.free()

@@ -29,7 +29,7 @@ from ..system.streams import VitalThread, flush
 if TYPE_CHECKING:
     from .. import rma
 
-#: How often a sentry looks; for each member that it looks after, that costs some 20 us.
+#: How often a sentry looks, which costs some 20 us for each member that it looks after.
 SENTRY_S = 0.25
 
 #: How long supervisors may take, all together, to note how their ranks have ended.
@@ -49,10 +49,11 @@ def survives() -> bool:
 
 
 def spare_programs() -> None:
-    """See that a death is not that of the programs which tasks, and the script, have started.
+    """See that a rank's death does not end programs that tasks, or the script, have started.
 
-    MPICH's mpiexec sends SIGUSR1 to the process groups of the other ranks.  MPI catches it in the
-    ranks alone; what is ignored is ignored in the programs that they start as well.
+    MPICH's mpiexec then sends SIGUSR1 to the process groups of the other ranks.  MPI catches it in
+    the ranks, but not in programs that they start, which a caught signal ends; an ignored one stays
+    ignored in them.
     """
     from .. import rma
 
@@ -98,7 +99,7 @@ class Sentry(VitalThread):
         self._stopped = threading.Event()
 
     def _run(self) -> None:
-        busy = 0  # so often in a row
+        busy = 0  # looks in a row that have found a call into MPI under way
         while not self._stopped.wait(SENTRY_S):
             why = self._reason()
             busy = 0 if self._answers(SENTRY_S) else busy + 1
@@ -188,7 +189,7 @@ def abort(group: rma.Group, status: int) -> NoReturn:
     try:
         flush()
         if survives() and group.size > 1:
-            vanish(status)  # a worker that has died; when the driver is gone, the others leave
+            vanish(status)  # others take us for a dead worker; or, if we are the driver, they leave
         sleep(0.1)  # mpiexec may lose what was written just before the end
         remove(litter_of(os.getpid()))
         # Open MPI waits for ever if a task has closed its connection to mpiexec.  No thread of

@@ -45,8 +45,8 @@ class Tables:
         self._group = group
         self._liveness = liveness
         self._bells = bells
-        self._windows: dict[Choice, rma.Window] = {}  # the workers have them as well
-        self._drivers: dict[Choice, Driver] = {}  # one is missing if there was no memory for it
+        self._windows: dict[Choice, rma.Window] = {}  # that the workers have open as well
+        self._drivers: dict[Choice, Driver] = {}  # fewer, if there was no memory for one
 
     def __contains__(self, choice: object) -> bool:
         return choice in self._drivers
@@ -69,7 +69,7 @@ class Tables:
         self._drivers[choice] = Driver(window, choice.geometry(), leases, self._bells)
 
     def close(self, choice: Choice) -> None:
-        """Free a window, of which nobody makes use any more.  Collective."""
+        """Close a table that no pool uses any more.  Collective."""
         if driver := self._drivers.pop(choice, None):
             driver.close()
         self._windows.pop(choice).close()
@@ -83,7 +83,7 @@ class Tables:
                 wait.pause()
 
     def hearts(self) -> tuple[Choice, Leases] | None:
-        """Return leases of those who serve a table, and its choice: the one that most serve."""
+        """Return the table that most workers serve, and leases of these; None without a table."""
         if not self._windows:
             return None
         choice = max(self, key=lambda choice: choice.workers)
