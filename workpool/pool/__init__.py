@@ -3,14 +3,14 @@
     executor      WorkPool, run
     options       what they take
     view          one pool with its tasks run otherwise
-    hold          what shuts down a pool that nobody has any more
+    hold          shuts down a pool that nothing refers to any more
     absent        what a task finds in place of a pool
-    maps          its map and reduce: what is shared out, what are tasks of their own
+    maps          its map and reduce: which items are shared out, which are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
-    dice          a word to programs whose tasks would all draw the same
-    luggage       a word to programs whose functions are heavy
-    callbacks     what it has its attendant do
+    dice          warns if all tasks would draw the same random numbers
+    luggage       warns if a function is sent with much data, again and again
+    callbacks     what the attendant does for it
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures
     mapping       items that workers share out

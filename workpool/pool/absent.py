@@ -1,4 +1,4 @@
-"""What is behind a pool in a task, where there is none."""
+"""What stands for a pool in a task, where there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import UsageError
 
 
 class Absent:
-    """What is behind a pool in a task: nothing that it could be asked for."""
+    """What is behind a view in a task: whatever it is asked for, it refuses."""
 
     def __str__(self) -> str:
         return "of the driver"

@@ -1,4 +1,4 @@
-"""What a pool has its attendant do, rather than the thread that comes upon it."""
+"""What a pool has its attendant do: what must not be done in whatever thread finds it to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..whole import within
 
 
 class Callbacks:
-    """Callbacks of one pool's futures, and what takes locks that the thread at hand may hold.
+    """Calls the callbacks of one pool's futures, and what takes locks that a thread may hold.
 
     Parameters
     ----------
@@ -19,8 +19,8 @@ class Callbacks:
 
     def __init__(self, attendant: Attendant) -> None:
         self._attendant = attendant
-        # One entry for each that is not over.  Not a number, which would want a lock: the garbage
-        # collector may call one in the middle of another.
+        # One entry for each callback that is not over.  A number would need a lock, for the garbage
+        # collector may run `call` in the middle of another `call`.
         self._calling: list[None] = []
 
     def call(self, callback: Callable[[], object]) -> None:
@@ -35,15 +35,15 @@ class Callbacks:
 
         try:
             self._attendant.call(call)
-        except BaseException:  # by a signal's handler: perhaps it will never be called
+        except BaseException:  # a signal's handler has raised: perhaps it will never be called
             del self._calling[-1:]
             raise
 
     def outside(self, action: Callable[[], object]) -> None:
         """Do something that takes locks of the pool: now, or by the attendant.
 
-        A generator that nobody has any more is closed by the garbage collector, which may come
-        while this very thread holds the lock.
+        By the attendant if this thread is in the middle of a step: a generator that nobody has any
+        more is closed by the garbage collector, perhaps while its thread holds the lock.
         """
         if within(sys._getframe(1)):
             self._attendant.call(action)

@@ -50,10 +50,10 @@ class Contexts:
             if found is None:
                 found = self._known[limits] = self._make(limits)
             self._known.move_to_end(limits)
-            if len(self._known) > MOST:  # not the one without limits: ranks know it for good
+            if len(self._known) > MOST:  # the one without limits stays: initializers run but once
                 late = self._known.pop(next(filter(None, self._known)))
         if late is not None:
-            self._drop(late)  # its rows keep it; tasks that wait have it put there again
+            self._drop(late)  # rows in the table keep it; for tasks that wait it is put there anew
         return found
 
     @whole

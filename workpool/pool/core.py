@@ -32,7 +32,8 @@ from .mapping.call import Seat
 from .resolver import Resolver
 from .stats import WorkerStats
 
-#: Within so long an attempt that has ended becomes an outcome, or another attempt.
+#: For how long `kill` waits at a time until an attempt that has ended is an outcome, or is followed
+#: by another attempt.
 ENDED_S = 1e-3
 
 
@@ -82,15 +83,15 @@ class Core:
         self._job = job
         self._setup = setup
         self._max_pending = max_pending
-        self._pending = 0
-        self._lost = 0  # of them, by what a signal's handler has raised
+        self._pending = 0  # tasks that have not ended
+        self._lost = 0  # those of them that were lost when a signal's handler raised
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
         self.dice = Dice()
         self._luggage = Luggage()
         try:
             with job.lock:
-                # By the lock, in the order of the list: see ``Context.closed``.
+                # With the lock, so that ids grow along `job.pools`: see ``Context.closed``.
                 self.pool_id = self.number()
                 self.driver = job.table(choice)
                 self._accumulators = PoolAccumulators(job, self.driver, self.pool_id)
@@ -141,7 +142,7 @@ class Core:
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
         self.check_open()
-        # With a journal it takes locks of which the driver knows nothing.
+        # A submit with a journal takes further locks, of which the driver knows nothing.
         if self.driver.held or (self.ledgers.used and held(sys._getframe(1))):
             raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
 
@@ -177,7 +178,7 @@ class Core:
         self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
         noted, wrapped = None, fn if type(fn) is partial else None
-        if fn is None:  # to the encoding that is no function at all
+        if fn is None:  # for the encoding, None would mean that there is no function
             future.resolve(None, TypeError("'NoneType' object is not callable"))
             return future
         try:
@@ -203,7 +204,7 @@ class Core:
             else:
                 payload = compact(payload)
         except SerializationError as error:
-            future.resolve(None, error.with_traceback(None))  # it has told all of it
+            future.resolve(None, error.with_traceback(None))  # the message says all
             return future
         task = Task(self.number(), kind, fn, context, payload, future, None, retry, noted)
         future._task = task
@@ -211,7 +212,7 @@ class Core:
             self.check_open()
             self._wait_for_room()
         if noted is not None and self.ledgers.due:
-            self.driver.progress()  # who goes on submitting makes none otherwise
+            self.driver.progress()  # submits alone would never write down what has ended
         return future
 
     @property
@@ -222,15 +223,15 @@ class Core:
     def _wait_for_room(self) -> None:
         try:
             self.driver.wait(lambda: not self._full)
-        except TaskLost:  # there is nothing else
+        except TaskLost:  # all that are pending are lost
             self._lost = self._pending
         self.check_open()
 
     def take_turn(self, seat: Seat, fn: Callable[..., Any], further: bool) -> Task | None:
         """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown.
 
-        `further`: it goes on with what was submitted before, and is taken as long as something is
-        pending: then we have not let go of the table, and are not about to.
+        `further`: it goes on with a map that was begun before the shutdown.  It is taken as long as
+        some task is pending: until then the pool keeps its table.
         """
         segment, code, plan = seat.segment, seat.stretch.code, seat.stretch.plan
         noted = None if plan is None else plan.noted
@@ -251,7 +252,7 @@ class Core:
         try:
             self.driver.submit(task, code)
             self._job.attendant.wake()
-        except BaseException:  # no memory for its arguments, no thread: nobody gets its future
+        except BaseException:  # no memory, no thread: the caller gets no future of this task
             if self.driver.cancel(task) or self.driver.kill(task):
                 self.ended()
             raise
@@ -275,7 +276,7 @@ class Core:
             self.driver.single_out(task)
             if future.cancel() or self._take_back(task, error):
                 return True
-            # This attempt has just ended, perhaps to be followed by another.
+            # This attempt has just ended; perhaps another follows.
             if self.driver.wait(future.done, ENDED_S):
                 return False
 
@@ -292,7 +293,7 @@ class Core:
     # --- waiting ------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Somebody waits for a future without making progress."""
+        """See that progress is made: somebody waits for a future without making any."""
         self._job.attendant.ring()
 
     def give_up_lost(self, interrupted: Callable[[], bool]) -> None:
@@ -365,19 +366,19 @@ class Core:
 
     def disown(self) -> None:
         """Let go of nothing: this process was forked from the driver's, which has the table."""
-        # Some thread may have had the others: it is not here.
+        # New ones, for another thread may have held the old ones, and does not exist here.
         self.lock = self.contexts.lock = threading.RLock()
         self._detaching = Forked()  # type: ignore[assignment]
 
     @whole
     def _detach(self) -> None:
         """Let go of the table: nothing of this pool is in it any more."""
-        with self._detaching:  # who comes second returns when nothing is left
+        with self._detaching:  # so that a second caller returns only when all of it is done
             try:
                 self.contexts.drop()
                 self.ledgers.close()
-                # There may be no memory for their values.  If one task was cut off, what it adds
-                # may be on its way.
+                # This may raise for want of memory for their last values.  Tasks that are pending
+                # by now were lost, but what they add may still be on its way: keep the room.
                 self._accumulators.close(settled=not self._pending)
             finally:
                 with self.lock:  # last: as long as we are in the list, nobody closes the table

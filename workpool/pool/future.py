@@ -33,7 +33,7 @@ class Pool(Protocol):
     callbacks: Callbacks
     driver: Driver
     lock: threading.RLock
-    watched: set[PoolFuture[Any]]  # not ended, and somebody has their condition
+    watched: set[PoolFuture[Any]]  # not ended, and their condition was asked for
 
     def watch(self) -> None:
         """See that progress is made: somebody waits without making any."""
@@ -48,8 +48,8 @@ class Pool(Protocol):
 class PoolFuture(Future[T]):
     """The future of one task of a pool."""
 
-    # Lists that few futures need: a pool may have millions, and the garbage collector looks at each
-    # list of each again and again.
+    # Few futures need the two lists: a pool may have millions of futures, and the garbage collector
+    # would look at each list again and again.
     _waiters: Any = ()
     _done_callbacks: Any = ()
     _own_condition: threading.Condition | None = None
@@ -60,7 +60,7 @@ class PoolFuture(Future[T]):
     _task: Task | None = None
 
     def __init__(self, pool: Pool) -> None:
-        # What Future.__init__ does besides is said above, or done when a condition is wanted.
+        # All else that Future.__init__ sets stands above, or is set when a condition is wanted.
         self._pool = pool
 
     @property
@@ -69,10 +69,10 @@ class PoolFuture(Future[T]):
         """What the standard library locks before it looks at a future."""
         condition = self._own_condition
         if condition is None:
-            with self._pool.lock:  # against resolve, and against another who asks
+            with self._pool.lock:  # against `resolve`, and another thread that asks for it
                 condition = self._own_condition
                 if condition is None:
-                    # Nobody touches them without the condition.
+                    # Nobody looks at them without the condition.
                     self._waiters, self._done_callbacks = [], []
                     condition = self._own_condition = threading.Condition()
                     if self._state not in _ENDED:
@@ -85,7 +85,7 @@ class PoolFuture(Future[T]):
     def resolve(self, result: Any, exception: BaseException | None) -> None:
         """Give the future its outcome.  Called once, by the pool, as ``set_result`` is."""
         with self._pool.lock:
-            # Who has no condition yet sees the outcome as soon as he has made it.
+            # Whoever asks for the condition after this finds the outcome when he has it.
             if self._own_condition is None:
                 self._result, self._exception = result, exception
                 self._state = "FINISHED"
@@ -115,8 +115,9 @@ class PoolFuture(Future[T]):
         )
 
     def _invoke_callbacks(self) -> None:
-        # Whoever waits for some future resolves this one, perhaps with a lock that callbacks want.
-        if not self._resolved:  # cancelled; callbacks may want to see the pool shut down
+        # Callbacks of a future that is resolved are called by the attendant: the thread that resolves
+        # it is one that waits for some future, perhaps with a lock that a callback wants.
+        if not self._resolved:  # cancelled; counted first: a callback may wait for a shutdown
             with self._pool.lock:
                 self._pool.watched.discard(self)
             self._pool.ended()
@@ -125,7 +126,7 @@ class PoolFuture(Future[T]):
             self._pool.callbacks.call(super()._invoke_callbacks)  # type: ignore[misc]
 
     def __repr__(self) -> str:
-        """Say in which state the future is, without a condition: whoever has one waits for it.
+        """Say in which state the future is, without its condition: to ask for that is to watch it.
 
         RMA cost: that of `running`.
         """
@@ -180,10 +181,19 @@ class PoolFuture(Future[T]):
             If the task was cancelled.
         TimeoutError
             If it has not ended in time; it goes on.
+        Exception
+            What the task has raised; its ``__cause__`` is the remote traceback.  Or, of those in
+            `workpool.errors`, why there is no outcome.
+        TaskLost
+            If a step of the pool was cut off, so that nothing can come of the task any more.
+        RuntimeError
+            In a finalizer or a signal's handler that has come in the middle of a step of the pool,
+            and in a task.
 
         Notes
         -----
-        Whoever waits makes the progress of the whole pool.
+        Whoever waits makes the progress of the whole pool: RMA cost as for ``Progress.progress``,
+        again and again, and nothing for a future that is done.
         """
         self._wait(timeout)
         if self._exception is None:
@@ -224,7 +234,7 @@ class PoolFuture(Future[T]):
         self._task = None
         try:
             super().cancel()
-        finally:  # a callback may raise what the standard library does not catch
+        finally:  # even if a callback has raised what the standard library does not catch
             super().set_running_or_notify_cancel()
         return True
 
@@ -235,7 +245,7 @@ class PoolFuture(Future[T]):
                 self._pool.driver.wait(self.done, timeout)
             except TaskLost as error:
                 self._pool.lose(self, error)
-                if self._state not in _ENDED:  # another thread is about to end it
+                if self._state not in _ENDED:  # another thread is just giving it that error
                     raise
         if self._state in _CANCELLED:
             raise CancelledError
@@ -246,8 +256,9 @@ class PoolFuture(Future[T]):
 def _name_attributes() -> None:
     """Make a future that has had all the attributes that most of them get.
 
-    CPython keeps the values of an instance without a dict of its own as long as it has met their
-    names in one of the first thirty instances; and thousands may be made before one ends.
+    CPython keeps the attributes of an instance without a dict of its own if it has met their names
+    in one of the first thirty instances of the class; of futures, thousands may be made before one
+    gets a result.
     """
     future: PoolFuture[None] = PoolFuture(cast("Any", None))
     future._task = future._result = future._exception = None

@@ -1,4 +1,4 @@
-"""What a program has of a pool; when nothing of it is left, the pool is shut down."""
+"""A program's hold on its pool; when nothing has it any more, the pool is shut down."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Hold:
     Parameters
     ----------
     shutdown : callable
-        ``shutdown(wait)`` of the pool, called when nobody has the hold any more: in any thread,
-        and wherever the garbage collector may come.
+        ``shutdown(wait)`` of the pool, called when nobody has the hold any more: in any thread, and
+        in the middle of whatever that does, as the garbage collector comes.
     """
 
     __slots__ = ("__weakref__",)
 
     def __init__(self, shutdown: Callable[[bool], object]) -> None:
-        # At the program's end all pools are joined.
+        # Not at the program's end, when the job joins all pools.
         weakref.finalize(self, _let_go, shutdown, os.getpid()).atexit = False
 
 
