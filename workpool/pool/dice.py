@@ -1,9 +1,9 @@
-"""A word to programs whose tasks would all draw the same random numbers.
+"""A warning for programs whose tasks would all draw the same random numbers.
 
-A task has copies of what its function reads, and so has a generator of random numbers in the state
-that the script's own has: what one task draws is drawn by all.  Where a pool forks, or imports the
-script on each worker, a generator goes on from task to task: who comes from there would not see why
-an average does not get better.
+A task gets copies of what its function reads.  If that is a generator of random numbers, each task
+has one in the state of the script's own, and all of them draw the same.  In pools that fork, or
+that import the script on each worker, a generator goes on from task to task: who is used to these
+would not see why an average does not get better.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ..recent import Recent, RecentOf
 from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
 
-#: Those of modules that are not imported here, or not yet to the end, nobody has.
+#: The types of generators: module and name.  As long as a module is not imported, there are none.
 _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
 
 #: Functions that are not looked at again.
@@ -25,11 +25,12 @@ _MOST = 256
 
 
 class Dice:
-    """Looks from what the tasks of a pool draw."""
+    """Looks from which generators the tasks of a pool draw."""
 
     def __init__(self) -> None:
         self._seen: Recent[CodeType] = Recent(_MOST)
-        #: Those that tasks had; the method that was looked at, as soon as several tasks had it.
+        #: Objects whose methods were tasks: False for each at first, and as soon as several tasks
+        #: had it, the code of the method that was looked at.
         self._objects: RecentOf[CodeType | bool] = RecentOf(_MOST)
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
@@ -57,7 +58,7 @@ class Dice:
             )
 
     def _again(self, holder: object, code: CodeType, several: bool) -> bool:
-        """Return whether several tasks have an object now, and this method was not looked at."""
+        """Return whether several tasks have had an object, and its method was not looked at yet."""
         looked = self._objects.get(holder)
         if looked is code:
             return False
@@ -66,7 +67,7 @@ class Dice:
 
 
 def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
-    """Yield the names of those that a function reads, or functions of the script that it calls."""
+    """Yield the names of generators that a function reads, or functions of the script it calls."""
     code = function.__code__
     if function.__module__ not in SCRIPT_MODULES or code in seen:
         return  # what a module has is each worker's own
@@ -81,7 +82,7 @@ def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
 
 
 def _attributes(method: MethodType) -> list[str]:
-    """Return the names of those that a method finds in its object."""
+    """Return the names of the generators that a method finds in its object."""
     names = method.__func__.__code__.co_names
     try:
         state = vars(method.__self__)

@@ -115,8 +115,8 @@ class PoolFuture(Future[T]):
         )
 
     def _invoke_callbacks(self) -> None:
-        # Callbacks of a future that is resolved are called by the attendant: the thread that resolves
-        # it is one that waits for some future, perhaps with a lock that a callback wants.
+        # Callbacks of a future that is resolved are the attendant's: the thread that resolves it
+        # waits for some future, and may have a lock that a callback wants.
         if not self._resolved:  # cancelled; counted first: a callback may wait for a shutdown
             with self._pool.lock:
                 self._pool.watched.discard(self)

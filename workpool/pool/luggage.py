@@ -1,8 +1,8 @@
-"""A word to programs whose functions take much along with each task.
+"""A warning for programs whose functions take much data along with each task.
 
 A function of the script that reads an array is sent with it each time, because the array may have
-changed.  Pools that fork, or import the script on each worker, do not: who comes from there would
-only see that this one is slow.
+changed.  Pools that fork, or import the script on each worker, do not do that: who is used to these
+would only see that this one is slow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..serializer import heaviest, pack_call, task_name
 #: Less takes about as long as what else is done for a task of some milliseconds.
 HEAVY_NBYTES = 1 << 20
 
-#: So many tasks of one function, or of one object, have it before anything is said.
+#: After so many heavy tasks of one function, or of methods of one object, the warning comes.
 OFTEN = 10
 
 #: Functions of which something is remembered.

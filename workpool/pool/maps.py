@@ -25,7 +25,7 @@ from .mapping.call import Mapping
 from .mapping.cutter import RANGE_ITEMS, Cutter
 from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
 
-#: All are cut into segments at once.
+#: Items of a reduce, all of which are cut into segments at once.
 MOST_REDUCED = 1000 * RANGE_ITEMS
 
 T = TypeVar("T")
@@ -98,10 +98,10 @@ class Maps:
                 results = mapping.results(more, deadline, unordered)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
-        if not self._sendable(fn):
-            items = islice(items, 1)  # it fails as all would, each after a long search for why
+        if not self._sendable(fn):  # all would fail, each after a long search for why: one does
+            items = islice(items, 1)
 
-        # A journal has the result under what the arguments are now.
+        # Not with a journal: its key is of the arguments as they are now, and so must the task be.
         lent = ledger is None and all(map(holds, iterables))
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
@@ -150,7 +150,11 @@ class Maps:
         return values[0]
 
     def _feed(self, mapping: Mapping, source: Source) -> None:
-        """Give a map more items: an iterator that may want some has us by this, and so the hold."""
+        """Give a map more items.
+
+        By this method an iterator that may still want some refers to us, and so to the hold: the
+        pool is not shut down meanwhile.
+        """
         source.feed(mapping)
 
     def _sendable(self, fn: Callable[..., Any]) -> bool:

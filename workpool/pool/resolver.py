@@ -31,7 +31,7 @@ _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
 _STORED = (_VALUE, int(Kind.TURN))
 _CRASHES = (Why.CRASHED, Why.DEAD)
 
-#: More than it takes of the stack to add what a task has added, or to take in a turn.
+#: More frames of the stack than it takes to add contributions, or to take in a turn.
 FRAMES = 40
 
 _CUT_OFF = (
@@ -54,7 +54,7 @@ class Resolver:
     ended : callable
         Counts so many tasks that have ended.
     attend : callable
-        Says that there is something to attend to.
+        Wakes the attendant: there is something to attend to.
 
     Attributes
     ----------
@@ -86,10 +86,10 @@ class Resolver:
 
     @property
     def broken(self) -> BrokenPool | None:
-        """Why nothing more is run; None if it is.
+        """Why nothing more is run; None if the pool works.
 
-        Another error each time: one that was raised refers to the frames that it has passed, and by
-        them to the pool, which nobody would ever drop.
+        A new error each time: one that was raised refers to the frames that it has passed, hence to
+        the pool, which could never be dropped if we kept that error.
         """
         if self._broken is None:
             return None
@@ -142,7 +142,7 @@ class Resolver:
 
     @whole
     def resolve(self, finished: Finished) -> None:
-        """Give futures their outcomes; another thread may help."""
+        """Give futures their outcomes; several threads may do so at once."""
         try:
             self._resolve_all(finished)
         finally:
@@ -161,7 +161,7 @@ class Resolver:
                     begun = True
                 self._resolve_one(finished, *outcome)
             except BaseException as error:
-                # There is less of the stack left than that takes, or a signal's handler has raised.
+                # Once more if the stack was too full, or if a signal's handler has raised.
                 again = isinstance(error, RecursionError) or by_handler(error)
                 if again and not begun and (task.segment is not None or not task.future.done()):
                     finished.outcomes.appendleft(outcome)
@@ -176,7 +176,7 @@ class Resolver:
                 self._settle(task, None, failure)
                 return
         if task.segment is not None and kind in (Kind.TURN, Kind.EXCEPTION, Kind.LOST):
-            task.batch = None  # which refers to its tasks
+            task.batch = None  # which refers to this task, and to others
             self._resolve_turn(task.future, kind, content, finished.owner)
             return
         value: Any = None
@@ -209,10 +209,10 @@ class Resolver:
         try:
             future.resolve(value, error)
         except BaseException:
-            if task.segment is not None or future.done():  # else it comes once more
+            if task.segment is not None or future.done():  # else it is resolved once more
                 self._uncounted.append(None)
             raise
-        future._task = task.batch = None  # which refer to each other
+        future._task = task.batch = None  # cut the cycles: each refers back
         self._uncounted.append(None)
 
     def _count(self) -> None:
@@ -270,7 +270,7 @@ class Resolver:
     def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
         try:
             turn = Turn.decode(content) if kind == Kind.TURN else None
-            if turn is not None:  # counted before anybody can see the results
+            if turn is not None:  # count its items before anybody can see their results
                 with self._lock:
                     self.tally.items[owner] += sum(part.total for part in turn.parts)
             seat.ended(kind, turn or content)

@@ -226,7 +226,7 @@ class Mapping:
         if not came():
             try:
                 raise self._failure or CancelledError
-            finally:  # what it refers to by now is the program, with its pool
+            finally:  # its traceback refers to the program's frames, and by them to the pool
                 self._failure = None
                 self._stopped = True
 
@@ -261,7 +261,7 @@ class Mapping:
     def stop(self) -> None:
         """Let no more items be taken."""
         self._stopped = True
-        for stretch in list(self._stretches):  # who iterates may be at their end
+        for stretch in list(self._stretches):  # a copy: an iterating thread may drop some
             for segment in stretch.segments if stretch.seats else ():
                 self._pool.driver.exhaust(segment)
             for seat, task in list(stretch.tasks.items()):
@@ -271,7 +271,7 @@ class Mapping:
 
     @whole
     def _abandon(self) -> None:
-        """Let no more items be taken, and keep no results: some of us lie in cycles."""
+        """Let no more items be taken, and drop the results: we may lie in a cycle."""
         self._abandoned = True
         self.stop()
         for stretch in self._stretches:
@@ -299,12 +299,12 @@ class Mapping:
 
     def _take_turn(self, seat: Seat) -> None:
         task = self._pool.take_turn(seat, self._fn, self._begun)
-        if task is None:  # by another thread, just now
+        if task is None:  # another thread has shut the pool down just now
             seat.resolve(None, CancelledError("the pool was shut down"))
             return
         self._begun = True
         seat.stretch.tasks[seat] = task
-        if seat.left:  # by now, in another thread: which comes after us, or saw no task
+        if seat.left:  # another thread has ended the turn by now, before it could find the task
             seat.stretch.tasks.pop(seat, None)
 
     @whole
@@ -350,8 +350,8 @@ class Mapping:
         if self._operation is not None:
             self.fail(self._error(Kind.EXCEPTION, turn.failed))
             return
-        # Whoever iterates comes as far as the first item that raises, so the rest of its chunk is
-        # for nobody; shared out again, it would raise again, for as long as nobody comes there.
+        # Whoever iterates gets no further than the first item that raises: nobody wants those after
+        # it.  If they were taken for missing, they would be shared out again and again.
         last = turn.parts[-1]
         with self._pool.lock:
             stretch.cover([(last.start + last.total, stretch.items)])
@@ -379,8 +379,8 @@ class Mapping:
         stretch.tasks.clear()
         ended, stretch.segments = stretch.segments, []
         if not self.over:
-            # A worker that is gone has taken them with it; one that was only taken for gone may
-            # have taken them later still, and what it reports is refused.
+            # Items that are missing: taken by a worker that is gone, or by one that was only taken
+            # for gone, whose report is refused.
             content, ends = ended[0].content, bool(ended[0].terms.last)
             missing, death = stretch.missing(), stretch.death
             if death is not None and stretch.count_death(missing) >= MOST_CRASHES:

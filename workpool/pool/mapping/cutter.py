@@ -30,8 +30,8 @@ from .stretch import Stretch
 #: Items of one segment at the most, and of those that are shared out at the same time.
 SEGMENT_ITEMS = 1 << 16
 
-#: The same of a range: the counters that items are taken from only grow, as long as their table is
-#: open.
+#: The same of a ``range``.  Not more: the counters that items are taken from only grow, as long as
+#: their table is open, and have 63 bits.
 RANGE_ITEMS = 1 << 40
 
 #: Items of the first segment, which workers wait for; and how long it may take to encode another,
@@ -43,8 +43,8 @@ CUT_S = 10e-3
 #: is shared out at a time, and a worker that finds nothing in it waits for the call of another.
 WORKER_ITEMS = 4
 
-#: How many times fewer items are in a block, and in a segment, if a block is too large; and the
-#: fewest in a block: larger items are better sent one by one.
+#: If a block is too large, blocks and segments get so many times fewer items from then on.  Items
+#: of which a block would have fewer than the least are better sent one by one.
 SHRINK = 4
 LEAST_BLOCK = 4
 
@@ -52,8 +52,8 @@ LEAST_BLOCK = 4
 class Uncut:
     """Items of a map that are not cut yet.
 
-    They are cut as workers come near them: all at once they would be there twice, and nobody would
-    work until the last one is encoded.
+    They are cut as workers come near them.  Cut all at once they would take twice the memory, and
+    nobody would work until the last one is encoded.
 
     Parameters
     ----------

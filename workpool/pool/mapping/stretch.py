@@ -52,17 +52,19 @@ class Stretch:
         self.code = code
         self.weight = weight
         self.last = last
-        self.covered: list[tuple[int, int]] = []  # reported, or of no use: start and stop
-        self.parts: dict[int, tuple[Part, bytes | None]] = {}  # by first item; what the next raised
-        self.left = items  # whose results are not used up
-        self.fresh = True  # nothing is: what a journal has may be used
-        self.first = 0  # of all that the map was given
+        #: Start and stop of spans of items that are not missing: reported, or of no use any more.
+        self.covered: list[tuple[int, int]] = []
+        #: By its first item each part of the results, and what the item after it has raised.
+        self.parts: dict[int, tuple[Part, bytes | None]] = {}
+        self.left = items  # items whose results are not used up
+        self.fresh = True  # whether results that a journal has are not used up
+        self.first = 0  # the place of its first item among all that the map was given
         self.seats = 0  # turns under way
-        self._tidy_at = TIDY  # spans
-        self.tasks: dict[Seat, Task] = {}  # that are turns
-        self.taken = False  # all of it, by workers
-        self.death: Loss | None = None  # of a worker that had a turn, since it was shared out
-        self._deaths: list[tuple[range, int]] = []  # of how many workers, at which items
+        self._tidy_at = TIDY  # spans at which they are joined
+        self.tasks: dict[Seat, Task] = {}  # the tasks of turns under way
+        self.taken = False  # whether workers have taken all of it
+        self.death: Loss | None = None  # of a worker that had a turn since it was last shared out
+        self._deaths: list[tuple[range, int]] = []  # items, and how many workers have died at them
 
     @property
     def total(self) -> int:

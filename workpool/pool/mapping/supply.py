@@ -58,11 +58,11 @@ class Supply:
         self._cutter = cutter
         self._share = share
         self._lock = lock
-        self._waiting: deque[Stretch] = deque()  # of them, not shared out yet
+        self._waiting: deque[Stretch] = deque()  # those of them that are not shared out yet
         self._total = 0  # items in all stretches so far
-        self._untaken = 0  # the weight of those that are, and that workers have not taken
-        self._uncut: deque[Uncut] = deque()  # what comes after them
-        self._cutting = False  # a thread cuts it
+        self._untaken = 0  # weight of what is shared out, and that workers have not taken
+        self._uncut: deque[Uncut] = deque()  # items that come after all stretches
+        self._cutting = False  # whether a thread cuts some of these
 
     @property
     def ended(self) -> bool:
