@@ -59,18 +59,23 @@ class WorkPool(View):
     Raises
     ------
     UsageError
-        If an option cannot be honoured, or the ranks were not started to serve a pool.
+        If an option cannot be honoured, if the ranks were not started to serve a pool, if the job
+        is ending, or if the journal is in use or no journal.
     ResourceError
-        If there is too little shared memory.
+        If there is too little shared memory, if a worker is not heard of any more, if a new table
+        is wanted after a worker has died, or if the journal cannot be opened.
     SerializationError
         If the initializer or its arguments cannot be pickled.
     TypeError
         If the initializer cannot be called, or its arguments cannot be iterated over.
+    RuntimeError
+        In a finalizer or a signal's handler that has come in the middle of a step of another pool.
 
     Notes
     -----
     Pools with the same table (`max_workers`, `claim`, `rows`, `arena_nbytes`, `repository`,
-    `lease_s`) share it; a new table is opened when every worker is between two tasks.
+    `lease_s`) share it, and then one more costs no RMA.  A new table is opened collectively, when
+    every worker is between two tasks: this waits for them.
 
     A pool to which nothing refers any more is shut down as by ``shutdown(wait=False)``.  Its views,
     and iterators of its maps that take more items, do; its futures do not.
@@ -151,7 +156,15 @@ def run(
     Raises
     ------
     UsageError
-        If the others serve already, and `comm` or `root` asks for something else.
+        If the others serve already, and `comm` or `root` asks for something else; if `comm` is an
+        inter-communicator, or `root` none of its ranks.
+    Exception
+        On the root: what `main` or ``WorkPool`` has raised.
+
+    Notes
+    -----
+    It splits `comm` and allocates a small window on the root, both collectively, and frees them at
+    the end.  The other ranks serve until then.
     """
     from .. import rma
 

@@ -116,7 +116,7 @@ class View(Executor):
         processes is not tried again.
 
         It is the same pool: what is shut down by ``shutdown``, or at the end of a ``with`` block,
-        is all of it.
+        is all of it.  RMA cost: none.
         """
         return View(self._core, self._options.changed(**options), self._hold)
 
@@ -172,7 +172,7 @@ class View(Executor):
         UsageError
             If the pool has a journal, and the call holds an accumulator.
         RuntimeError
-            After shutdown.
+            After shutdown; in a finalizer or a signal's handler, in the middle of a pool's step.
 
         Notes
         -----
@@ -232,10 +232,10 @@ class View(Executor):
             If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
         TypeError
             If `chunksize` or `buffersize` is no integer.
-        BrokenPool
-            If the pool's initializer has failed.
-        RuntimeError
-            After shutdown.
+        BrokenPool, RuntimeError
+            As for `submit`.
+        UsageError, ResourceError
+            If the journal cannot be used: see ``WorkPool``.
 
         Notes
         -----
@@ -289,9 +289,7 @@ class View(Executor):
         op : str, MPI.Op or callable
             ``sum``, ``prod``, ``min``, ``max``, ``band``, ``bor``, ``bxor``, ``land``, ``lor``,
             ``lxor``, or a function of two values.  It is applied in any order and grouping.
-        timeout : float, optional
-            Seconds.
-        schedule : str
+        timeout, schedule
             As for `map`.
 
         Returns
@@ -308,6 +306,8 @@ class View(Executor):
             If the items cannot be pickled.
         TimeoutError
             If the time is over.
+        BrokenPool, RuntimeError
+            As for `map`.
         Exception
             What `fn` or the operation has raised.
 
@@ -349,10 +349,8 @@ class View(Executor):
         UsageError
             If MPI does not define `op` for `dtype`, or the arena has no room: each accumulator
             keeps its own until the pool is shut down.
-        BrokenPool
-            If the pool's initializer has failed.
-        RuntimeError
-            After shutdown.
+        BrokenPool, RuntimeError
+            As for `submit`.
 
         Notes
         -----
@@ -364,13 +362,7 @@ class View(Executor):
         return self._core.place(spec_of(shape, dtype, rma.op_name(op)))
 
     def stats(self) -> list[WorkerStats]:
-        """Return what each worker has done for this pool so far.
-
-        Returns
-        -------
-        list of WorkerStats
-            By rank.
-        """
+        """Return what each worker has done for this pool so far, by rank.  RMA cost: none."""
         return self._core.stats()
 
     @property
@@ -392,6 +384,13 @@ class View(Executor):
             Whether to return only when all tasks have ended and all callbacks were called.
         cancel_futures : bool
             Whether to cancel what no worker has claimed.
+
+        Notes
+        -----
+        In a finalizer, and in a task of a job of one process, it never waits.
+
+        RMA cost: that of the progress for which it waits; 1 compare_and_swap for each task that is
+        cancelled.
         """
         self._core.shutdown(wait, cancel_futures=cancel_futures)
 
