@@ -4,8 +4,8 @@ What a caller may rely on, whatever the MPI:
 
 * The exit status is the driver's, told by the driver itself (see ``status``).
 * A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
-  A driver that is still there a grace after any other, at a second Ctrl-C, or at whatever comes
-  after another, is ended with all its ranks.
+  The driver is ended, with all its ranks, if it is still there when the grace after another signal
+  is over, when Ctrl-C comes a second time, or when any signal comes after another than Ctrl-C.
 * No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
   their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
   outlive an mpiexec that was killed.
@@ -13,7 +13,7 @@ What a caller may rely on, whatever the MPI:
   leave with 0, and because a job that must be ended is ended in the way that its mpiexec does not
   comment on, after what was written has been passed on.  A rank that dies by itself is commented
   on by MPI, as it should be.
-* A job that is to outlive the death of workers does not outlive its driver's, nor one that comes
+* A job that is to outlive the death of workers does not outlive that of its driver, nor any death
   before it has begun.
 * The driver has the launcher's own standard streams; those of the workers go through mpiexec.
 """
@@ -53,11 +53,11 @@ from .signals import Signals
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
 
-#: How often it notes the files that MPI has made, until the driver begins: a rank may die before.
+#: How often it notes which files MPI has made, until the driver begins: a rank may die before that.
 _NOTE_S = 0.1
 
-#: How much less often where the driver may be on another host.  It cannot report from there, so the
-#: launcher goes on looking until the end.
+#: How many times less often where the driver may be on another host: it cannot report from there
+#: that it has begun, so the launcher goes on until the end.
 _SELDOM = 20
 
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
@@ -206,13 +206,13 @@ class _Job:
         self.local = local
         self.survive = survive
         self.processes = Processes(watch.mark)
-        #: How ranks ended before the job was lost.
+        #: With --survive: how ranks have ended, by process id; not those that we have ended.
         self.ends: dict[int, int] = {}
-        #: How the driver ended, if it did before the rest was ended, in a job that outlives others.
+        #: With --survive: how the driver has ended, if it had before we ended the rest.
         self.fate: int | None = None
         self.routes = Routes()
-        #: Whether the driver is gone, and no host was before, and it is we who end the job for it.
-        self.bereft = False
+        #: Whether we end the job because the driver is gone, and not because a whole host is.
+        self.driver_gone = False
         #: When it was first seen that the driver is gone without a word.
         self.gone_s = math.inf
         #: What had not ended in time, for messages.
@@ -238,13 +238,13 @@ class _Job:
                 limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
                 give_up = min(give_up, now + limit_s)
             if self.survive and self._lost():
-                self.bereft |= not self.routes.ended
+                self.driver_gone |= not self.routes.ended
                 told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
             elif now > self._missed() + _NOTICE_S:
-                self.bereft, give_up = True, now
+                self.driver_gone, give_up = True, now
             give_up = min(give_up, now + self.signals.pass_on())
-        self.signals.judge(self.bereft)
+        self.signals.judge(self.driver_gone)
         status = self.process.poll()  # None: it must be ended
         while self.watch.look(0):  # the last words may have come with the end
             pass
@@ -293,12 +293,12 @@ class _Job:
 
     def _lost(self) -> bool:
         """Return whether the job has no driver any more, or gets none."""
-        if not self.ends:  # later there are those that we have ended
+        if not self.ends:  # once: later notes are of ranks that we have ended
             self.ends = supervisor.ends(self.watch.place)
         if self.watch.driver is None:
             self.ends = self.ends or supervisor.bereaved(self.watch.place)
             return self.local and bool(self.ends)
-        gone = self.watch.silent or self.process.poll() is not None  # takes what is left with it
+        gone = self.watch.silent or self.process.poll() is not None  # mpiexec takes its ranks along
         return gone and self.watch.ending is None
 
     def _missed(self) -> float:
@@ -315,8 +315,8 @@ class _Job:
         if told is not None and not told.failed and status is None and self.signals.asked is None:
             given = f"{self.grace_s:g} s after the driver's end (--grace)"
             say(f"what was left {given} was killed: {self.late}")
-        # A rank that dies takes the driver with it, which may still say 0, or that it was asked to
-        # leave by SIGTERM: not by us.
+        # A rank that dies takes the driver along, which may still have told 0, or that it was ended
+        # by a SIGTERM, which was not ours: all the same the job has failed.
         broken = bool(status) and self.signals.asked is None and not self.survive
         if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
             return told.status
@@ -324,8 +324,8 @@ class _Job:
             if status is None and self.signals.overdue:
                 say("killed: the program did not end in time after the signal, see --grace")
             return 128 + self.signals.asked
-        if self.bereft or (self.survive and self._lost() and not self.routes.ended):
-            return self._lament(status)
+        if self.driver_gone or (self.survive and self._lost() and not self.routes.ended):
+            return self._tell_of_death(status)
         status = status or 0
         if self.watch.driver is None and not self.local:
             return _exit_status(status)  # the driver was on another host: mpiexec must know
@@ -358,7 +358,7 @@ class _Job:
         bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
         return _ADVICE_BUS * (bus or (short and self.watch.driver is None))
 
-    def _lament(self, ended: int | None) -> int:
+    def _tell_of_death(self, ended: int | None) -> int:
         """Tell of a death that the job cannot outlive; return the status for it.
 
         `ended` is how mpiexec ended, None if by us.

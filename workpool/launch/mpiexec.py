@@ -41,8 +41,8 @@ _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _STARTED = re.compile(r"--?(launcher|bootstrap|rmk)")
 _STARTED_BY = re.compile(r"HYDRA_(LAUNCHER|BOOTSTRAP|RMK)(_EXEC)?$")
 
-#: Put before mpiexec: if the launcher itself is killed, mpiexec gets the first of the signals that
-#: are named; the others it never gets.
+#: Put before mpiexec: when the launcher itself is killed, mpiexec gets the first of the given
+#: signals; the others are blocked in it.
 _LEASH = """\
 import ctypes, os, signal, sys
 parent, signum, *blocked = map(int, sys.argv[1].split())

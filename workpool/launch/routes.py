@@ -1,6 +1,6 @@
 """By which processes mpiexec reaches other hosts, mostly ssh, and which of them ended first.
 
-MPICH's mpiexec ends a job that has lost a host, and does not say which.
+When MPICH's mpiexec loses a host, it ends the job without a word of which host that was.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Routes:
     def find(self, pids: Iterable[int], hosts: Collection[str]) -> None:
         """Look for them among processes: each has the name of its host on its command line.
 
-        Where one is not found, nothing is known of any.
+        Unless one is found for each host, none is watched: we could not tell which ended first.
         """
         self.close()
         names = {host.partition(".")[0]: host for host in hosts}

@@ -35,7 +35,7 @@ class Signals:
     asked : int or None
         Which of them the job is ended for.
     overdue : bool
-        Whether the driver has been given a time to end in, and nothing has come since.
+        Whether the last signal has given the driver a time to end in.
     """
 
     def __init__(self, watch: Watch, grace_s: float, interactive: bool = False) -> None:
@@ -74,19 +74,19 @@ class Signals:
             limit_s = min(limit_s, self._pass_on(signum))
         return limit_s
 
-    def judge(self, bereft: bool) -> None:
-        """See whether the job has ended because of a Ctrl-C, or of what has just come.
+    def judge(self, driver_gone: bool) -> None:
+        """See whether the job has ended because of a Ctrl-C, or of a signal that has just come.
 
         Parameters
         ----------
-        bereft : bool
-            Whether it has ended because the driver is gone.
+        driver_gone : bool
+            Whether we end the job because the driver is gone.
         """
         late = self._received[self._handled :]
         if self.asked is None and late:
             self.asked = late[0]
         recent = time.monotonic() < self._interrupted_s + self._grace_s
-        if self.asked is None and recent and not bereft:
+        if self.asked is None and recent and not driver_gone:
             self.asked = signal.SIGINT
 
     def _pass_on(self, signum: int) -> float:
