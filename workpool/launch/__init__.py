@@ -3,6 +3,7 @@
     cli           the commands
     launcher      one mpiexec under way, and every process below it
     mpiexec       which one belongs to the MPI in use, and what it needs
+    advice        what to do when one has failed
     processes     those of a job, on this host
     routes        to the hosts of a job
     signals       those that the launcher gets

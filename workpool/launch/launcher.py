@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import signal
 import subprocess
 import tempfile
@@ -33,9 +32,10 @@ from contextlib import suppress
 from ..errors import ResourceError, UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
-from ..system.shared_memory import SHM, WAS_FULL, free, remove
+from ..system.shared_memory import remove
 from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
 from ..system.streams import open_streams, say
+from . import advice
 from .mpiexec import (
     Kind,
     check_room,
@@ -63,32 +63,9 @@ _SELDOM = 20
 #: Between the driver's last words and the end of the job: mpiexec passes them on.
 _DRAIN_S = 0.5
 
-_STDOUT = 1
-
 #: How long mpiexec may take to notice that the driver is gone: MPICH's misses it now and then,
 #: where the driver has become another program before it ended.
 _NOTICE_S = 6.0
-
-#: What to do about a rank that has died.
-_ADVICE = (
-    "; a rank has died: run with --survive to see which, and to go on without a worker, or the "
-    "tasks that may end it by with_options(isolate=True)"
-)
-
-#: The same where the ranks have used more shared memory than there is.
-_ADVICE_BUS = f"; {WAS_FULL}"
-
-#: The same where it may have had none; Open MPI does without.
-_ADVICE_SHM = f"; {SHM} is not there, or cannot be written: MPICH keeps there what its ranks share"
-
-#: With so little of it free, UCX, which MPICH uses, may die at the start by another signal.
-_SHORT_NBYTES = 1 << 25
-
-#: The same where a host may have died with all of its ranks.
-_ADVICE_PLACED = (
-    ": a rank of the job has died, see above, or a whole host{}; start it again without that host, "
-    "and with a journal it goes on from there"
-)
 
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
@@ -332,31 +309,23 @@ class _Job:
         began = "the driver never told how it ended" if self.watch.driver else "no driver began"
         if told is not None:
             began = "the job broke"
-        say(f"{began}: mpiexec {_how(status)}{self._full(status)}{self._advice(status)}")
+        more = f"{self._memory_short(status)}{self._advice(status)}"
+        say(f"{began}: mpiexec {_how(status)}{more}")
         return _exit_status(status) or 1
 
     def _advice(self, status: int) -> str:
         """Return what to do if it is a rank's death that has ended the job; else nothing."""
         if self.watch.driver is None or (self.local and (self.survive or status < 0)):
             return ""
-        if unread := _unread():
-            return unread
+        if closed := advice.output_closed():
+            return closed
         if self.local:
-            return _ADVICE
-        lost = self.routes.ended or self.watch.elsewhere
-        hosts = [f"{host} (ranks {self.watch.elsewhere[host]})" for host in sorted(lost)]
-        named = f", {' or '.join(hosts)}" if hosts else ""
-        return _ADVICE_PLACED.format(named)
+            return advice.RANK_DIED
+        return advice.host_died(self.watch.elsewhere, self.routes.ended)
 
-    def _full(self, status: int) -> str:
+    def _memory_short(self, status: int) -> str:
         """Return what to do where a process died of too little shared memory; else nothing."""
-        needed = self.watch.driver is None and self.kind is not Kind.OPENMPI
-        if needed and not os.access(SHM, os.W_OK | os.X_OK):
-            return _ADVICE_SHM
-        left_nbytes = free()
-        short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
-        bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
-        return _ADVICE_BUS * (bus or (short and self.watch.driver is None))
+        return advice.memory_short(status, self.kind, begun=self.watch.driver is not None)
 
     def _tell_of_death(self, ended: int | None) -> int:
         """Tell of a death that the job cannot outlive; return the status for it.
@@ -371,21 +340,14 @@ class _Job:
         else:
             if self.fate is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
-                say(f"{who}, and with it all that its program knew{_unread()}")
+                say(f"{who}, and with it all that its program knew{advice.output_closed()}")
                 return 1
             status = self.fate
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
-        say(f"{who} {_how(status)}, {what}{self._full(status)}{_unread()}")
+        more = f"{self._memory_short(status)}{advice.output_closed()}"
+        say(f"{who} {_how(status)}, {what}{more}")
         return _exit_status(status) or 1
-
-
-def _unread() -> str:
-    """Return what to say if standard output is a pipe whose other end is closed, or nothing."""
-    poll = select.poll()
-    poll.register(_STDOUT, 0)
-    closed = any(event & select.POLLERR for _, event in poll.poll(0))
-    return "; whoever read its output is gone" if closed else ""
 
 
 def _how(status: int) -> str:

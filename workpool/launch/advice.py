@@ -1,0 +1,68 @@
+"""What the launcher advises when a job has failed: a likely cause, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Collection, Mapping
+
+from ..system.shared_memory import SHM, WAS_FULL, free
+from .mpiexec import Kind
+
+#: With so little shared memory free, UCX, which MPICH uses, may die at the start by any signal.
+_SHORT_NBYTES = 1 << 25
+
+_STDOUT = 1
+
+#: Where a rank has died.
+RANK_DIED = (
+    "; a rank has died: run with --survive to see which, and to go on without a worker, or the "
+    "tasks that may end it by with_options(isolate=True)"
+)
+
+
+def host_died(hosts: Mapping[str, str], lost: Collection[str]) -> str:
+    """Return what to do where a rank has died, or a whole host.
+
+    Parameters
+    ----------
+    hosts : mapping of str to str
+        The other hosts of the job, each with its ranks.
+    lost : collection of str
+        Those that are known to be lost; if none is, it may have been each.
+    """
+    names = [f"{host} (ranks {hosts[host]})" for host in sorted(lost or hosts)]
+    named = f", {' or '.join(names)}" if names else ""
+    return (
+        f": a rank of the job has died, see above, or a whole host{named}; start it again without "
+        "that host, and with a journal it goes on from there"
+    )
+
+
+def memory_short(status: int, kind: Kind, begun: bool) -> str:
+    """Return what to do where a process died of too little shared memory; else nothing.
+
+    Parameters
+    ----------
+    status : int
+        How it ended, -n after signal n.
+    kind : Kind
+        Of the MPI.
+    begun : bool
+        Whether the driver had begun, so that there was enough for MPI to start.
+    """
+    if not begun and kind is not Kind.OPENMPI and not os.access(SHM, os.W_OK | os.X_OK):
+        return f"; {SHM} is not there, or cannot be written: MPICH keeps there what its ranks share"
+    left_nbytes = free()
+    short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
+    bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
+    return f"; {WAS_FULL}" if bus or (short and not begun) else ""
+
+
+def output_closed() -> str:
+    """Return what to say if standard output is a pipe whose other end is closed; else nothing."""
+    poll = select.poll()
+    poll.register(_STDOUT, 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    return "; whoever read its output is gone" if closed else ""
