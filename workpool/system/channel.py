@@ -42,9 +42,9 @@ class Channel:
         self._epoll = select.epoll()
         self._epoll.register(end, select.EPOLLIN)
         self._unsent: list[memoryview] = []
-        self._ahead = b""  # received, and of no message that has begun
-        self._message: memoryview | None = None  # that has begun
-        self._missing = memoryview(b"")  # of it
+        self._ahead = b""  # received of the messages after the one that has begun
+        self._message: memoryview | None = None  # the one that has begun
+        self._missing = memoryview(b"")  # the part of it that was not received
 
     def send(self, *messages: Sequence[bytes | memoryview]) -> None:
         """Send messages as far as the other end takes them now; `ready` and `flush` send the rest.
@@ -99,13 +99,14 @@ class Channel:
             self._epoll.modify(self._socket, wanted)
             pulled = False
             for _, event in self._epoll.poll(left_s):
-                # What came before the end of the other end counts, though nothing can be sent.
-                if event & ~select.EPOLLOUT:  # the end of it, too
+                # Receive first, also if the other end is closed: what it has sent before still
+                # counts, though nothing can be sent to it any more.
+                if event & ~select.EPOLLOUT:
                     self._pull()
                     pulled = True
                 else:
                     self._push()
-            if left_s == 0 and not pulled:  # else there may be more, and with it all of it
+            if left_s == 0 and not pulled:  # else look again: the message may be there by now
                 return False
         return True
 

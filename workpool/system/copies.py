@@ -14,11 +14,11 @@ from .memory import empty
 #: Places of which it is remembered that there is a copy.
 PLACES = 4096
 
-#: Bytes that are compared at once, and how many contents are compared with.
+#: Bytes that are compared at once, and with how many of the last contents a new one is compared.
 CHUNK_NBYTES = 1 << 16
 WHOLES = 4
 
-#: Chunks after which contents that have mostly differed are different ones.
+#: After so many chunks, contents of which most chunks differ are taken for different ones.
 DIFFERENT = 16
 
 _memcmp = ctypes.CDLL(None).memcmp
@@ -28,9 +28,9 @@ _memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 class Copies:
     """Copies that nobody writes to, as long as somebody has them.  Thread-safe.
 
-    Where tasks wait that all got the same array, they have one copy of it together.  Where it was
-    is only a hint, for it may have changed since, or another array be there now: what counts is
-    that the bytes are equal.
+    Tasks that wait, and that all got the same array, share one copy of it.  Copies are found by the
+    address of what was copied.  That is only a hint, for the array may have changed since, or there
+    may be another at its place: what counts is that the bytes are equal.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Copies:
         if found is not None and len(found) == nbytes:
             if not _memcmp(address, _address(found), nbytes):
                 return found
-            del found  # before there is another: its memory may be used again
+            del found  # first: if nobody else has it, its memory can be used for the new copy
         memory = empty(nbytes)
         memory[:] = content
         made = memory.toreadonly()

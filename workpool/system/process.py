@@ -24,18 +24,18 @@ from .streams import open_streams
 #: Bytes of standard error that are remembered.
 TAIL_NBYTES = 4096
 
-#: How long a stack may take to be written, and a process that is killed to be gone.
+#: How long a process may take to write its stack, and to be gone after it was killed.
 STACK_S = 1.0
 GONE_S = 5.0
 
 #: How long a process may take to stop when it is told to.
 STOP_S = 20e-3
 
-#: Numbers of 8 bytes that both have in sight.
+#: Numbers of 8 bytes in memory that both processes have mapped.
 NUMBERS = 3
 
-#: What the process runs.  It comes by standard input, where tasks then find the end: a word of a
-#: command line has 128 KiB at the most, and the program's own arguments may be more.
+#: What the process runs.  It reads this from standard input, where tasks then find the end of file:
+#: a word of a command line has 128 KiB at the most, and the program's own arguments may be longer.
 _START = """\
 sys.path[:] = {path!a}; sys.argv[:] = {argv!a}
 from {module} import main; main({arguments})
@@ -103,7 +103,7 @@ class ChildProcess:
             self.pid = self._process.pid
             held.callback(self._end)
             self._tail = _Tail(self._process.stderr)
-            held.pop_all()  # nothing has failed: they stay open
+            held.pop_all()  # nothing has failed: all of that stays open
 
     def stack(self, signum: int) -> str:
         """Have the process write its stack at a signal, and return it."""
@@ -169,8 +169,8 @@ class ChildProcess:
         self.died()
 
     def _send(self, signum: int) -> None:
-        # Not by subprocess, which looks first whether it has ended, and then forgets it: as long as
-        # it is a zombie nobody else has its number, and ``died`` can wait for it.
+        # Not by subprocess, which waits for a process that has ended, and so gives its number free.
+        # As long as it is a zombie nobody else gets that, and ``died`` can wait for it.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signum)
 

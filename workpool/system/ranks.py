@@ -1,9 +1,9 @@
 """What the environment tells a process of its rank, before MPI is started.
 
-The variables that say so are those of the process manager, which has given the ranks a line to it
-as well.  When MPI has taken up the line, a rank drops those that name it (`forget_line`): a program
-that a task starts, if it uses MPI, would seize the line and fail.  A number without a line is an
-ancestor's, and counts for nothing here.
+The process manager says so by some variables.  By others it names the *line* that each rank has to
+it, a PMI or PMIx connection.  When MPI has taken up the line, a rank drops these (`forget_line`): a
+program that a task starts, if it uses MPI, would seize the line and fail.  A rank's number without
+a line is an ancestor's, and counts for nothing here.
 """
 
 from __future__ import annotations

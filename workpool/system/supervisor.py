@@ -93,7 +93,7 @@ def main(words: Sequence[str]) -> NoReturn:
     for signum in _SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    # Among them is the process manager's socket, whose end must show that the rank is dead.
+    # Among them is the process manager's socket: by its end that is to see that the rank is dead.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd > 2:
             with suppress(OSError):  # the one that has listed them
@@ -102,8 +102,8 @@ def main(words: Sequence[str]) -> NoReturn:
     _note(place, "begun", me, rank)
     status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
     _note(place, "ended", rank, status)
-    # The driver's status is the job's; a worker that ends with another than 0 is one that died, and
-    # more than one of them would end an Open MPI job.
+    # The driver's status is the job's.  A worker that ends with another status than 0 has died, and
+    # several that tell it would end an Open MPI job: a worker's supervisor ends with 0.
     driver = {os.environ.get(name, "0") for name in RANK_VARIABLES} == {"0"}
     if status < 0 and not place:  # nobody else tells of the signal
         status = 128 - status
