@@ -136,16 +136,9 @@ class Attendant:
             self._act()
             if stopped or self._thread is not threading.current_thread():
                 return  # in the second case our start was cut off, and another thread was started
-            drivers = self._drivers()
-            busy = [driver for driver in drivers if driver.outstanding]
+            busy = self._busy()
             if not busy:
-                self._work.clear()
-                # Again after the clear, and for tables that are new: what came just now counts.
-                late = any(driver.outstanding for driver in self._drivers())
-                if late or not self._actions.empty():
-                    self._work.set()
-                else:
-                    self._give_up_lost(self._work.is_set)
+                self._rest()
                 continue
             self._work.set()  # it may have been cleared while the last outcomes were being fetched
             # Each driver by itself: a thread that waits for one makes no progress for another, for
@@ -180,7 +173,20 @@ class Attendant:
                 if self._actions.empty() and (attended or not self._watched()):
                     self._bell.wait(rest_s)
 
+    def _busy(self) -> list[Driver]:
+        """Return the drivers that have tasks outstanding."""
+        return [driver for driver in self._drivers() if driver.outstanding]
+
+    def _rest(self) -> None:
+        """Have nothing to attend to, unless something has come just now."""
+        self._work.clear()
+        if self._busy() or not self._actions.empty():  # after the clear: then nothing is missed
+            self._work.set()
+        else:
+            self._give_up_lost(self._work.is_set)
+
     def _act(self) -> None:
+        """Do what the thread was told."""
         while True:
             try:
                 action = self._actions.get_nowait()
