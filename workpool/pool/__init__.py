@@ -8,8 +8,8 @@
     maps          its map and reduce: which items are shared out, which are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
-    dice          warns if all tasks would draw the same random numbers
-    luggage       warns if a function is sent with much data, again and again
+    generators    warns if all tasks would draw the same random numbers
+    heavy         warns if a function is sent with much data, again and again
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures

@@ -25,9 +25,9 @@ from ..whole import held, whole
 from .accumulators import PoolAccumulators
 from .callbacks import Callbacks
 from .contexts import Contexts
-from .dice import Dice
 from .future import PoolFuture
-from .luggage import Luggage
+from .generators import GeneratorCheck
+from .heavy import HeavyCheck
 from .mapping.call import Seat
 from .resolver import Resolver
 from .stats import WorkerStats
@@ -87,8 +87,8 @@ class Core:
         self._lost = 0  # those of them that were lost when a signal's handler raised
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
-        self.dice = Dice()
-        self._luggage = Luggage()
+        self.generators = GeneratorCheck()
+        self._heavy = HeavyCheck()
         try:
             with job.lock:
                 # With the lock, so that ids grow along `job.pools`: see ``Context.closed``.
@@ -195,8 +195,8 @@ class Core:
                 own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None or wrapped:
-                self.dice.look(wrapped or fn)
-                self._luggage.note(wrapped or fn, len(payload))
+                self.generators.look(wrapped or fn)
+                self._heavy.note(wrapped or fn, len(payload))
             if isinstance(payload, Packed):
                 payload.lent = lent
                 if retry is not None:

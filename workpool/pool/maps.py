@@ -79,7 +79,7 @@ class Maps:
             raise UsageError(f"buffersize must be None or > 0, not {buffersize}")
         deadline = None if timeout is None else monotonic() + timeout
         self._core.check_submits()
-        self._core.dice.look(fn, several=True)
+        self._core.generators.look(fn, several=True)
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
@@ -132,7 +132,7 @@ class Maps:
         deadline = None if timeout is None else monotonic() + timeout
         wanted, operation = Schedule.named(schedule), _operation(op)
         self._core.check_submits()
-        self._core.dice.look(fn, several=True)
+        self._core.generators.look(fn, several=True)
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()

@@ -24,7 +24,7 @@ _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", 
 _MOST = 256
 
 
-class Dice:
+class GeneratorCheck:
     """Looks from which generators the tasks of a pool draw."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ OFTEN = 10
 _MOST = 256
 
 
-class Luggage:
+class HeavyCheck:
     """Counts the tasks of a pool that are heavy because of what is called."""
 
     def __init__(self) -> None:
