@@ -352,3 +352,25 @@ with WorkPool() as pool:
 assert not notes("late"), "it has waited for the first item"
 """
     run_ranks(3, FAILING + script, str(tmp_path), timeout=60)
+
+
+def test_a_reduce_whose_operation_raises_has_no_value() -> None:
+    """However far the other items have come: those that it met last are not done."""
+    script = """
+        from workpool import WorkPool
+
+        def add(a, b):
+            if 499 in (a, b):
+                raise LookupError("the last one")
+            return a + b
+
+        with WorkPool() as pool:
+            for schedule in ("adaptive", "static", "self") * 5:
+                try:
+                    value = pool.reduce(int, range(500), op=add, schedule=schedule)
+                except LookupError as error:
+                    assert str(error) == "the last one", error
+                else:
+                    raise AssertionError(f"{schedule}: {value}")
+    """
+    run_ranks(3, script)

@@ -283,10 +283,12 @@ class TurnRun:
             return []
 
     def _folded(self) -> list[Part]:
-        """Return the parts of a turn as one."""
+        """Return the parts of a turn as one; none if something has failed: they lack its values."""
         values = [value for part in self._parts for value in unpack(part.encoded)]
         total = sum(part.total for part in self._parts)
         encoded, _ = self._encode(self._fold(values), None)
+        if self._failed is not None:  # to count these items would make do without the others
+            return []
         return [Part(part.start, total, encoded) for part in self._parts[:1]]
 
     def _encode(self, values: list[Any], function: object) -> tuple[bytes, int]:
