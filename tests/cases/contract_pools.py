@@ -11,9 +11,20 @@ import time
 from concurrent.futures import BrokenExecutor, Future, wait
 
 import numpy as np
-from runner import PATIENCE_S, limit, only, raises, until
+from runner import PATIENCE_S, SHARED, limit, only, raises, until
 
-from __main__ import alive, fail, hold, inverse, meet, prepare, prepared, same, touch
+from __main__ import (
+    Unpickled,
+    alive,
+    fail,
+    hold,
+    inverse,
+    meet,
+    prepare,
+    prepared,
+    same,
+    touch,
+)
 
 
 def case_zero_and_negative_workers_are_refused(make):
@@ -100,6 +111,14 @@ def case_a_new_pool_works_after_a_broken_one(make):
 def case_initializer_that_exits_breaks_the_pool(make):
     with make(initializer=sys.exit, initargs=(3,)) as pool, raises(BrokenExecutor):
         pool.submit(same, 1).result(PATIENCE_S)
+
+
+@only("workpool", SHARED)
+def case_arguments_of_an_initializer_that_cannot_be_restored(make):
+    with make(initializer=same, initargs=(Unpickled(),)) as pool, raises(BrokenExecutor) as caught:
+        pool.submit(same, 1).result(PATIENCE_S)
+    named = "cannot restore the initializer or its arguments: ValueError: cannot be rebuilt"
+    assert named in str(caught[0])
 
 
 def case_with_waits_for_every_task(make, tmp):

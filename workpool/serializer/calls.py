@@ -108,7 +108,7 @@ def pack_call(
 
 
 def unpack_call(
-    buffer: Buffer,
+    buffer: Buffer, what: str = "the function or the arguments of a task"
 ) -> tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any]]:
     """Restore a call.
 
@@ -116,6 +116,8 @@ def unpack_call(
     ----------
     buffer : contiguous buffer
         Exactly the bytes of the encoding; `unpack` says what becomes of it.
+    what : str
+        What the message says cannot be restored.
 
     Returns
     -------
@@ -138,7 +140,7 @@ def unpack_call(
     except (interrupts(), MemoryError, SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
-        raise unrestored("the function or the arguments of a task", error) from error
+        raise unrestored(what, error) from error
     if type(call) is tuple:
         return None, call, {}
     if type(call) is list and len(call) == 2:

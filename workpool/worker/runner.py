@@ -168,7 +168,7 @@ class Runner:
         initializer: Any = "initializer"
         failure, prepared = None, Prepared()
         try:
-            initializer, initargs, _ = unpack_call(call)
+            initializer, initargs, _ = unpack_call(call, "the initializer or its arguments")
             if initializer is not None:
                 prepared = prepared_by(lambda: initializer(*initargs), namespaces)
             if self._forked:
