@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -223,10 +224,29 @@ def test_mpi_is_loaded_without_what_nobody_needs(
         assert (os.environ.get(watch) == "none") is not adapter
         assert (os.environ.get(osc) == "^ucx") is not adapter
     assert watch not in os.environ  # what a task starts may run elsewhere
-    monkeypatch.setattr(os, "environ", {watch: "reloc"})
+    given = {watch: "reloc", "HOME": "/"}
+    monkeypatch.setattr(os, "environ", dict(given))
     with loading():
-        assert os.environ[watch] == "reloc"
-    assert os.environ[watch] == "reloc"
+        assert os.environ.items() > given.items()
+    assert os.environ.items() > given.items()
+
+
+def test_a_process_by_itself_needs_no_home() -> None:
+    script = """
+        import os
+        from workpool import WorkPool
+
+        os.environ.pop("HOME", None)
+        with WorkPool() as pool:
+            print(pool.submit(pow, 2, 3).result(), "HOME" in os.environ)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout) == (0, b"8 False\n")
 
 
 def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,16 +48,18 @@ def loading() -> Iterator[None]:
         # Each accumulate of MPICH 5 would keep 128 bytes for good.
         "MPIR_CVAR_ENABLE_YAKSA_REDUCTION": "0",
     }
+    wanted["HOME"] = os.path.expanduser("~")  # Open MPI does not start without one
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
-    spared = _WATCH in wanted.keys() - os.environ.keys()
+    # Are read, and then nobody's: what this process starts may run where there is an adapter.
+    spared = {_WATCH, "HOME"} & (wanted.keys() - os.environ.keys())
     for name, value in wanted.items():
         os.environ.setdefault(name, value)
     try:
         yield
     finally:
-        if spared:  # it was read; what this process starts may run where there is an adapter
-            del os.environ[_WATCH]
+        for name in spared:
+            os.environ.pop(name, None)
 
 
 def _library_of(package: str) -> str:
