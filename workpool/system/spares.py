@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import defaultdict, deque
@@ -76,6 +77,7 @@ class Spares:
         self._slabs: list[_Slab] = []
         self._free: defaultdict[int, list[_Block]] = defaultdict(list)  # by size
         self._used: dict[int, _Use] = {}
+        self._refused = sys.maxsize  # so large a block was, and none has come back since
         # Views end anywhere.  This is filled by no function of Python's, in which the handler of a
         # signal might raise where nobody hears it.
         self._ended: deque[_Use] = deque()
@@ -108,9 +110,13 @@ class Spares:
                 use = self._ended.popleft()
                 if self._used.pop(id(use), None) is not None:
                     self._free[use.block.extent.nbytes].append(use.block)
+                    self._refused = sys.maxsize
             free = self._free.get(size)
-            block = free.pop() if free else self._cut(size)
+            block = free.pop() if free else None
+            if block is None and size < self._refused:
+                block = self._cut(size)
             if block is None:
+                self._refused = size
                 return None
             giver = np.frombuffer(block.memory, np.uint8)  # views of that itself would keep it
             use = _Use(giver, self._ended.append)
@@ -127,6 +133,7 @@ class Spares:
             self._free.clear()
             self._used.clear()
             self._ended.clear()
+            self._refused = sys.maxsize
             self._lock.release()
 
     def _cut(self, size: int) -> _Block | None:
@@ -142,7 +149,8 @@ class Spares:
         return block
 
     def _cut_slabs(self, size: int) -> _Block | None:
-        return next(filter(None, (slab.cut(size) for slab in self._slabs)), None)
+        # The last slab has room as long as nothing comes back.
+        return next(filter(None, (slab.cut(size) for slab in reversed(self._slabs))), None)
 
     def _have_slab(self, size: int) -> bool:
         """Have one more slab, in place of empty ones if need be; return whether there may be."""
