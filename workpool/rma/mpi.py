@@ -47,11 +47,12 @@ def loading() -> Iterator[None]:
         "MPIR_CVAR_CH4_RMA_ENABLE_DYNAMIC_AM_PROGRESS": "1",
         # Each accumulate of MPICH 5 would keep 128 bytes for good.
         "MPIR_CVAR_ENABLE_YAKSA_REDUCTION": "0",
+        # Open MPI does not start without one.
+        "HOME": os.path.expanduser("~"),
     }
-    wanted["HOME"] = os.path.expanduser("~")  # Open MPI does not start without one
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
-    # Are read, and then nobody's: what this process starts may run where there is an adapter.
+    # Read, and then taken back: what this process starts may run where there is an adapter.
     spared = {_WATCH, "HOME"} & (wanted.keys() - os.environ.keys())
     for name, value in wanted.items():
         os.environ.setdefault(name, value)

@@ -93,22 +93,21 @@ class Mapped:
             self._advise("MADV_HUGEPAGE")
 
     def populate(self, start: int, nbytes: int) -> None:
-        """Have the pages of a block that is about to be written, if it lacks the last of them.
+        """Have the pages of a block that is about to be written, as `populate` does.
 
         Notes
         -----
-        Cost: 2 us where they are there.
+        Cost: 2 us for each large page where they are there.
         """
         at, end = self._address + start, self._address + start + nbytes
-        if self.large_pages and not is_there((end - 1) // mmap.PAGESIZE * mmap.PAGESIZE):
-            while self.large_pages and at < end:
-                following = min(end, (at // LARGE_PAGE_NBYTES + 1) * LARGE_PAGE_NBYTES)
-                begun_s = thread_time()  # without others that run meanwhile
-                populate(at, following - at)
-                if thread_time() - begun_s > LARGE_PAGE_S:
-                    Mapped.large_pages = False
-                    self._advise("MADV_NOHUGEPAGE")
-                at = following
+        while self.large_pages and at < end:
+            following = min(end, (at // LARGE_PAGE_NBYTES + 1) * LARGE_PAGE_NBYTES)
+            begun_s = thread_time()  # without others that run meanwhile
+            populate(at, following - at)
+            if thread_time() - begun_s > LARGE_PAGE_S:
+                Mapped.large_pages = False
+                self._advise("MADV_NOHUGEPAGE")
+            at = following
         populate(at, end - at)
 
     def _advise(self, how: str) -> None:
