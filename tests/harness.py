@@ -62,6 +62,7 @@ def run_ranks(
     timeout: float = 60,
     expect_status: int | None = 0,
     spmd: bool = False,
+    module: str = "workpool",
 ) -> Result:
     """Run `script` under mpiexec and wait for its end.
 
@@ -80,7 +81,9 @@ def run_ranks(
     expect_status : int, optional
         The exit status that is right; None takes any.
     spmd : bool
-        Start the script itself on every rank, without ``-m workpool``.
+        Start the script itself on every rank, without ``-m``.
+    module : str
+        What runs it otherwise.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def run_ranks(
             driver.write_text(textwrap.dedent(script))
         else:
             driver = script
-        program = [*([] if spmd else ["-m", "workpool"]), str(driver), *args]
+        program = [*([] if spmd else ["-m", module]), str(driver), *args]
         with contextlib.closing(start_ranks(n, program, env)) as job:
             give_up = time.monotonic() + timeout * PATIENCE
             while (status := job.status()) is None:

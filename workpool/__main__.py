@@ -139,7 +139,8 @@ def _perish(error: BaseException) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run() -> None:
+def run() -> None:
+    """Run this rank's part of the program, and end as its status says."""
     if not survival.survives():
         try:
             status = main()
@@ -159,4 +160,4 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    _run()
+    run()

@@ -3,7 +3,7 @@
 ::
 
     python -m workpool script.py    launch     rank 0 runs the script; the others: ``service``
-    workpool.run(main)              drive      one rank of an SPMD program runs main
+    workpool.run(main)              drive      one rank of an SPMD program; the others: ``service``
     python script.py                current    the first pool makes a job of one process
 """
 
@@ -13,9 +13,9 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from .. import contributions
 from ..errors import RemoteTraceback, UsageError, WorkerUnreachable
@@ -23,11 +23,14 @@ from ..forked import FORKED
 from ..system.shared_memory import litter_of, remove, too_little
 from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
+from . import service
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
 from .survival import abort, survives, vanish
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from .. import rma
 
 # One process has one MPI, hence at most one runtime.
@@ -178,12 +181,20 @@ def driving() -> bool:
     return _current is not None
 
 
-def drive(group: rma.Group, program: Callable[[], Any]) -> Any:
-    """Run `program` as the driver of a job; return its value after everything has ended."""
+def workers_comm() -> MPI.Intracomm | None:
+    """Return the communicator of the job's workers, as one of them; None if this is none."""
+    job = _ours()
+    group = service.served() if job is None else job.group
+    return None if group is None else group.others
+
+
+@contextmanager
+def drive(group: rma.Group) -> Iterator[None]:
+    """Be the driver of a job in a block; at its end, everything of the job has ended."""
     global _current
     outer, runtime = _current, _begin(group)
     try:
-        return program()
+        yield
     except BaseException:
         runtime.cancel()  # nobody waits any more for what has not begun
         raise

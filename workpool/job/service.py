@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from ..worker.worker import Worker
 
 
+_served: rma.Group | None = None  # of which this process is a worker by now
+
+
+def served() -> rma.Group | None:
+    """Return the ranks of the job of which this process is a worker; None if it is none."""
+    return _served
+
+
 def launch(group: rma.Group) -> int:
     """Be a worker, and nothing else; return the exit status."""
     with open(os.devnull, "rb") as nothing:  # who reads that of MPICH waits for ever
@@ -52,9 +60,12 @@ def serve(group: rma.Group, survive: bool = False) -> None:
     """
     from .. import rma
 
+    global _served
     rma.at_finalize(None, lambda: _finalized(group))
+    outer, _served = _served, group
     try:
         _serve(group, survive)
+        _served = outer
         rma.at_finalize(None)
     except BaseException:
         report_failure(f"worker rank {group.outer(group.rank)} failed")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..context import encode_setup
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
+Pool = TypeVar("Pool", bound="WorkPool")
 
 
 class WorkPool(View):
@@ -168,23 +171,37 @@ def run(
     """
     from .. import rma
 
-    def program() -> T:
-        with WorkPool(**options) as pool:
-            return main(pool)
-
+    make = partial(WorkPool, **options)
     if entry.driving() and rma.world_size() > 1:
         if comm is not None or root:
             raise UsageError(
                 "workpool.run with comm= or root= where all other ranks serve this one already: "
                 "leave them out, or start the script by mpiexec alone, without -m workpool"
             )
-        return program()
+        with make() as pool:
+            return main(pool)
+    with together(comm, root, make) as served:
+        return None if served is None else main(served)
+
+
+@contextmanager
+def together(
+    comm: MPI.Intracomm | None, root: int, make: Callable[[], Pool]
+) -> Iterator[Pool | None]:
+    """Have one rank be in a block with a pool that all others serve.  Collective.
+
+    The others are in the block, with None, when it has ended there.  Costs and errors are those of
+    `run`.
+    """
+    from .. import rma
+
     group = rma.Group(comm, root, spmd=True)
-    if group.rank > 0:
-        before = signal.getsignal(signal.SIGTERM)
-        serve(group)
-        if signal.getsignal(signal.SIGTERM) is not before:  # a pool had a journal
-            signal.signal(signal.SIGTERM, before)
-        return None
-    result: T = entry.drive(group, program)
-    return result
+    if group.rank == 0:
+        with entry.drive(group), make() as pool:
+            yield pool
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    serve(group)
+    if signal.getsignal(signal.SIGTERM) is not before:  # a pool had a journal
+        signal.signal(signal.SIGTERM, before)
+    yield None

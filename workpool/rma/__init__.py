@@ -39,7 +39,7 @@ References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MP
 from __future__ import annotations
 
 from .ending import HANGS, at_finalize
-from .group import Group, info, library_version, world_size
+from .group import Group, check_root, info, library_version, world_size
 from .ops import is_op, op_name
 from .window import Window
 
@@ -48,6 +48,7 @@ __all__ = [
     "Group",
     "Window",
     "at_finalize",
+    "check_root",
     "info",
     "is_op",
     "library_version",

@@ -67,6 +67,8 @@ class Group:
         Ours in the group, and how many there are.
     one_host : bool
         Whether every rank shares memory with every other.
+    others : MPI.Intracomm
+        All ranks but 0, in their order, for the tasks that run there; ours where we are alone.
 
     Raises
     ------
@@ -91,10 +93,7 @@ class Group:
                     f"mpiexec has started {size_here()} ranks, and MPI ({name}) knows of this one "
                     "alone: it is the mpiexec of another MPI; `workpool run` finds the right one"
                 )
-        if comm.Is_inter():
-            raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
-        if not 0 <= root < comm.Get_size():
-            raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
+        check_root(comm, root)
         rank = comm.Get_rank()
         if spmd and rank == root:
             _await_others(comm)
@@ -105,6 +104,10 @@ class Group:
         self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size()
+        self.others = self._comm
+        if self.size > 1:
+            color = 0 if self.rank else MPI.UNDEFINED
+            self.others = MPI.Intracomm(self._comm.Split(color, self.rank))
         node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.one_host = self.agree(node.Get_size() == self.size)
         node.Free()
@@ -306,7 +309,9 @@ class Group:
         MPI.COMM_WORLD.Abort(status)
 
     def close(self) -> None:
-        """Free the communicator.  Collective."""
+        """Free the communicators.  Collective."""
+        if self.others not in (self._comm, MPI.COMM_NULL):
+            self.others.Free()
         self._comm.Free()
 
 
@@ -325,6 +330,21 @@ def world_size() -> int:
     """
     _check()
     return MPI.COMM_WORLD.Get_size()
+
+
+def check_root(comm: MPI.Intracomm | None, root: int) -> None:
+    """See that a communicator can be that of a group, with one of its ranks as its rank 0.
+
+    Raises
+    ------
+    UsageError
+        If it cannot.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    if comm.Is_inter():
+        raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
+    if not 0 <= root < comm.Get_size():
+        raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
 
 
 def _check() -> None:

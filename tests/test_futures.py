@@ -1,0 +1,304 @@
+"""A program that was written for mpi4py.futures, and imports ``workpool.futures`` instead."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+from harness import run_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
+
+run_futures = functools.partial(run_ranks, module="workpool.futures")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_program_changes_nothing_but_its_import(ranks: int) -> None:
+    script = """
+        from workpool.futures import MPIPoolExecutor, as_completed, wait
+
+        def power(base, exponent=2):
+            return base ** exponent
+
+        if __name__ == "__main__":
+            with MPIPoolExecutor(max_workers=2, main=False, use_pkl5=True) as executor:
+                assert executor.bootup() is executor
+                assert executor.num_workers in (1, 2)
+                futures = [executor.submit(power, n, exponent=3) for n in range(9)]
+                assert sorted(f.result() for f in as_completed(futures)) == [n**3 for n in range(9)]
+                assert not wait(futures).not_done
+                squares = [n * n for n in range(9)]
+                pairs = [(n, 2) for n in range(9)]
+                assert list(executor.map(power, range(9), timeout=60, chunksize=2)) == squares
+                assert list(executor.map(power, range(9), buffersize=3)) == squares
+                assert sorted(executor.map(power, range(9), unordered=True)) == squares
+                assert list(executor.starmap(power, pairs)) == squares
+                assert list(executor.starmap(power, iter(pairs), None, 4, 2)) == squares
+                assert sorted(executor.starmap(power, pairs, 60, 1, None, True)) == squares
+            assert executor.num_workers == 0
+            print("right")
+    """
+    assert run_futures(ranks, script).stdout == "right\n"
+
+
+def test_what_is_refused() -> None:
+    script = """
+        import pytest
+        from workpool.futures import BrokenExecutor, MPICommExecutor, MPIPoolExecutor
+        from mpi4py import MPI
+
+        def fail():
+            raise ValueError("no licence")
+
+        for workers in (0, -1):
+            with pytest.raises(ValueError, match="max_workers"):
+                MPIPoolExecutor(workers)
+        with pytest.raises(TypeError, match="callable"):
+            MPIPoolExecutor(initializer=3)
+        with pytest.raises(TypeError, match="python_path"):
+            MPIPoolExecutor(python_path=[])
+        executor = MPIPoolExecutor()
+        for method in executor.map, executor.starmap:
+            with pytest.raises(ValueError, match="unordered"):
+                method(abs, [1], buffersize=1, unordered=True)
+        executor.shutdown()
+        with pytest.raises(RuntimeError):
+            executor.bootup()
+        executor = MPIPoolExecutor(initializer=fail)
+        with pytest.raises(BrokenExecutor, match="no licence"):
+            executor.submit(abs, -1).result()
+        for call in executor.bootup, lambda: executor.submit(abs, -1):
+            with pytest.raises(BrokenExecutor, match="no licence"):
+                call()
+        assert executor.num_workers == 0
+        context = MPICommExecutor(MPI.COMM_SELF)
+        with context, pytest.raises(RuntimeError, match="entered already"), context:
+            pass
+        print("right")
+    """
+    assert run_futures(2, script).stdout == "right\n"
+
+
+def test_every_name_of_mpi4py_is_there() -> None:
+    script = """
+        import sys
+        from workpool import futures
+
+        assert "mpi4py.futures" not in sys.modules
+        from mpi4py import futures as theirs
+
+        for name in theirs.__all__:
+            ours = getattr(futures, name)
+            assert ours is getattr(theirs, name) or ours.__module__.startswith("workpool."), name
+        print(sorted(set(theirs.__all__) ^ set(futures.__all__)))
+    """
+    assert run_futures(2, script).stdout == "[]\n"
+
+
+def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it() -> None:
+    script = """
+        import time
+        from workpool.futures import MPIPoolExecutor
+
+        for error in KeyError, KeyboardInterrupt:
+            try:
+                with MPIPoolExecutor() as executor:
+                    future = executor.submit(time.sleep, 0.3)
+                    raise error
+            except error:
+                print(future.done())
+    """
+    assert run_futures(2, script).stdout == "True\nFalse\n"
+
+
+def test_the_environment_says_how_many_workers() -> None:
+    script = """
+        from workpool.futures import MPIPoolExecutor
+
+        print(MPIPoolExecutor().num_workers, MPIPoolExecutor(2).num_workers)
+    """
+    assert run_futures(4, script).stdout == "3 2\n"
+    assert run_futures(4, script, env={"MPI4PY_FUTURES_MAX_WORKERS": "1"}).stdout == "1 2\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_workers_are_set_up_as_the_options_say(ranks: int, tmp_path: Path) -> None:
+    (tmp_path / "along_the_path.py").write_text("found = 'module'\n")
+    script = """
+        import os, sys
+        from workpool.futures import MPIPoolExecutor
+
+        ready = None
+
+        def prepare(first, second):
+            global ready
+            ready = first, second, os.environ["OF_THE_WORKER"], os.getcwd()
+
+        def look(n):
+            import along_the_path
+            return along_the_path.found, ready, limit, n
+
+        place = sys.argv[1]
+        options = dict(path=[place], wdir=place, env={"OF_THE_WORKER": "set"}, globals={"limit": 7})
+        with MPIPoolExecutor(
+            initializer=prepare, initargs=(1,), initkwargs={"second": 2}, **options
+        ) as executor:
+            expected = "module", (1, 2, "set", place), 7
+            assert executor.submit(look, 0).result() == (*expected, 0)
+            assert list(executor.map(look, range(50))) == [(*expected, n) for n in range(50)]
+        with MPIPoolExecutor(**options) as executor:
+            assert executor.submit(look, 0).result()[2:] == (7, 0)
+        print("right")
+    """
+    assert run_futures(ranks, script, str(tmp_path)).stdout == "right\n"
+
+
+def test_all_workers_meet_in_their_communicator() -> None:
+    script = """
+        from workpool.futures import MPIPoolExecutor, get_comm_workers
+
+        def alone():
+            return get_comm_workers().size
+
+        def together():
+            comm = get_comm_workers()
+            return comm.rank, comm.allreduce(10 ** comm.rank)
+
+        def refused():
+            try:
+                get_comm_workers()
+            except RuntimeError as error:
+                return str(error)
+
+        assert "rank of MPI" in refused()
+        with MPIPoolExecutor() as executor:
+            assert executor.submit(alone).result() == 3
+            for _ in range(200):  # they count as short by then, and may be sent together
+                found = [executor.submit(together) for _ in range(3)]
+                assert {future.result() for future in found} == {(0, 111), (1, 111), (2, 111)}
+            assert "rank of MPI" in executor.with_options(isolate=True).submit(refused).result()
+        print("right")
+    """
+    assert run_futures(4, script).stdout == "right\n"
+    assert run_futures(
+        1,
+        script.replace(" == 3\n", " == 1\n")
+        .replace("range(3)", "range(1)")
+        .replace("{(0, 111), (1, 111), (2, 111)}", "{(0, 1)}"),
+    ).stdout == ("right\n")
+
+
+@pytest.mark.parametrize("root", [0, 2])
+def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
+    script = """
+        import sys
+        from workpool.futures import MPICommExecutor, get_comm_workers
+        from mpi4py import MPI
+
+        comm, root = MPI.COMM_WORLD, int(sys.argv[1])
+        context = MPICommExecutor(comm, root, initializer=int)
+        for _ in range(2):
+            with context as executor:
+                assert (executor is not None) == (comm.rank == root)
+                if executor is not None:
+                    assert executor.num_workers == 2
+                    assert list(executor.map(abs, range(-9, 0))) == list(range(9, 0, -1))
+                    assert executor.submit(lambda: get_comm_workers().size).result() == 2
+        try:
+            with context:
+                raise KeyError(comm.rank)  # on each of them
+        except KeyError as error:
+            assert error.args == (comm.rank,)
+        with MPICommExecutor(MPI.COMM_SELF) as executor:
+            assert executor.submit(abs, -comm.rank).result() == comm.rank
+        for wrong in -1, comm.size:
+            try:
+                MPICommExecutor(comm, wrong)
+            except ValueError as error:
+                assert f"root={wrong}" in str(error)
+        print("right", flush=True)
+    """
+    assert run_ranks(3, script, str(root), spmd=True).stdout == 3 * "right\n"
+
+
+def test_a_communicator_does_not_matter_where_the_others_serve_already() -> None:
+    script = """
+        from workpool.futures import MPICommExecutor
+        from mpi4py import MPI
+
+        with MPICommExecutor(MPI.COMM_WORLD, root=1) as executor:
+            print(executor.num_workers, executor.submit(abs, -1).result())
+    """
+    assert run_futures(3, script).stdout == "2 1\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_futures_that_are_made_of_others(ranks: int) -> None:
+    script = """
+        import gc, threading, time, weakref
+        import pytest
+        from concurrent.futures import CancelledError, Future
+        from workpool.futures import MPIPoolExecutor, collect, compose
+        from workpool.futures.aplus import ThenableFuture, catch, then
+
+        def divide(a, b):
+            return a / b
+
+        with MPIPoolExecutor() as executor:
+            submit = executor.submit
+            first = submit(divide, 6, 2)
+            assert collect([first, submit(divide, 1, 4), first]).result() == [3, 0.25, 3]
+            assert collect([]).result() == []
+            with pytest.raises(ZeroDivisionError):
+                collect([first, submit(divide, 1, 0)]).result()
+
+            assert compose(first, lambda value: value + 1).result() == 4
+            assert compose(submit(divide, 1, 0), None, repr).result().startswith("ZeroDiv")
+            assert compose(submit(divide, 1, 0)).exception().__cause__ is not None
+
+            doubled = then(first, lambda value: submit(divide, 2 * value, 1))
+            assert isinstance(doubled, ThenableFuture)
+            assert doubled.then(lambda value: value - 1).result() == 5
+            assert catch(submit(divide, 1, 0), lambda error: "caught").result() == "caught"
+
+            # To cancel what was made is to cancel what it was made of; and the other way round.
+            blocked = [submit(time.sleep, 0.5) for _ in range(8 * executor.num_workers)]
+            for make in (
+                lambda futures: collect(futures),
+                lambda futures: compose(futures[0]),
+            ):
+                futures = [submit(abs, -1)]
+                made = make(futures)
+                assert made.cancel() and futures[0].cancelled()
+                futures = [submit(abs, -1)]
+                made = make(futures)
+                assert futures[0].cancel()
+                with pytest.raises(CancelledError):
+                    made.result(timeout=20)
+            futures = [submit(abs, -1), submit(abs, -2)]
+            made = collect(futures)
+            futures[0].cancel()
+            with pytest.raises(CancelledError):
+                made.result(timeout=20)
+            assert futures[1].cancelled()
+            for future in blocked:
+                future.cancel()
+
+            # A result goes with the last who has it, without the garbage collector.
+            class Result:
+                pass
+
+            gc.disable()
+            future = submit(Result)
+            made = compose(future)
+            gone = weakref.ref(made.result())
+            del future, made
+            limit = time.monotonic() + 20
+            while gone() is not None:
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+        print("right")
+    """
+    assert run_futures(ranks, script).stdout == "right\n"
