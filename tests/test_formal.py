@@ -6,7 +6,7 @@
 
 Where ``model`` takes the real code through its interleavings, here the protocol is written down a
 second time, apart from the code: small enough to be read, and for several mishaps in one case (two
-deaths, a kill, a row that is buried).  It needs ``spin`` and a C compiler
+deaths, a kill, an evicted row that is freed).  It needs ``spin`` and a C compiler
 (Debian: apt install spin gcc).
 
 Prior art: G. Holzmann, The SPIN Model Checker, 2003.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from workpool.job import survival
-from workpool.job.survival import STUCK, Sentry, obituary
+from workpool.job.survival import STUCK, Sentry, death_of
 from workpool.members.leases import BEATS, Gone, Heart, Leases
 from workpool.members.liveness import Liveness, Process, this_process
 from workpool.system import supervisor
@@ -135,7 +135,7 @@ def test_a_look_is_cheap() -> None:
     assert time.process_time() - begun < 0.5  # 1,000 looks
 
 
-def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_of_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = this_process()
     liveness = Liveness(
         [here, Process("node7", "", 1234, 1, rank=5), here._replace(pid=1234)], here
@@ -143,11 +143,11 @@ def test_obituary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKPOOL_STATUS", str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(survival, "_waited", iter(()))  # nobody notes it here
-        assert obituary(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
+        assert death_of(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
     monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
     late.start()
-    line = obituary(liveness, 2, process_of)
+    line = death_of(liveness, 2, process_of)
     assert line.endswith("(process 1234) died, signal 9, while it ran task process_of")
     late.join()
 

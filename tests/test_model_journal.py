@@ -49,15 +49,15 @@ class Places:
     def journal(self, task: int) -> int:
         return self.table(self.runs) + 8 * task
 
-    def obituary_of_driver(self, run: int) -> int:
+    def death_word_of_driver(self, run: int) -> int:
         return self.journal(self.tasks) + 8 * run
 
-    def obituary_of_worker(self, member: int) -> int:
-        return self.obituary_of_driver(self.runs) + 8 * member
+    def death_word_of_worker(self, member: int) -> int:
+        return self.death_word_of_driver(self.runs) + 8 * member
 
     @property
     def nbytes(self) -> int:
-        return self.obituary_of_worker(self.workers + 1)
+        return self.death_word_of_worker(self.workers + 1)
 
 
 class Table(Port):
@@ -158,7 +158,7 @@ class Driver:
             if window.load(self.places.table(before) + OVER):
                 self.port.compare_and_swap(OVER, 0, 1)
                 return False
-            if not window.load(self.places.obituary_of_driver(before)):
+            if not window.load(self.places.death_word_of_driver(before)):
                 return True
         self.begun = True
         for task in range(self.places.tasks):
@@ -198,7 +198,7 @@ class Driver:
                 self._collect(row)
             elif (
                 state == State.CLAIMED
-                and window.load(self.places.obituary_of_worker(owner))
+                and window.load(self.places.death_word_of_worker(owner))
                 and self.publisher.reclaim(row)
             ):
                 self._again(number, crashes=1)
@@ -253,7 +253,7 @@ class Worker:
         if self.claim is not None:
             self._deliver(self.claim, choose)
             return True
-        if window.load(self.places.obituary_of_driver(self.run)):
+        if window.load(self.places.death_word_of_driver(self.run)):
             self.run += 1
             if self.run < self.places.runs:
                 self._enter()
@@ -292,8 +292,10 @@ def explore(
     others = {
         f"worker {member}": Worker(places, member, failures) for member in range(1, 1 + workers)
     }
-    obituary = {name: places.obituary_of_driver(driver.run) for name, driver in drivers.items()}
-    obituary |= {name: places.obituary_of_worker(w.member) for name, w in others.items()}
+    death_words = {
+        name: places.death_word_of_driver(driver.run) for name, driver in drivers.items()
+    }
+    death_words |= {name: places.death_word_of_worker(w.member) for name, w in others.items()}
 
     def check(memory: Memory, processes: dict[str, Any], alive: dict[str, bool]) -> None:
         ours = [process for process in processes.values() if isinstance(process, Driver)]
@@ -326,7 +328,7 @@ def explore(
         end,
         crashes=crashes,
         mortal=frozenset(name for name in (*drivers, *others) if name.startswith(mortal)),
-        obituary=obituary,
+        death_words=death_words,
         eager=True,
     ).run()
 

@@ -14,7 +14,7 @@ reads one can tell whether it is the right one.
 from __future__ import annotations
 
 from .cases import METHODS, SECOND, case
-from .places import GREEDY, Port, geometry, obituary, payload_of
+from .places import GREEDY, Port, death_word, geometry, payload_of
 from .rules import Rules
 from .submitter import Submitter
 from .tickets import explore_tickets
@@ -29,10 +29,10 @@ __all__ = [
     "Submitter",
     "Worker",
     "case",
+    "death_word",
     "explore_tickets",
     "find_one",
     "forget",
     "geometry",
-    "obituary",
     "payload_of",
 ]

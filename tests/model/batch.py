@@ -17,7 +17,7 @@ from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.testing import Explorer, Memory, MemoryWindow
 
 from .batch_submitter import Submitter, slot
-from .places import GREEDY, Port, cell, geometry, obituary, payload_of
+from .places import GREEDY, Port, cell, death_word, geometry, payload_of
 from .worker import find_one
 
 ENTRY_NBYTES = len(layout.write_task_outcome(0, 0, bytes(3)))
@@ -247,8 +247,8 @@ def explore(
         end,
         crashes=crashes,
         mortal=frozenset(list(others)[:crashes]),
-        obituary={
-            name: obituary(submitter.shape, worker.member) for name, worker in others.items()
+        death_words={
+            name: death_word(submitter.shape, worker.member) for name, worker in others.items()
         },
         eager=True,
         late=bool(crashes),

@@ -11,7 +11,7 @@ from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row
 from workpool.testing import MemoryWindow
 
-from .places import OVER, Port, geometry, obituary, payload_of
+from .places import OVER, Port, death_word, geometry, payload_of
 
 OTHERS = b"others' "  # what comes to where a payload was
 
@@ -129,7 +129,7 @@ class Submitter:
             self.got = before
 
     def _gone(self, window: MemoryWindow, owner: int) -> bool:
-        return bool(window.load(obituary(self.shape, owner)))
+        return bool(window.load(death_word(self.shape, owner)))
 
     def _read(self, window: MemoryWindow, row: Row, count: int | None) -> int:
         """Take the first outcomes of a row, or all."""

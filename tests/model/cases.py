@@ -8,7 +8,7 @@ from workpool.testing import Explorer
 
 from .invariants import check, check_end
 from .labels import Labels
-from .places import MOST_TASKS, geometry, obituary
+from .places import MOST_TASKS, death_word, geometry
 from .rules import Rules
 from .submitter import Submitter
 from .worker import Worker
@@ -98,7 +98,7 @@ def case(
         watch=Rules(blind),
         crashes=crashes,
         mortal=frozenset(mortal),
-        obituary={name: obituary(shape, p.member) for name, p in processes.items()},
+        death_words={name: death_word(shape, p.member) for name, p in processes.items()},
         eager=eager,
         late=late,
         label=Labels(shape),

@@ -22,7 +22,7 @@ def geometry(rows: int, members: int = 3) -> Geometry:
     return Geometry(rows, members, 2 * members * layout.PAGE_NBYTES)
 
 
-def obituary(shape: Geometry, member: int) -> int:
+def death_word(shape: Geometry, member: int) -> int:
     """The word behind the window that is 1 when a member is gone: dead, or at its end."""
     return shape.nbytes + member * 8
 

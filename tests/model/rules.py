@@ -10,7 +10,7 @@ from workpool.testing.memory import Op
 from workpool.verbs import NEVER
 
 from .labels import WORDS
-from .places import OVER, cell, obituary, submitter_of
+from .places import OVER, cell, death_word, submitter_of
 from .submitter import Submitter
 from .worker import Worker
 
@@ -65,7 +65,7 @@ def _check_swap(
     if disp in (layout.HEAD, layout.TAIL):
         assert after > before, f"{WORDS[disp]} is pushed backwards"
     else:
-        assert disp in (OVER, obituary(shape, process.member)), f"no word is at {disp}"
+        assert disp in (OVER, death_word(shape, process.member)), f"no word is at {disp}"
         assert (before, after) == (0, 1)
     return None
 

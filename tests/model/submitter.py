@@ -18,9 +18,9 @@ from .places import (
     Choose,
     Port,
     cell,
+    death_word,
     half,
     in_pieces,
-    obituary,
     outcome_of,
     payload_of,
     piece_of,
@@ -101,11 +101,11 @@ class Submitter:
             self._attend(window, choose)
             window.compare_and_swap(OVER, 0, 1)
         elif self.member:
-            window.compare_and_swap(obituary(self.shape, self.member), 0, 1)
+            window.compare_and_swap(death_word(self.shape, self.member), 0, 1)
         return False
 
     def _gone(self, window: MemoryWindow, member: int) -> bool:
-        return bool(window.load(obituary(self.shape, member)))
+        return bool(window.load(death_word(self.shape, member)))
 
     def _publish(self) -> bool:
         """Publish what is prepared, as far as there is room; return whether there was any."""

@@ -245,7 +245,7 @@ class Published:
             Row(batch.row.number, word)
         )
 
-    def bury(self, member: int) -> None:
+    def free_evicted(self, member: int) -> None:
         """Free the rows that were taken back from a member whose process is gone.
 
         Notes
@@ -255,4 +255,4 @@ class Published:
         for number, word in tuple(self._evicted.items()):
             if layout.owner_of(word) == member:
                 del self._evicted[number]
-                self._publisher.bury(Row(number, word))
+                self._publisher.free_evicted(Row(number, word))

@@ -78,7 +78,7 @@ class Recovery:
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         for member in dead:
             if leases.peers.near(member):  # from another host its last put may still be on its way
-                self._published.bury(member)
+                self._published.free_evicted(member)
         if not owners and len(dead) == self._workers:
             self._fail_all()
         elif owners or len(found) < self._workers:

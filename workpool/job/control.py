@@ -14,7 +14,7 @@ Only then does everybody enter the collective call.  A worker that has died does
 driver does not wait for it; nothing that the driver has to say goes through a collective call.
 
 A death is seen on its own host only.  A worker that sees one which the driver cannot see writes
-OBITUARY in the place of the dead one's word.
+DEAD in the place of the dead one's word.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .. import layout
 from ..backoff import IDLE_S, Backoff
-from ..layout import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, Geometry
+from ..layout import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, Geometry
 from ..whole import whole
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ class Caller:
         """Return the workers whose words are not as far as `word`.  RMA cost: 1 get, 1 flush."""
         return [member for member, found in enumerate(self._words(), 1) if found < word]
 
-    def mourned(self) -> list[int]:
+    def reported_dead(self) -> list[int]:
         """Return the workers that others have seen to be dead.  RMA cost: 1 get, 1 flush."""
-        return [member for member, found in enumerate(self._words(), 1) if found == OBITUARY]
+        return [member for member, found in enumerate(self._words(), 1) if found == DEAD]
 
     def _words(self) -> array[int]:
         words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
@@ -138,7 +138,7 @@ class Called:
         self.window = _allocate(group)
         self._word = layout.present(group.rank)
         self._done = 0  # calls obeyed, times two: the value of CALLS after the last one
-        self._mourned: set[int] = set()
+        self._reported: set[int] = set()
 
     def look(self) -> Order | None:
         """Come if the driver calls, and return its order when everybody is there.
@@ -165,17 +165,17 @@ class Called:
         word = FAREWELL if leave else self._done
         self.window.compare_and_swap(self._word, self._done - 1, word)
 
-    def mourn(self, member: int) -> None:
+    def report_dead(self, member: int) -> None:
         """Say that another worker is dead.  RMA cost: 1 load, 1 compare_and_swap, once each.
 
         The last compare-and-swap of the dead may still be on its way: it finds our word and fails,
         or comes before ours, which is then tried again.
         """
-        if member not in self._mourned:
+        if member not in self._reported:
             disp = layout.present(member)
             found = self.window.load(disp)
-            while found < OBITUARY:
-                seen, found = found, self.window.compare_and_swap(disp, found, OBITUARY)
+            while found < DEAD:
+                seen, found = found, self.window.compare_and_swap(disp, found, DEAD)
                 if found == seen:
                     break
-            self._mourned.add(member)
+            self._reported.add(member)

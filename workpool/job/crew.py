@@ -16,7 +16,7 @@ from ..members.leases import Gone, Leases
 from ..members.liveness import Liveness
 from ..whole import collective
 from .control import Caller, Choice, Order
-from .survival import name_of, obituary
+from .survival import death_of, name_of
 from .tables import Tables
 
 
@@ -71,7 +71,7 @@ class Crew:
             if dead and order.what != "stay":  # that one takes no collective call
                 raise ResourceError(
                     "no table can be opened any more: that takes all ranks of the job, and "
-                    f"{obituary(self._liveness, dead[0])}; a pool with the same options "
+                    f"{death_of(self._liveness, dead[0])}; a pool with the same options "
                     "(max_workers, claim, rows, arena_nbytes, repository, lease_s) as one before "
                     "it shares its table"
                 )

@@ -14,7 +14,7 @@ from ..members.liveness import Liveness
 from ..system.streams import flush, say
 from .control import Order
 from .crew import Crew
-from .survival import Sentry, name_of, obituary
+from .survival import Sentry, death_of, name_of
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Deaths:
         for member in self._liveness.dead():
             lost = [driver.recovery.ran for driver in self._tables.drivers]
             ran = [functions[member] for functions in lost if member in functions]
-            say(obituary(self._liveness, member, *ran[:1]))
+            say(death_of(self._liveness, member, *ran[:1]))
 
     def leave(self) -> None:
         """Send the workers home; nothing is freed, for that is collective."""
@@ -81,7 +81,7 @@ class Deaths:
         for choice in self._tables:
             if (host := choice.repository) in dead:
                 return (
-                    f"{obituary(self._liveness, host)}: it held the repository of a pool; start "
+                    f"{death_of(self._liveness, host)}: it held the repository of a pool; start "
                     "the job again, best with the repository on the driver's rank (repository=0)"
                 )
         return ""
@@ -89,7 +89,7 @@ class Deaths:
     def _learn(self) -> None:
         """Take in who has died on other hosts."""
         if not self._group.one_host:
-            self._liveness.learn(self._crew.control.mourned())
+            self._liveness.learn(self._crew.control.reported_dead())
 
     def _perish(self, why: str) -> NoReturn:
         """End the job because of a death."""

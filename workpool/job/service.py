@@ -149,16 +149,16 @@ class _Orders:
 def _sentry(group: rma.Group, liveness: Liveness, control: Called) -> Sentry:
     """Start looking whether the driver lives, and who else does where it cannot see that."""
 
-    def mourn() -> None:
+    def report_dead() -> None:
         for member in () if liveness.near(0) else liveness.dead():
-            control.mourn(member)
+            control.report_dead(member)
 
     sentry = Sentry(
         liveness,
         group.answers,
         lambda: "the driver has died" if liveness.state(0) == "dead" else "",
         lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
-        mourn,
+        report_dead,
         2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
     )
     sentry.start()

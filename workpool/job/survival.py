@@ -116,7 +116,7 @@ class Sentry(VitalThread):
         self._stopped.set()
 
 
-def obituary(liveness: Liveness, member: int, task: object = None) -> str:
+def death_of(liveness: Liveness, member: int, task: object = None) -> str:
     """Return the line that tells of a death.
 
     Parameters

@@ -273,7 +273,7 @@ class _Job:
         if not self.ends:  # once: later notes are of ranks that we have ended
             self.ends = supervisor.ends(self.watch.place)
         if self.watch.driver is None:
-            self.ends = self.ends or supervisor.bereaved(self.watch.place)
+            self.ends = self.ends or supervisor.killed(self.watch.place)
             return self.local and bool(self.ends)
         gone = self.watch.silent or self.process.poll() is not None  # mpiexec takes its ranks along
         return gone and self.watch.ending is None

@@ -27,7 +27,7 @@ keep the words together so that one small Get shows the state of the whole table
 from __future__ import annotations
 
 from ..extents import LINE_NBYTES, Extent
-from .control import CALLS, FAREWELL, OBITUARY, ORDER, ORDER_NBYTES, control_nbytes, present
+from .control import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
     HEAD,
     IDENTITY_NBYTES,
@@ -98,6 +98,7 @@ from .words import (
 
 __all__ = [
     "CALLS",
+    "DEAD",
     "DESCRIPTOR_NBYTES",
     "FAREWELL",
     "HEAD",
@@ -114,7 +115,6 @@ __all__ = [
     "NOTHING",
     "NO_BLOB",
     "NO_ITEMS",
-    "OBITUARY",
     "ORDER",
     "ORDER_NBYTES",
     "OUTCOME_NBYTES",

@@ -10,7 +10,7 @@ ORDER = 1 * LINE_NBYTES  # what they are called for                            (
 ORDER_NBYTES = 15 * LINE_NBYTES
 _PRESENT = ORDER + ORDER_NBYTES  # for each member the call that it has come to     (CAS words)
 FAREWELL = 1 << 62  # in the place of a call: it has left the job
-OBITUARY = FAREWELL - 1  # it has died, as somebody on its host has seen
+DEAD = FAREWELL - 1  # it has died, as somebody on its host has seen
 
 
 def control_nbytes(members: int) -> int:

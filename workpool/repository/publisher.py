@@ -135,7 +135,7 @@ class Publisher(Reserver):
         # Against that word: a fresh load would void an attempt that nobody has decided about.
         return self._step(row, Step.RECLAIM)
 
-    def bury(self, row: Row) -> bool:
+    def free_evicted(self, row: Row) -> bool:
         """Free an EVICTED row whose former owner's process is gone: no put of it can land.
 
         Notes

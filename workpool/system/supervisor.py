@@ -57,7 +57,7 @@ def ends(place: str | None) -> dict[int, int]:
     return dict(_notes(place, "ended"))
 
 
-def bereaved(place: str | None) -> dict[int, int]:
+def killed(place: str | None) -> dict[int, int]:
     """Return the ranks of this host that were killed with their supervisors, as `ends` does."""
     lost = []
     for me, rank in _notes(place, "begun"):

@@ -117,7 +117,7 @@ class Explorer:
         How many processes may die, at any point.
     mortal : collection of str, optional
         Who may die; everybody by default.
-    obituary : mapping of str to int
+    death_words : mapping of str to int
         Displacement of the word that becomes 1 when a process dies: a failure detector that is
         never wrong.
     eager : bool
@@ -138,7 +138,7 @@ class Explorer:
     memory: Memory = field(default_factory=Memory)
     crashes: int = 0
     mortal: frozenset[str] | None = None
-    obituary: Mapping[str, int] = field(default_factory=dict)
+    death_words: Mapping[str, int] = field(default_factory=dict)
     eager: bool = False
     late: bool = False
     label: Label = show
@@ -285,8 +285,8 @@ class Explorer:
         """Return the memory after a death, which the failure detector has noted."""
         if (memory, i) not in self._notes:
             noted = Memory(self._replay.lines[memory])
-            if self._names[i] in self.obituary:
-                noted.compare_and_swap(self.obituary[self._names[i]], 0, 1)
+            if self._names[i] in self.death_words:
+                noted.compare_and_swap(self.death_words[self._names[i]], 0, 1)
             self._notes[memory, i] = self._replay.note(noted)
         return self._notes[memory, i]
 
