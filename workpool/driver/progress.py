@@ -7,13 +7,15 @@ are resolved without holding the driver's lock, because their callbacks may do a
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .. import verbs
+from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic
 from ..forked import Forked
 from ..layout import Geometry
@@ -201,3 +203,17 @@ class Progress:
 
     def _rest_s(self) -> float | None:
         return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
+
+
+def progress_until(
+    drivers: Collection[Progress], ended: Callable[[], bool], limit_s: float = math.inf
+) -> bool:
+    """Make progress in several tables until `ended`, at most for so long; return what it says."""
+    give_up = monotonic() + limit_s
+    wait = Backoff(WAIT_S)
+    while not (over := ended()) and monotonic() < give_up:
+        if sum(driver.progress() for driver in drivers):
+            wait.reset()
+        else:
+            wait.pause()
+    return over

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from ..driver.progress import progress_until
 from ..members.doorbell import Doorbell, Doorbells
 from ..serializer import stay_in_script
 from ..system.streams import VitalThread
@@ -54,13 +55,15 @@ class Alone:
 
         While the worker is busy, the wait for it may be interrupted: then nothing is done.
         """
+        drivers = self._tables.drivers
         try:
             if order.what == "close":
-                self._tables.until(self._ask(lambda: self._worker.detach(order.choice)).is_set)
+                detached = self._ask(lambda: self._worker.detach(order.choice))
+                progress_until(drivers, detached.is_set)
             elif order.what == "leave":
                 self._ask(self._stop)
                 # It leaves nothing behind: neither its heart nor the child process.
-                self._tables.until(lambda: not self._thread.is_alive())
+                progress_until(drivers, lambda: not self._thread.is_alive())
             part()
         finally:
             self._serve_if_open(order)

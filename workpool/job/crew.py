@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container
 
+from ..driver.progress import progress_until
 from ..errors import ResourceError, WorkerUnreachable
 from ..interrupts import defer_handlers
 from ..members.doorbell import Doorbells
@@ -122,7 +123,7 @@ class Crew:
                 self._check_heard(*hearts, missing)
             return not missing
 
-        self._tables.until(ended, limit_s)
+        progress_until(self._tables.drivers, ended, limit_s)
         return self.control.missing(word)  # anew: one that was seen dead may have left well before
 
     def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:

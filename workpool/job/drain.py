@@ -21,9 +21,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic
 from ..driver.driver import Driver
+from ..driver.progress import progress_until
 from ..interrupts import Deferring
 from ..system.status import UNFINISHED, grace_s
 from ..system.streams import VitalThread, say
@@ -184,14 +184,7 @@ def finish(drivers: list[Driver], limit_s: float) -> bool:
     """Have nothing more started, and wait for what runs; return whether all of it has ended."""
     for driver in drivers:
         driver.drain()
-    deadline = monotonic() + limit_s
-    wait = Backoff(WAIT_S)
-    while (busy := any(driver.busy for driver in drivers)) and monotonic() < deadline:
-        if sum(driver.progress() for driver in drivers):
-            wait.reset()
-        else:
-            wait.pause()
-    return not busy
+    return progress_until(drivers, lambda: not any(driver.busy for driver in drivers), limit_s)
 
 
 def interrupted(drivers: list[Driver], what: str) -> bool:

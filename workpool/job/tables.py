@@ -6,13 +6,10 @@ table, so opening one costs nothing, and pools may come and go while workers are
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .. import verbs
-from ..backoff import WAIT_S, Backoff
-from ..clock import monotonic
 from ..driver.driver import Driver
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
@@ -73,14 +70,6 @@ class Tables:
         if driver := self._drivers.pop(choice, None):
             driver.close()
         self._windows.pop(choice).close()
-
-    def until(self, ended: Callable[[], bool], limit_s: float = math.inf) -> None:
-        """Serve the tables until `ended` says so, at most for so long."""
-        wait = Backoff(WAIT_S)
-        give_up = monotonic() + limit_s
-        while not ended() and monotonic() < give_up:
-            if not sum(driver.progress() for driver in self.drivers):
-                wait.pause()
 
     def hearts(self) -> tuple[Choice, Leases] | None:
         """Return the table that most workers serve, and leases of these; None without a table."""
