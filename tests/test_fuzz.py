@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from steps import after
 
 from workpool import layout, protocol
 from workpool.errors import LayoutError, ProtocolError, SerializationError, WorkPoolError
@@ -43,12 +44,12 @@ def test_any_control_word_makes_a_step_of_the_table_or_none(
     protocol.describe(word)
     states = [state for state in State if state == layout.state_of(word)]
     try:
-        after = protocol.claim(word, owner) if step is Step.CLAIM else protocol.advance(word, step)
+        found = protocol.claim(word, owner) if step is Step.CLAIM else after(word, step)
     except ProtocolError:
         return
-    assert protocol.TRANSITIONS[states[0], step] == layout.state_of(after)
-    assert layout.generation_of(after) == layout.generation_of(word)
-    assert 0 <= after < 2**63
+    assert protocol.TRANSITIONS[states[0], step] == layout.state_of(found)
+    assert layout.generation_of(found) == layout.generation_of(word)
+    assert 0 <= found < 2**63
 
 
 @given(st.binary(min_size=40, max_size=40))

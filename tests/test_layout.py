@@ -6,6 +6,7 @@ import random
 from array import array
 
 import pytest
+from steps import after
 
 from workpool import layout, protocol
 from workpool.errors import LayoutError, ProtocolError, UsageError
@@ -148,15 +149,15 @@ def test_steps_are_those_of_the_table(state: State, step: Step) -> None:
     if step is Step.GIVE_BACK:
         word = layout.next_tasks(word, 0, stride=True)
     if (state, step) in TRANSITIONS:
-        after = protocol.advance(word, step)
-        assert layout.state_of(after) == TRANSITIONS[state, step]
-        assert (layout.owner_of(after), layout.attempt_of(after)) == (5, 2)
-        assert layout.generation_of(after) == 9
-        assert layout.ended_of(after) == (step is Step.NEXT)
-        assert layout.is_recalled(after) == (step in (Step.RECALL, Step.GIVE_BACK))
+        found = after(word, step)
+        assert layout.state_of(found) == TRANSITIONS[state, step]
+        assert (layout.owner_of(found), layout.attempt_of(found)) == (5, 2)
+        assert layout.generation_of(found) == 9
+        assert layout.ended_of(found) == (step is Step.NEXT)
+        assert layout.is_recalled(found) == (step in (Step.RECALL, Step.GIVE_BACK))
     else:
         with pytest.raises(ProtocolError, match=state.name):
-            protocol.advance(word, step)
+            after(word, step)
 
 
 @pytest.mark.parametrize("state", State)

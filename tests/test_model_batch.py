@@ -9,6 +9,7 @@ those that were started when their row was taken back.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import unpack_from
 from typing import Any
 
@@ -16,6 +17,7 @@ import model.batch
 import pytest
 from model.batch import Worker, explore
 from model.batch_submitter import OTHERS, Submitter, slot
+from steps import after
 
 from workpool import layout, protocol
 from workpool.errors import WindowError
@@ -64,7 +66,8 @@ def test_an_outcome_that_is_not_flushed_is_found(monkeypatch: pytest.MonkeyPatch
         self: Claimant, claim: Claim, disp: int, outcomes: bytes, ended: int, stride: bool
     ) -> bool | Miss:
         self.window.put(disp, outcomes)
-        return Miss.CONTENDED if not self.advance(claim, Step.NEXT) else True
+        step = partial(protocol.next_tasks, ended=ended, stride=stride)
+        return self._change(claim, step, self._keeps) or Miss.CONTENDED
 
     monkeypatch.setattr(Claimant, "next", hasty)
     with pytest.raises(Found, match=r"instead of|are cut|too far"):
@@ -213,7 +216,7 @@ def test_a_piece_where_the_place_of_outcomes_is_named_is_found(
 
 def test_steps_of_batches() -> None:
     word = layout.pack_word(State.CLAIMED, 3, 1, 5)
-    second = protocol.advance(word, Step.NEXT)
+    second = after(word, Step.NEXT)
     assert (layout.ended_of(word), layout.ended_of(second)) == (0, 1)
     assert (layout.started_of(word), layout.started_of(second)) == (1, 2)
     recalled = protocol.recall(second)
@@ -222,7 +225,7 @@ def test_steps_of_batches() -> None:
     assert layout.state_of(protocol.advance(recalled, Step.COMPLETE)) == State.DONE
     for step in (Step.NEXT, Step.RECALL):
         with pytest.raises(protocol.ProtocolError, match="the last"):
-            protocol.advance(recalled, step)
+            after(recalled, step)
 
 
 def test_steps_of_strides() -> None:

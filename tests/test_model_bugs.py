@@ -64,7 +64,7 @@ def test_an_evicted_row_may_not_be_free_at_once(
 ) -> None:
     for state in (State.CLAIMED, State.WANTED, State.OFFERED):
         monkeypatch.setitem(TRANSITIONS, (state, Step.RECLAIM), State.FREE)
-        monkeypatch.setitem(protocol._NEXT[Step.RECLAIM], int(state), int(State.FREE))
+        monkeypatch.setitem(protocol._AFTER[Step.RECLAIM], int(state), int(State.FREE))
     options = {"tasks": 1, "suspicions": 1, "rows": 1}
     harm = "the outcome of task 0, ticket 1, owner 1 reads"
     check_found(method, options, "writes the outcome of row 0, FREE", harm)

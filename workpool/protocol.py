@@ -124,29 +124,24 @@ TRANSITIONS: dict[tuple[State, Step], State] = {
 _FREE, _RESERVED, _READY = State.FREE, State.RESERVED, State.READY
 
 # The same table, for one step at a time.
-_NEXT = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
-_CLAIM, _COMPLETE, _RETIRE = _NEXT[Step.CLAIM], _NEXT[Step.COMPLETE], _NEXT[Step.RETIRE]
-_OF_TASKS = frozenset((Step.NEXT, Step.RECALL, Step.GIVE_BACK))
+_AFTER = {step: {int(a): int(b) for (a, s), b in TRANSITIONS.items() if s is step} for step in Step}
+_CLAIM = _AFTER[Step.CLAIM]
 
 
 def advance(word: int, step: Step) -> int:
-    """Return `word` after `step`, with the same owner, attempt and generation.
+    """Return `word` after a step that changes nothing in it but the state.
 
-    ``NEXT`` starts one more task, ``RECALL`` takes back those that are not started.
+    The other steps have functions of their own.
 
     Raises
     ------
     ProtocolError
         If the state machine has no such step from the word's state.
     """
-    if step in _OF_TASKS:
-        if step is Step.NEXT:
-            return next_tasks(word, 1, stride=False)
-        return recall(word) if step is Step.RECALL else give_back(word, 0)
-    after = _NEXT[step].get(state_of(word))
-    if after is None:
-        raise ProtocolError(f"no step {step.value!r} from {describe(word)}")
-    return change_state(word, after)
+    try:
+        return change_state(word, _AFTER[step][state_of(word)])
+    except KeyError:
+        raise ProtocolError(f"no step {step.value!r} from {describe(word)}") from None
 
 
 def next_tasks(word: int, ended: int, stride: bool) -> int:
@@ -185,7 +180,7 @@ def give_back(word: int, ended: int) -> int:
 
 
 def _check_tasks(word: int, step: Step, holds: bool) -> None:
-    if state_of(word) not in _NEXT[step] or not holds:
+    if state_of(word) not in _AFTER[step] or not holds:
         raise ProtocolError(f"no step {step.value!r} from {describe(word)}")
 
 
@@ -195,22 +190,6 @@ def claim(word: int, owner: int) -> int:
         return rewrite_word(word, _CLAIM[state_of(word)], owner)
     except KeyError:
         raise ProtocolError(f"no step 'claim' from {describe(word)}") from None
-
-
-def complete(word: int) -> int:
-    """Return a CLAIMED or COMMITTED word as DONE."""
-    try:
-        return change_state(word, _COMPLETE[state_of(word)])
-    except KeyError:
-        raise ProtocolError(f"no step 'complete' from {describe(word)}") from None
-
-
-def retire(word: int) -> int:
-    """Return a DONE word as FREE."""
-    try:
-        return change_state(word, _RETIRE[state_of(word)])
-    except KeyError:
-        raise ProtocolError(f"no step 'retire' from {describe(word)}") from None
 
 
 def reserve(word: int, owner: int, generation: int) -> int:

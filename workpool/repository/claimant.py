@@ -146,7 +146,7 @@ class Claimant(Awaiter):
         more if tasks were recalled.
         """
         geometry = self.geometry
-        done = protocol.complete(claim.word)
+        done = protocol.advance(claim.word, _COMPLETE)
         # Against the word that we hold: if the attempt was taken back, it differs.
         steps = [(geometry.word(claim.number), claim.word, done)]
         if then is not None:

@@ -232,8 +232,9 @@ class Publisher(Reserver):
         ProtocolError
             If a row changed since it was seen DONE: nobody else may do that.
         """
-        place, retire, words = self.geometry.word, protocol.retire, self.words
-        steps = [(place(number), word, retire(word)) for number, word in rows]
+        place, words = self.geometry.word, self.words
+        advance, step = protocol.advance, Step.RETIRE
+        steps = [(place(number), word, advance(word, step)) for number, word in rows]
         found = self.window.compare_and_swap_all(steps)
         for (number, word), (_, _, free), seen in zip(rows, steps, found, strict=True):
             if seen != word:
