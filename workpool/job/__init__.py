@@ -12,6 +12,7 @@
     attendant     the thread that makes progress when nobody else does
     drain         SIGTERM: what runs ends and is stored
     survival      what every rank of a job that outlives its workers does
+    uncaught      an error that ends the program, and how it is shown
 
 Above it is what a program sees, ``workpool.pool``; below it the two halves of a table.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from . import service
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
 from .survival import abort, survives, vanish
+from .uncaught import show, uncaught
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _current: Runtime | None = None
 _lock = threading.RLock()  # reentrant only so that `current` finds out that its thread has it
 _over = ""  # why no pool can be made any more
-_home = 0  # id of the process that all of this is of: others are forks of it
+_pid = 0  # of the process that all of this is of: others are forks of it
 
 
 def current() -> Runtime:
@@ -83,8 +83,8 @@ def _begin(group: rma.Group, survive: bool = False, reporter: Reporter | None = 
     """Make this process the driver of a job; see ``Runtime``."""
     from .. import rma
 
-    global _current, _home
-    _home = os.getpid()
+    global _current, _pid
+    _pid = os.getpid()
     _current = Runtime(group, survive, reporter)
     rma.at_finalize(_finalizing, _finalized)
     return _current
@@ -92,7 +92,7 @@ def _begin(group: rma.Group, survive: bool = False, reporter: Reporter | None = 
 
 def _close_at_exit() -> None:
     """End a job of one process at its exit, perhaps after an error that nobody has caught."""
-    error = _uncaught()
+    error = uncaught()
     if error is not None and (job := _ours()):
         if isinstance(error, KeyboardInterrupt):
             status, finished = 130, _finish_running("Ctrl-C")
@@ -102,18 +102,6 @@ def _close_at_exit() -> None:
             vanish(status)
         job.cancel()
     _close_current()
-
-
-def _uncaught() -> BaseException | None:
-    """Return the error that has ended the program; None if none has."""
-    error: BaseException | None = getattr(sys, "last_exc", getattr(sys, "last_value", None))
-    trace = None if error is None else error.__traceback__
-    if trace is None or hasattr(sys, "ps1") or sys.flags.interactive:
-        return None
-    # It may have been shown by something else than the program's end: C that has called Python.
-    frame = trace.tb_frame
-    main = vars(sys.modules.get("__main__", sys))
-    return error if frame.f_globals is main or "runpy" in frame.f_code.co_filename else None
 
 
 def _close_current() -> None:
@@ -163,7 +151,7 @@ os.register_at_fork(after_in_child=_disown)
 
 def _forked() -> bool:
     """Return whether the program has forked this process: MPI and the job are its parent's."""
-    return _home not in (0, os.getpid())
+    return _pid not in (0, os.getpid())
 
 
 def _ours() -> Runtime | None:
@@ -203,7 +191,7 @@ def drive(group: rma.Group) -> Iterator[None]:
             runtime.close()  # callbacks may make one more pool in it
         except BaseException as error:
             if not runtime.left and group.size > 1:  # ranks still serve: MPI_Finalize would hang
-                runtime.fail(_show(error))
+                runtime.fail(show(error))
             raise
         finally:
             _current = outer
@@ -232,7 +220,7 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
     try:
         _begin(group, survives(), reporter)
     except BaseException as error:  # the others would wait for this rank, which waits in MPI's end
-        status = _show(error)
+        status = show(error)
         reporter.failed(status)
         abort(group, status)
     status = 0
@@ -256,7 +244,7 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
                 _current.fail(status)
             if isinstance(error, KeyboardInterrupt):
                 _finish_running("Ctrl-C")
-            status = _show(error)
+            status = show(error)
             if job := _ours():  # else the program has finalized MPI, which has ended the job
                 job.fail(status)
         if _forked():
@@ -264,27 +252,6 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
             os._exit(status)
         step = _close_current
     _over = _over or "the job has ended"
-    return status
-
-
-def _show(error: BaseException) -> int:
-    """Show an error that nobody has caught, and return the status of the job, as Python does."""
-    status = 130 if isinstance(error, KeyboardInterrupt) else 1
-    trace = None
-    try:
-        trace = error.__traceback__
-        if trace is not None:
-            trace = trace.tb_next  # from the program's first frame
-        sys.excepthook(type(error), BaseException.with_traceback(error, trace), trace)
-    except SystemExit as end:
-        status = exit_status(end)
-    except BaseException as failure:  # the program's own hook
-        with suppress(BaseException):
-            print("Error in sys.excepthook:", file=sys.stderr)
-            own = failure.__traceback__.tb_next if failure.__traceback__ else None
-            sys.__excepthook__(type(failure), failure.with_traceback(own), own)
-            print("\nOriginal exception was:", file=sys.stderr)
-            sys.__excepthook__(type(error), error, trace)
     return status
 
 
