@@ -124,7 +124,7 @@ def _say_once(text: str, stream: TextIO, status: int) -> int:
     return status
 
 
-def _perish(error: BaseException) -> None:
+def _end_by_signal(error: BaseException) -> None:
     """End this rank by a signal if it fails before it has joined the others.
 
     MPICH's mpiexec lets them wait for ever for one that has left by itself before MPI was started.
@@ -145,7 +145,7 @@ def run() -> None:
         try:
             status = main()
         except BaseException as error:
-            _perish(error)
+            _end_by_signal(error)
             raise
         exec("")  # else Python ends itself by SIGINT if a text has raised KeyboardInterrupt
         if status:  # SystemExit is an error where Python is to go on with its prompt
@@ -156,7 +156,7 @@ def run() -> None:
     except BaseException as error:  # already told to a launcher, which then has ended us
         sys.excepthook(type(error), error, error.__traceback__)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
-    survival.depart(status)
+    survival.exit_without_mpi(status)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class Caller:
         return words
 
 
-class Called:
+class Callee:
     """A worker's half.
 
     Parameters

@@ -50,7 +50,7 @@ class Deaths:
         self._crew = crew
         self._tables = tables
         self._fail = fail
-        self._sentry = Sentry(liveness, group.answers, self._lost, self._perish, self._learn)
+        self._sentry = Sentry(liveness, group.answers, self._lost, self._end_job, self._learn)
         self._sentry.start()
 
     def tell(self) -> None:
@@ -91,7 +91,7 @@ class Deaths:
         if not self._group.one_host:
             self._liveness.learn(self._crew.control.reported_dead())
 
-    def _perish(self, why: str) -> NoReturn:
+    def _end_job(self, why: str) -> NoReturn:
         """End the job because of a death."""
         flush()
         say(why)

@@ -25,7 +25,7 @@ from ..system.streams import flush, say
 from . import service
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
-from .survival import abort, survives, vanish
+from .survival import abort, exit_at_once, survives
 from .uncaught import show, uncaught
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _close_at_exit() -> None:
         else:
             status, finished = 1, finish(job.tables.drivers, 0)
         if not finished:  # its thread cannot be ended, only all of the process
-            vanish(status)
+            exit_at_once(status)
         job.cancel()
     _close_current()
 

@@ -29,7 +29,7 @@ from .control import Caller, Choice, Order
 from .crew import Crew
 from .deaths import Deaths
 from .drain import Drain
-from .survival import abort, orphaned, vanish
+from .survival import abort, exit_at_once, orphaned
 from .tables import Tables
 from .together import meet
 
@@ -235,4 +235,4 @@ class Runtime:
             self._reporter.failed(status)
         if self.group.size > 1:
             abort(self.group, status)
-        vanish(status)
+        exit_at_once(status)

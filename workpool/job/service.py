@@ -17,8 +17,8 @@ from ..members.liveness import Liveness
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
-from .control import Called, Choice
-from .survival import STUCK, Sentry, abort, orphaned, survives, vanish
+from .control import Callee, Choice
+from .survival import STUCK, Sentry, abort, exit_at_once, orphaned, survives
 from .together import meet, open_window
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class _Orders:
     """
 
     def __init__(self, group: rma.Group, worker: Worker) -> None:
-        self.control = Called(group)
+        self.control = Callee(group)
         self._group = group
         self._worker = worker
         self._windows: dict[Choice, rma.Window] = {}
@@ -146,7 +146,7 @@ class _Orders:
         self.control.window.close()
 
 
-def _sentry(group: rma.Group, liveness: Liveness, control: Called) -> Sentry:
+def _sentry(group: rma.Group, liveness: Liveness, control: Callee) -> Sentry:
     """Start looking whether the driver lives, and who else does where it cannot see that."""
 
     def report_dead() -> None:
@@ -157,7 +157,7 @@ def _sentry(group: rma.Group, liveness: Liveness, control: Called) -> Sentry:
         liveness,
         group.answers,
         lambda: "the driver has died" if liveness.state(0) == "dead" else "",
-        lambda why: _desert(group, why, told=liveness.state(0) == "dead" and launched()),
+        lambda why: _leave(group, why, told=liveness.state(0) == "dead" and launched()),
         report_dead,
         2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
     )
@@ -172,8 +172,8 @@ def _finalized(group: rma.Group) -> NoReturn:
     abort(group, 1)
 
 
-def _desert(group: rma.Group, why: str, told: bool) -> NoReturn:
+def _leave(group: rma.Group, why: str, told: bool) -> NoReturn:
     """Leave a job that cannot go on, or that can only go on without us."""
     if not told:
         say(f"worker rank {group.outer(group.rank)} leaves: {why}")
-    vanish(1)
+    exit_at_once(1)

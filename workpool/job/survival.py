@@ -148,16 +148,16 @@ def _end_of(pid: int, wait: bool) -> int | None:
     return ended
 
 
-def depart(status: int) -> NoReturn:
+def exit_without_mpi(status: int) -> NoReturn:
     """End this process as Python does, but without ``MPI_Finalize``: that waits for the dead."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # joins the threads of the program
         atexit._run_exitfuncs()
     finally:
-        vanish(status)
+        exit_at_once(status)
 
 
-def vanish(status: int) -> NoReturn:
+def exit_at_once(status: int) -> NoReturn:
     """End this process at once, with nothing left of it in shared memory.
 
     The files of the dead are among those that a living rank has mapped.
@@ -179,7 +179,7 @@ def orphaned() -> Callable[[], None]:
 
     def check() -> None:
         if os.getppid() != parent:
-            vanish(1)
+            exit_at_once(1)
 
     return check
 
@@ -189,7 +189,7 @@ def abort(group: rma.Group, status: int) -> NoReturn:
     try:
         flush()
         if survives() and group.size > 1:
-            vanish(status)  # others take us for a dead worker; or, if we are the driver, they leave
+            exit_at_once(status)  # a dead worker for the others; if we drive, they leave
         sleep(0.1)  # mpiexec may lose what was written just before the end
         remove(litter_of(os.getpid()))
         # Open MPI waits for ever if a task has closed its connection to mpiexec.  No thread of
