@@ -104,7 +104,7 @@ def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_the
     mapping = Mapping(pool, SimpleNamespace(fn=abs, operation=None))  # type: ignore[arg-type]
     for segment in "abc":
         stretch = Stretch(segment, 10, None, None, 10, True)  # type: ignore[arg-type]
-        stretch.seats = 1
+        stretch.turns = 1
         mapping._stretches.append(stretch)
     mapping.stop()
     assert exhausted == ["a", "b", "c"]

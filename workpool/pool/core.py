@@ -28,7 +28,7 @@ from .contexts import Contexts
 from .future import PoolFuture
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
-from .mapping.call import Seat
+from .mapping.turns import TurnFuture
 from .resolver import Resolver
 from .stats import WorkerStats
 
@@ -227,16 +227,16 @@ class Core:
             self._lost = self._pending
         self.check_open()
 
-    def take_turn(self, seat: Seat, fn: Callable[..., Any], further: bool) -> Task | None:
-        """Submit a turn in a range, whose outcome is told to `seat`; None after shutdown.
+    def take_turn(self, future: TurnFuture, fn: Callable[..., Any], further: bool) -> Task | None:
+        """Submit a turn in a range, whose outcome is told to `future`; None after shutdown.
 
         `further`: it goes on with a map that was begun before the shutdown.  It is taken as long as
         some task is pending: until then the pool keeps its table.
         """
-        segment, code, plan = seat.segment, seat.stretch.code, seat.stretch.plan
+        segment, code, plan = future.segment, future.stretch.code, future.stretch.plan
         noted = None if plan is None else plan.noted
         task = Task(
-            self.number(), RANGE, fn, self.contexts.of(None), b"", seat, segment, noted=noted
+            self.number(), RANGE, fn, self.contexts.of(None), b"", future, segment, noted=noted
         )
         return task if self._submit(task, code, further) else None
 

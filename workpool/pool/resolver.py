@@ -24,7 +24,7 @@ from ..serializer import Kind, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
 from ..whole import need_stack, whole
-from .mapping.call import Seat
+from .mapping.turns import TurnFuture
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _VALUE, _LOST, _BROKEN = int(Kind.VALUE), int(Kind.LOST), int(Kind.BROKEN)
@@ -267,13 +267,15 @@ class Resolver:
             return None
         return delay_s
 
-    def _resolve_turn(self, seat: Seat, kind: int, content: memoryview | bytes, owner: int) -> None:
+    def _resolve_turn(
+        self, future: TurnFuture, kind: int, content: memoryview | bytes, owner: int
+    ) -> None:
         try:
             turn = Turn.decode(content) if kind == Kind.TURN else None
             if turn is not None:  # count its items before anybody can see their results
                 with self._lock:
                     self.tally.items[owner] += sum(part.total for part in turn.parts)
-            seat.ended(kind, turn or content)
+            future.ended(kind, turn or content)
         finally:
             self._uncounted.append(None)
 

@@ -12,7 +12,7 @@ from ...tasks import Segment, Task
 from ...turns import Part
 
 if TYPE_CHECKING:
-    from .call import Seat
+    from .turns import TurnFuture
 
 #: Spans of items that are noted before they are joined: a range may take days.
 TIDY = 1024
@@ -59,9 +59,9 @@ class Stretch:
         self.left = items  # items whose results are not used up
         self.fresh = True  # whether results that a journal has are not used up
         self.first = 0  # the place of its first item among all that the map was given
-        self.seats = 0  # turns under way
+        self.turns = 0  # turns under way
         self._tidy_at = TIDY  # spans at which they are joined
-        self.tasks: dict[Seat, Task] = {}  # the tasks of turns under way
+        self.tasks: dict[TurnFuture, Task] = {}  # the tasks of turns under way
         self.taken = False  # whether workers have taken all of it
         self.death: Loss | None = None  # of a worker that had a turn since it was last shared out
         self._deaths: list[tuple[range, int]] = []  # items, and how many workers have died at them
