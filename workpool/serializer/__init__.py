@@ -60,8 +60,9 @@ From what the rest of workpool calls down to what all the others stand on::
     tensors       tensors of PyTorch, which are such arrays
     classes       classes of the script, and how they are known when they come home
     reach         what two pickles of one task must not have twice
-    snapshot      whether what a definition reads is still the same
-    states        whether an object is, by its bytes
+    snapshot      what a definition reads, found
+    bindings      the same recorded, and whether it holds
+    states        whether an object is still the same, by its bytes
     foreign       what the script has of ctypes
     empty         classes before they are filled
     enumerations  those of the script

@@ -1,4 +1,4 @@
-"""What a definition of the script reads, and whether all of it is still the same.
+"""What a definition of the script reads; whether that is still the same, ``bindings`` tells.
 
 A snapshot is taken of a function, a class or an object only if everything that it reaches is known,
 by its bindings or by its bytes:
@@ -19,16 +19,7 @@ by its bindings or by its bytes:
   which are looked at by the same rule.
 
 What is larger, or cannot be pickled, can change in place, unseen, so such a function has no
-snapshot.  A snapshot holds while each binding is identical, and each array, or what else is known
-by its bytes, has the same::
-
-    function    its code, defaults, keyword defaults, attributes
-    globals     each name that its code, or code nested in it, loads, stores or deletes
-    cells       each variable of its closure
-    classes     their bases, each attribute
-    objects     each attribute and slot
-    containers  each element
-    the rest    what `state_of` returns
+snapshot.
 
 It serves on both sides. On the driver: has the user changed something since the code was sent?
 On a worker: has a task left something behind (a global, a nonlocal, an attribute of a function)
@@ -45,14 +36,11 @@ import functools
 import operator
 import sys
 from abc import ABCMeta, get_cache_token
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from collections.abc import Iterable
 from enum import Enum
-from pickle import Pickler
 from types import (
     BuiltinFunctionType,
-    CellType,
     ClassMethodDescriptorType,
-    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MappingProxyType,
@@ -60,11 +48,12 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from .atoms import ATOMS, FROZEN_DICT, UNCHANGING, is_unchanging
+from .bindings import Bindings, Read, slot_of
 from .byname import is_imported, named
-from .derived import DERIVED, FIELDS, WHEN_ASKED, WRITTEN, field_values, is_written
+from .derived import DERIVED, FIELDS, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .generic import generic_parts, is_generic
 from .instances import (
@@ -78,7 +67,7 @@ from .instances import (
     slots,
 )
 from .names import CACHED, UNBOUND, content, global_names
-from .states import MOST_NBYTES, State, known, state_of
+from .states import MOST_NBYTES, known
 
 MOST: Final = 256
 """Elements of a list, set or dict that is looked at; and four times as many bindings in all."""
@@ -105,19 +94,7 @@ MOST_PARTED: Final = 16
 """Objects that are known by bytes in which definitions stand: of more it takes less to send all."""
 
 
-_Read: TypeAlias = Callable[[object], object]
-"""Of a slot, from an object."""
-
-
-_BASES: Final[_Read] = vars(type)["__bases__"].__get__
-
-
-def _slot(read: _Read, value: object) -> object:
-    """Return what an object has in a slot, or `UNBOUND`."""
-    try:
-        return read(value)
-    except AttributeError:
-        return UNBOUND
+_BASES: Final[Read] = vars(type)["__bases__"].__get__
 
 
 def is_definition(fn: object) -> bool:
@@ -125,10 +102,8 @@ def is_definition(fn: object) -> bool:
     return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
 
 
-class Snapshot:
+class Snapshot(Bindings):
     """The bindings that definitions and objects by value read, directly or through others.
-
-    It keeps them and everything that they read alive.
 
     Attributes
     ----------
@@ -139,22 +114,13 @@ class Snapshot:
     """
 
     def __init__(self, own_globals: bool) -> None:
+        super().__init__()
         self._own_globals = own_globals
         self.classes: dict[int, type] = {}
         self.copied: list[object] = []
-        self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
-        self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
-        self._cells: list[tuple[CellType, object]] = []
-        self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
-        self._elements = 0  # how many these are
-        self._objects: list[tuple[object, type, object, list[tuple[_Read, object]]]] = []
-        self._lengths: list[tuple[Collection[Any], int]] = []
-        self._attributes: list[tuple[Mapping[str, Any], Set[str]]] = []
-        self._states: list[tuple[object, type[Pickler], State]] = []
-        self._nbytes = 0  # of these
-        self._parted = 0  # how many of them have definitions
-        self._token: object = None  # of what abstract base classes have been told
-        self._plain = False  # there is nothing for `_more_holds` to look at
+        self._elements = 0  # of what is looked at element by element, or slot by slot
+        self._nbytes = 0  # of what is known by its bytes
+        self._parted = 0  # how many of these have definitions
 
     @classmethod
     def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
@@ -197,57 +163,6 @@ class Snapshot:
         snapshot._plain = not (any(more) or snapshot.has_states)
         return snapshot
 
-    @property
-    def has_states(self) -> bool:
-        """Whether something is known by its bytes: to look takes longer."""
-        return bool(self._states)
-
-    def holds(self) -> bool:
-        """Tell whether nothing has been bound anew since the snapshot was taken.
-
-        Notes
-        -----
-        Cost: 0.1 us, and 0.03 us for each binding; for the rest that of `state_of`.
-        """
-        for function, code, defaults, kwdefaults, attributes in self._functions:
-            if (
-                function.__code__ is not code
-                or function.__defaults__ is not defaults
-                or function.__kwdefaults__ is not kwdefaults
-                or function.__dict__ is not attributes
-            ):
-                return False
-        for mapping, name, value in self._bindings:
-            if mapping.get(name, UNBOUND) is not value:
-                return False
-        for collection, length in self._lengths:
-            if len(collection) != length:
-                return False
-        for cell, value in self._cells:
-            if content(cell) is not value:
-                return False
-        return self._plain or self._more_holds()
-
-    def _more_holds(self) -> bool:
-        """Tell the same of what most functions do not read."""
-        for it, kind, attributes, contents in self._objects:
-            if type(it) is not kind or (attributes is not None and vars(it) is not attributes):
-                return False
-            if contents and not all(_slot(read, it) is had for read, had in contents):
-                return False
-        for i, (names, before) in enumerate(self._attributes):
-            if len(names) != len(before):
-                if not names.keys() - before <= WHEN_ASKED:
-                    return False
-                self._attributes[i] = names, frozenset(names)  # asked once
-        for collection, elements in self._contents:
-            found = tuple(collection)  # at once: other threads may add some
-            if len(found) != len(elements) or not all(map(operator.is_, found, elements)):
-                return False
-        if self._token is not None and get_cache_token() != self._token:
-            return False
-        return all(state_of(it, pickler) == state for it, pickler, state in self._states)
-
     def _parts(self, value: Any) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
         kind: Any = type(value)
@@ -282,21 +197,6 @@ class Snapshot:
         if kind is SimpleNamespace or (is_its_members(kind) and is_pickled_whole(kind)):
             return self._bind_members(value)
         return self._bind_state(value)
-
-    def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
-        """Record and return what is in a mapping, `but` for some names; and how much there is."""
-        items = dict(mapping)
-        self._lengths.append((mapping, len(items)))
-        items = {name: value for name, value in items.items() if name not in but}
-        self._bindings += [(mapping, name, value) for name, value in items.items()]
-        return items
-
-    def _bind_own(self, function: FunctionType) -> None:
-        """Record a function without what it reads."""
-        defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
-        self._functions.append(
-            (function, function.__code__, defaults, kwdefaults, function.__dict__)
-        )
 
     def _bind_function(self, function: FunctionType) -> list[object] | None:
         self._bind_own(function)
@@ -374,8 +274,8 @@ class Snapshot:
         """Record the attributes and slots of an object that is nothing else."""
         kind: Any = type(value)
         attributes = vars(value) if kind.__dictoffset__ else None
-        readers: list[_Read] = [it.__get__ for it in slot_members(kind)]
-        contents = [(read, _slot(read, value)) for read in readers]
+        readers: list[Read] = [it.__get__ for it in slot_members(kind)]
+        contents = [(read, slot_of(read, value)) for read in readers]
         self._objects.append((value, kind, attributes, contents))
         self._elements += len(contents)
         parts = [] if attributes is None else self._bind(attributes).values()
