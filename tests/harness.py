@@ -219,7 +219,7 @@ class Batch:
                 self._settle(name, str(event["outcome"]), str(event["text"]), event["seconds"])
             else:
                 if self._running is None:
-                    self._job.note_litter()  # a case may end its processes
+                    self._job.note_mpi_files()  # a case may end its processes
                 self._running = name
                 limit_s = float(str(event["limit_s"])) * PATIENCE
                 self._give_up = time.monotonic() + limit_s

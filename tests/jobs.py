@@ -27,7 +27,7 @@ from pathlib import Path
 from processes import END_GRACE_S, PATIENCE, marked, outlives
 
 from workpool.launch.mpiexec import Mpiexec, command_line, environment, find
-from workpool.system.shared_memory import litter_of, remove
+from workpool.system.shared_memory import mpi_files, remove
 
 TESTS = Path(__file__).resolve().parent
 
@@ -94,7 +94,7 @@ class Job:
         self._report = self.place / "report"
         self._report.touch()
         self._mark = f"{os.getpid()}-{uuid.uuid4().hex}"
-        self._litter: set[str] = set()
+        self._mpi_files: set[str] = set()
         paths = [str(self.place), env.get("PYTHONPATH", ""), str(TESTS.parent)]
         variables = {
             **env,
@@ -166,14 +166,14 @@ class Job:
         """Return the commands that outlive mpiexec by more than their grace."""
         return [f"{pid}: {command}" for pid, command in outlives(self._mark).items()]
 
-    def note_litter(self) -> None:
+    def note_mpi_files(self) -> None:
         """Note what the job has in shared memory now, where its processes may leave it."""
-        self._litter.update(path for pid in self.members() for path in litter_of(pid))
+        self._mpi_files.update(path for pid in self.members() for path in mpi_files(pid))
 
     def close(self) -> None:
         """End every process of the job, and remove what it had in shared memory; idempotent."""
         if self.members():
-            self.note_litter()
+            self.note_mpi_files()
             if self._process.poll() is None:
                 self._process.terminate()  # mpiexec tidies up behind itself when it can
             give_up = time.monotonic() + END_GRACE_S
@@ -186,7 +186,7 @@ class Job:
                         os.kill(pid, signal.SIGKILL)
                 time.sleep(0.02)
         self._process.wait()
-        remove(self._litter)
+        remove(self._mpi_files)
         self._directory.cleanup()
 
 

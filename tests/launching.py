@@ -26,7 +26,7 @@ from typing import NamedTuple
 from processes import PATIENCE, marked, outlives
 
 from workpool.launch import mpiexec
-from workpool.system.shared_memory import litter_of, remove
+from workpool.system.shared_memory import mpi_files, remove
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -52,7 +52,7 @@ class Started:
     ) -> None:
         self.process = process
         self.place = place
-        self.litter: set[str] = set()  #: what its processes had in shared memory when last seen
+        self.mpi_files: set[str] = set()  #: what its processes had in shared memory when last seen
         self._mark = mark
         self._lasting = lasting
 
@@ -85,7 +85,7 @@ class Started:
     def members(self) -> dict[int, str]:
         """Return the command lines of all its processes that live, by process id."""
         found = marked(self._mark)
-        self.litter.update(path for pid in found for path in litter_of(pid))
+        self.mpi_files.update(path for pid in found for path in mpi_files(pid))
         return found
 
     def gone_within(self, limit_s: float) -> None:
@@ -160,7 +160,7 @@ def job(
                 process.poll()
                 time.sleep(0.02)
             process.wait()
-            remove(started.litter)
+            remove(started.mpi_files)
 
 
 def run(

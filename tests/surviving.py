@@ -14,13 +14,13 @@ HEAD = """\
 import os, signal, sys, time
 from workpool import WorkPool
 from workpool.job import entry
-from workpool.system.shared_memory import litter_of
+from workpool.system.shared_memory import mpi_files
 
 def member(n):
     return entry.current().liveness.members[n].pid
 
 def files():
-    print("files", *litter_of(os.getpid()), flush=True)
+    print("files", *mpi_files(os.getpid()), flush=True)
 
 def rank():
     return int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])

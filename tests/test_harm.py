@@ -88,7 +88,7 @@ def test_a_task_that_breaks_what_its_rank_waits_with_ends_the_job(stderr: str) -
         import os
         import time
         from workpool import WorkPool
-        from workpool.system.shared_memory import litter_of
+        from workpool.system.shared_memory import mpi_files
 
         def broken():
             import builtins, os, sys
@@ -97,7 +97,7 @@ def test_a_task_that_breaks_what_its_rank_waits_with_ends_the_job(stderr: str) -
             os.sched_yield = None
 
         with WorkPool(max_workers=1) as pool:
-            print(*litter_of(os.getpid()), flush=True)
+            print(*mpi_files(os.getpid()), flush=True)
             pool.submit(broken).result()
             time.sleep(60)  # the worker has nothing to do, and sleeps
     """
@@ -113,14 +113,14 @@ def test_a_rank_that_mpiexec_does_not_hear_any_more_ends_the_job() -> None:
         import os
         import time
         from workpool import WorkPool
-        from workpool.system.shared_memory import litter_of
+        from workpool.system.shared_memory import mpi_files
 
         def unheard():
             os.sched_yield = None  # which the worker waits with, and fails
             os.closerange(3, 256)
 
         with WorkPool(max_workers=1) as pool:
-            print(*litter_of(os.getpid()), flush=True)
+            print(*mpi_files(os.getpid()), flush=True)
             pool.submit(unheard).exception()
             time.sleep(60)
     """

@@ -71,7 +71,7 @@ def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> No
             assert time.monotonic() < give_up, job.stacks()
             time.sleep(0.01)
         assert len(job.members()) >= 4
-        job.note_litter()  # nobody is left who could remove it
+        job.note_mpi_files()  # nobody is left who could remove it
         os.kill(int((place / "parent").read_text()), signal.SIGKILL)
         give_up = time.monotonic() + 5 * PATIENCE
         while job.members():
@@ -183,11 +183,11 @@ def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: i
     script = f"""
         import os
         from workpool import WorkPool
-        from workpool.system.shared_memory import litter_of
+        from workpool.system.shared_memory import mpi_files
 
         with WorkPool() as pool:
             assert pool.submit(pow, 2, 3).result() == 8
-        print(*litter_of(os.getpid()), flush=True)
+        print(*mpi_files(os.getpid()), flush=True)
         {end}
     """
     result = run_ranks(1, script, expect_status=status)
@@ -250,11 +250,11 @@ def test_a_process_by_itself_ends_at_a_hangup() -> None:
     script = """
         import os, signal, time
         from workpool import WorkPool
-        from workpool.system.shared_memory import litter_of
+        from workpool.system.shared_memory import mpi_files
 
         with WorkPool() as pool:
             pool.submit(abs, -1).result()
-            print(*litter_of(os.getpid()), flush=True)  # nobody removes it
+            print(*mpi_files(os.getpid()), flush=True)  # nobody removes it
             os.kill(os.getpid(), signal.SIGHUP)
             time.sleep(5)
     """

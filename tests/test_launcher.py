@@ -327,7 +327,7 @@ def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
 
 
 def test_what_mpi_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
-    litter = Path("/dev/shm", f"mpich_shm_{uuid.uuid4().hex}")
+    left_over = Path("/dev/shm", f"mpich_shm_{uuid.uuid4().hex}")
     mapped = os.fsencode(tmp_path) + b"/\xe9t\xe9"  # a name need not be text
     program = f"""
 import mmap
@@ -338,11 +338,11 @@ reporter.failed(1)
 time.sleep(60)
 """
     try:
-        with job(launch(tmp_path, program, before=f"exec 9>{litter}")) as started:
+        with job(launch(tmp_path, program, before=f"exec 9>{left_over}")) as started:
             assert started.wait().status == 1
-            assert not litter.exists()
+            assert not left_over.exists()
     finally:
-        litter.unlink(missing_ok=True)
+        left_over.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(

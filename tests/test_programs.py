@@ -22,8 +22,8 @@ def test_programs_that_use_mpi_are_jobs_of_their_own() -> None:
 
         ASK = (
             "import os; from mpi4py import MPI; print(MPI.COMM_WORLD.size); "
-            "from workpool.system.shared_memory import litter_of, remove; "
-            "remove(litter_of(os.getpid()))"  # Open MPI forgets it
+            "from workpool.system.shared_memory import mpi_files, remove; "
+            "remove(mpi_files(os.getpid()))"  # Open MPI forgets it
         )
         POOL = "from workpool import WorkPool; print(WorkPool().submit(pow, 2, 5).result())"
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from .. import contributions
 from ..errors import RemoteTraceback, UsageError, WorkerUnreachable
 from ..forked import FORKED
-from ..system.shared_memory import litter_of, remove, too_little
+from ..system.shared_memory import mpi_files, remove, too_little
 from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say
 from . import service
@@ -111,7 +111,7 @@ def _close_current() -> None:
         job.close()
         _current = None
         if alone:  # Open MPI leaves files behind, which no other process has
-            remove(litter_of(os.getpid()))
+            remove(mpi_files(os.getpid()))
 
 
 def _finalizing() -> None:

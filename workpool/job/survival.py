@@ -22,7 +22,7 @@ from ..clock import sleep
 from ..members.liveness import Liveness
 from ..serializer import task_name
 from ..system import supervisor
-from ..system.shared_memory import WAS_FULL, litter_of, remove
+from ..system.shared_memory import WAS_FULL, mpi_files, remove
 from ..system.status import VARIABLE
 from ..system.streams import VitalThread, flush
 
@@ -164,7 +164,7 @@ def exit_at_once(status: int) -> NoReturn:
     """
     flush()
     ctypes.CDLL(None).fflush(None)  # what extensions have written
-    remove(litter_of(os.getpid()))
+    remove(mpi_files(os.getpid()))
     os._exit(status)
 
 
@@ -191,7 +191,7 @@ def abort(group: rma.Group, status: int) -> NoReturn:
         if survives() and group.size > 1:
             exit_at_once(status)  # a dead worker for the others; if we drive, they leave
         sleep(0.1)  # mpiexec may lose what was written just before the end
-        remove(litter_of(os.getpid()))
+        remove(mpi_files(os.getpid()))
         # Open MPI waits for ever if a task has closed its connection to mpiexec.  No thread of
         # Python's could end that.
         faulthandler.dump_traceback_later(ABORT_S, exit=True, file=2)

@@ -207,7 +207,7 @@ class _Job:
             known = self.watch.driver is not None
             if not begun and (known or now > noted + _NOTE_S * (1 if self.local else _SELDOM)):
                 begun, noted = known, now
-                self.processes.note_litter()  # once MPI has started, every rank has its files
+                self.processes.note_mpi_files()  # once MPI has started, every rank has its files
             if len(self.watch.elsewhere) > hosts:
                 hosts = len(self.watch.elsewhere)
                 self.routes.find(self.processes.find(), self.watch.elsewhere)
@@ -233,12 +233,12 @@ class _Job:
             self.late = self.processes.left() if status is None else ""
             self.fate = supervisor.ends(self.watch.place).get(self.watch.driver or 0)
             self._end()
-        remove(self.processes.litter)  # what MPI leaves behind of ranks that were killed
+        remove(self.processes.mpi_files)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
 
     def _end(self) -> None:
         """End every process of the job on this host."""
-        self.processes.note_litter()
+        self.processes.note_mpi_files()
         if self.survive and self.watch.driver in self.processes.find():
             with suppress(ProcessLookupError):
                 os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come

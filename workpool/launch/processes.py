@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ..system.shared_memory import litter_of
+from ..system.shared_memory import mpi_files
 from ..system.supervisor import RANK_VARIABLES
 
 #: How many processes a message names, and how many characters of their commands.
@@ -24,12 +24,12 @@ class Processes:
 
     Attributes
     ----------
-    litter : set of str
+    mpi_files : set of str
         Files, as far as they were noted, that MPI forgets when its ranks are killed.
     """
 
     def __init__(self, mark: str) -> None:
-        self.litter: set[str] = set()
+        self.mpi_files: set[str] = set()
         self._mark = os.fsencode(mark)
 
     def find(self) -> dict[int, list[bytes]]:
@@ -49,9 +49,9 @@ class Processes:
                 return variables
         return []
 
-    def note_litter(self) -> None:
+    def note_mpi_files(self) -> None:
         """Note the files that MPI has made for them."""
-        self.litter.update(path for pid in self.find() for path in litter_of(pid))
+        self.mpi_files.update(path for pid in self.find() for path in mpi_files(pid))
 
     def left(self) -> str:
         """Name what is left of the ranks: themselves, or what their tasks have started."""

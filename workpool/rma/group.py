@@ -12,7 +12,7 @@ from ..clock import monotonic, sleep
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
-from ..system.shared_memory import SHM, free, litter_of, remove, unmappable
+from ..system.shared_memory import SHM, free, mpi_files, remove, unmappable
 from ..system.streams import say
 from ..whole import whole
 from .mpi import MPI
@@ -88,7 +88,7 @@ class Group:
             comm = MPI.COMM_WORLD
             if comm.Get_size() == 1 and size_here() > 1:
                 name = library_version().partition(",")[0]
-                remove(litter_of(os.getpid()))  # Open MPI forgets it
+                remove(mpi_files(os.getpid()))  # Open MPI forgets it
                 raise UsageError(
                     f"mpiexec has started {size_here()} ranks, and MPI ({name}) knows of this one "
                     "alone: it is the mpiexec of another MPI; `workpool run` finds the right one"

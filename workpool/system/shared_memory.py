@@ -24,7 +24,7 @@ WAS_FULL = (
 _LEAST_NBYTES = 4 << 20
 
 #: By the names that the MPIs give it.
-_LITTER = re.compile(
+_MPI_FILES = re.compile(
     rf"{SHM}/(mpich_shm_|sm_segment\.|vader_segment\.|osc_sm\.|ucx_shm_posix_)"
     "|/tmp/hydra_hwloc_xmlfile_"
 )
@@ -76,18 +76,18 @@ def too_little() -> str:
     )
 
 
-def litter_of(pid: int) -> set[str]:
+def mpi_files(pid: int) -> set[str]:
     """Return the files that MPI made for a process and that nobody removes if it is killed."""
     paths: set[str] = set()
     with suppress(OSError):
         with FileIO(f"/proc/{pid}/maps") as file:  # names of files need not be text
             lines = os.fsdecode(file.read()).splitlines()
-        paths |= {line.split(maxsplit=5)[5].strip() for line in lines if _LITTER.search(line)}
+        paths |= {line.split(maxsplit=5)[5].strip() for line in lines if _MPI_FILES.search(line)}
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
                 paths.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return {path for path in paths if _LITTER.match(path)}
+    return {path for path in paths if _MPI_FILES.match(path)}
 
 
 def remove(paths: set[str]) -> None:
