@@ -16,6 +16,7 @@ import pytest
 
 import workpool
 from workpool.accumulator import Accumulators
+from workpool.caches import LruCache, WeakLruCache
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
 from workpool.flag import Flag
@@ -25,7 +26,6 @@ from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions
 from workpool.pool.resolver import Resolver
-from workpool.recent import Recent, RecentOf
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Task
@@ -309,7 +309,7 @@ def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> N
 
 
 def test_recent_keeps_what_is_used() -> None:
-    recent: Recent[str] = Recent(3, 100)
+    recent: LruCache[str] = LruCache(3, 100)
     for key in range(3):
         recent.keep(key, str(key), 10)
     assert recent.use(0) == "0"
@@ -330,7 +330,7 @@ def test_recent_keeps_what_is_used() -> None:
 
 @pytest.mark.parametrize("key", [0, 1])
 def test_threads_may_keep_the_same_in_recent_at_once(key: int) -> None:
-    class Interrupted(Recent[str]):
+    class Interrupted(LruCache[str]):
         def __setitem__(self, given: int, entry: str) -> None:
             super().__setitem__(given, entry)
             if entry == "first":
@@ -345,7 +345,7 @@ def test_what_is_known_of_an_object_is_not_of_another_with_its_id() -> None:
     class Thing:
         pass
 
-    known: RecentOf[str] = RecentOf(2)
+    known: WeakLruCache[str] = WeakLruCache(2)
     thing, another = Thing(), Thing()
     assert known.get(thing) is None
     assert known.keep(thing, "first")

@@ -27,9 +27,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ..caches import LruCache
 from ..errors import ResourceError, UsageError
 from ..lazy import hashlib, np, sqlite3
-from ..recent import Recent
 from ..serializer import FINGERPRINT_NBYTES
 from .file import beside, connect, failed, lock
 
@@ -105,7 +105,7 @@ class Journal:
         self._mutex = threading.RLock()
         self._readers = 0
         self._closed = False
-        self._recent: Recent[Record] = Recent(_RECENT, _RECENT_NBYTES)
+        self._recent: LruCache[Record] = LruCache(_RECENT, _RECENT_NBYTES)
         self._lock_fd = lock(self.path)
         try:
             self._connection = connect(self.path)

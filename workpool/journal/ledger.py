@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..caches import LruCache
 from ..clock import monotonic
 from ..errors import SHUT, ResourceError, UsageError
 from ..lazy import np
-from ..recent import Recent
 from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
 from ..system.streams import say
 from ..tasks import Finished
@@ -178,7 +178,7 @@ class Ledger:
         self.keys = CallKeys(setup)
         self.journal = Journal(path)
         self._lock = threading.Lock()
-        self._lists: Recent[list[Any]] = Recent(_LISTS, _LISTS_NBYTES)
+        self._lists: LruCache[list[Any]] = LruCache(_LISTS, _LISTS_NBYTES)
         self._warned = False
 
     def result(self, key: bytes, fn: Callable[..., Any]) -> tuple[Any, BaseException | None] | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from ..recent import Recent, RecentOf
+from ..caches import LruCache, WeakLruCache
 from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.
@@ -28,10 +28,10 @@ class GeneratorCheck:
     """Looks from which generators the tasks of a pool draw."""
 
     def __init__(self) -> None:
-        self._seen: Recent[CodeType] = Recent(_MOST)
+        self._seen: LruCache[CodeType] = LruCache(_MOST)
         #: Objects whose methods were tasks: False for each at first, and as soon as several tasks
         #: had it, the code of the method that was looked at.
-        self._objects: RecentOf[CodeType | bool] = RecentOf(_MOST)
+        self._objects: WeakLruCache[CodeType | bool] = WeakLruCache(_MOST)
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
         """Warn, once for each function, if it draws from a generator that the script has.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from ..recent import RecentOf
+from ..caches import WeakLruCache
 from ..serializer import heaviest, pack_call, task_name
 
 #: Less takes about as long as what else is done for a task of some milliseconds.
@@ -29,7 +29,7 @@ class HeavyCheck:
     """Counts the tasks of a pool that are heavy because of what is called."""
 
     def __init__(self) -> None:
-        self._counts: RecentOf[int] = RecentOf(_MOST)
+        self._counts: WeakLruCache[int] = WeakLruCache(_MOST)
 
     def note(self, fn: Callable[..., Any], nbytes: int) -> None:
         """Take in how heavy a task is; warn once if its function is, and often so."""

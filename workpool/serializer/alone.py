@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import getweakrefcount
 
+from ..caches import once_for_each_class
 from ..lazy import np
-from ..recent import once_for_each_class
 from .atoms import ATOMS, are_unchanging
 from .instances import is_its_attributes, is_pickled_whole, slots_alone
 

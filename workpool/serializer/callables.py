@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..recent import Recent
+from ..caches import LruCache
 from .byname import named
 from .frames import unpack
 from .references import CAPACITY, MAX_NBYTES, come_along
@@ -66,7 +66,7 @@ class CallableCache:
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        self._restored: Recent[_Restored] = Recent(capacity, MAX_NBYTES)
+        self._restored: LruCache[_Restored] = LruCache(capacity, MAX_NBYTES)
         #: The code whose callable showed no trace, and that nobody has had since.
         self._checked: int | None = None
         self.restores = 0

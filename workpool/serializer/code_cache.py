@@ -30,8 +30,8 @@ from pickle import dumps
 from types import MethodType
 from typing import Any, Final
 
+from ..caches import LruCache, WeakLruCache
 from ..interrupts import interrupts
-from ..recent import Recent, RecentOf
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
@@ -136,8 +136,8 @@ class CodeCache:
 
     def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._max_nbytes = max_nbytes
-        self._known: Recent[_Known] = Recent(capacity, max_nbytes)
-        self._seen: RecentOf[_Seen] = RecentOf(4 * capacity)
+        self._known: LruCache[_Known] = LruCache(capacity, max_nbytes)
+        self._seen: WeakLruCache[_Seen] = WeakLruCache(4 * capacity)
         self._registered = registered_modules()
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: pickling may run code that submits

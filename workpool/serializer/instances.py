@@ -11,7 +11,7 @@ from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
 
-from ..recent import once_for_each_class
+from ..caches import once_for_each_class
 
 DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 """Attributes of classes that keep in C what they are made of."""

@@ -25,11 +25,11 @@ from pickle import PickleBuffer
 from threading import Lock
 from typing import Any, NamedTuple
 
+from ..caches import LruCache
 from ..clock import monotonic
 from ..context import Context, Limits
 from ..errors import SerializationError
 from ..loss import Loss, Why, unstarted
-from ..recent import Recent
 from ..serializer import Encoded, Kind, join_apart, segments
 from ..system import channel
 from ..system.process import ChildProcess
@@ -55,7 +55,7 @@ LONGEST_LOOK_S = 50e-3
 _OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
 
 
-class Codes(Recent[bytes]):
+class Codes(LruCache[bytes]):
     """The code of functions, as the child needs it."""
 
     def add(self, code_id: int, data: bytes) -> None:
@@ -100,7 +100,7 @@ class IsolatedRunner:
         self._rank = own.rank
         self._host = own.host
         self._codes = Codes(CODES, CODES_NBYTES)
-        self._entered: Recent[IsolatedPool] = Recent(CONTEXTS)  # by the number of a context
+        self._entered: LruCache[IsolatedPool] = LruCache(CONTEXTS)  # by the number of a context
         self._child: ChildProcess | None = None
         self._tasks = 0  # requests that the child was sent
         self._lock = Lock()  # on the child, and on what it was sent ahead

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
 
 from .. import contributions
+from ..caches import LruCache
 from ..context import CHUNK, Context
 from ..contributions import Contributions
 from ..errors import ProtocolError, SerializationError, WindowError
 from ..forgetting import forgetting
-from ..recent import Recent
 from ..serializer import (
     ATOMS,
     CallableCache,
@@ -131,7 +131,7 @@ class Runner:
         self.rank = rank
         self.host = host
         #: By context in a worker, by pool in a child process, whose worker looks after the limits.
-        self._pools: Recent[EnteredPool] = Recent(POOLS)
+        self._pools: LruCache[EnteredPool] = LruCache(POOLS)
         self._pool: EnteredPool | None = None  # the one whose tasks run now
         self._forked = False
         me = ref(self)  # weakly: a hook of a fork stays for good

@@ -1,4 +1,4 @@
-"""What was used or asked most recently, bounded in number and in bytes."""
+"""Caches: of what was used most recently, bounded in number and in bytes; of answers, by class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 _V = TypeVar("_V")
 
 
-class Recent(OrderedDict[int, _V]):
+class LruCache(OrderedDict[int, _V]):
     """A dictionary whose user calls `use` for what may be there and `keep` for each new entry.
 
     Parameters
@@ -67,7 +67,7 @@ class Recent(OrderedDict[int, _V]):
         self.nbytes = 0
 
 
-class RecentOf(Generic[_V]):
+class WeakLruCache(Generic[_V]):
     """What is known of the most recently used of some objects, as long as these live.
 
     Parameters
@@ -77,7 +77,7 @@ class RecentOf(Generic[_V]):
     """
 
     def __init__(self, capacity: int) -> None:
-        self._entries: Recent[tuple[weakref.ref[Any], _V]] = Recent(capacity)
+        self._entries: LruCache[tuple[weakref.ref[Any], _V]] = LruCache(capacity)
 
     def get(self, of: object) -> _V | None:
         """Return what is known of an object; None if it is another one that has its id by now."""
