@@ -130,6 +130,9 @@ def test_what_fails_says_which_item_it_was_and_ends_the_map() -> None:
                 assert list(results) == []
             with pytest.raises(TimeoutError):
                 list(pool.map(pow, [2], [100], timeout=-1, unordered=True))
+            for way in ({}, {"unordered": True}):  # more seconds than a lock can wait
+                forever = float("inf")
+                assert list(pool.map(pow, [2], [3], timeout=forever, chunksize=1, **way)) == [8]
             chunks = pool.map(inverse, [1, 0], chunksize=2, unordered=True)
             with pytest.raises(ZeroDivisionError) as raised:
                 list(chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -99,7 +100,9 @@ def _as_they_come(
             future.add_done_callback(ended.put)
 
     def next_one() -> Any:
-        left = None if deadline is None else max(0.0, deadline - monotonic())
+        left = None
+        if deadline is not None:
+            left = min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)
         try:
             future = ended.get(timeout=left)
         except queue.Empty:
