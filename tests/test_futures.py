@@ -113,6 +113,23 @@ def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it() -> None:
     assert run_futures(2, script).stdout == "True\nFalse\n"
 
 
+def test_system_exit_in_a_block_waits_for_its_tasks() -> None:
+    script = """
+        import sys, time
+        from workpool.futures import MPICommExecutor
+
+        try:
+            with MPICommExecutor() as executor:
+                if executor is not None:
+                    futures = [executor.submit(time.sleep, 0.05) for _ in range(20)]
+                    sys.exit(3)
+        except SystemExit as end:
+            print(end.code, sum(future.done() for future in futures), futures[-1].exception())
+    """
+    assert run_futures(3, script).stdout == "3 20 None\n"
+    assert run_ranks(3, script, spmd=True).stdout == "3 20 None\n"
+
+
 def test_the_environment_says_how_many_workers() -> None:
     script = """
         from workpool.futures import MPIPoolExecutor

@@ -138,6 +138,25 @@ def test_an_error_in_what_an_spmd_program_runs_waits_for_no_tasks(ranks: int) ->
     assert run_ranks(ranks, script, spmd=True).stdout == "mine\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_system_exit_in_what_an_spmd_program_runs_loses_no_task(ranks: int) -> None:
+    script = """
+        import sys, time
+        import workpool
+
+        def main(pool):
+            futures.extend(pool.submit(time.sleep, 0.05) for _ in range(20))
+            sys.exit(3)
+
+        futures = []
+        try:
+            workpool.run(main)
+        except SystemExit as end:
+            print(end.code, sum(not future.cancelled() for future in futures))
+    """
+    assert run_ranks(ranks, script, spmd=True).stdout == "3 20\n"
+
+
 def test_uncaught_exception_ends_the_job_with_its_traceback() -> None:
     script = """
         from workpool import WorkPool

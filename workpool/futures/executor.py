@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UsageError
 from ..job import entry
+from ..job.drain import Terminated
 from ..pool.executor import WorkPool, together
 from .workers import assignment, prepare
 
@@ -157,8 +158,8 @@ class MPIPoolExecutor(WorkPool):
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        # Whatever error has ended the block, as there; but Ctrl-C and SIGTERM are to end the job.
-        self.shutdown(wait=exc_value is None or isinstance(exc_value, Exception))
+        # Whatever has ended the block, as there; but Ctrl-C and SIGTERM are to end the job.
+        self.shutdown(wait=not isinstance(exc_value, (KeyboardInterrupt, Terminated)))
 
 
 class MPICommExecutor:

@@ -183,8 +183,9 @@ def drive(group: rma.Group) -> Iterator[None]:
     outer, runtime = _current, _begin(group)
     try:
         yield
-    except BaseException:
-        runtime.cancel()  # nobody waits any more for what has not begun
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or isinstance(error, Terminated):
+            runtime.cancel()  # nobody waits any more for what has not begun
         raise
     finally:
         try:
