@@ -251,6 +251,30 @@ def test_a_communicator_does_not_matter_where_the_others_serve_already() -> None
     assert run_futures(3, script).stdout == "2 1\n"
 
 
+def test_a_context_within_another_is_entered_by_ranks_that_serve_nobody_yet() -> None:
+    script = """
+        from workpool.futures import MPICommExecutor
+        from mpi4py import MPI
+
+        def rank(executor):
+            return executor.submit(lambda: MPI.COMM_WORLD.rank).result()
+
+        world = MPI.COMM_WORLD
+        outer = world.Split(0 if world.rank != 2 else MPI.UNDEFINED, world.rank)
+        inner = world.Split(0 if world.rank != 1 else MPI.UNDEFINED, world.rank)
+        if world.rank == 2:
+            with MPICommExecutor(inner) as executor:
+                assert executor is None
+        else:
+            with MPICommExecutor(outer) as executor:
+                if executor is not None:
+                    with MPICommExecutor(inner) as other:
+                        found = rank(executor), rank(other)
+                    print(*found, rank(executor))
+    """
+    assert run_ranks(3, script, spmd=True).stdout == "1 2 1\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_futures_that_are_made_of_others(ranks: int) -> None:
     script = """

@@ -284,6 +284,30 @@ def test_run_where_the_others_serve_already_is_a_pool(ranks: int) -> None:
     assert stdout.split("\n") == ["values 55 55" + " refused" * (ranks > 1), ""]
 
 
+def test_run_in_run_with_ranks_that_serve_nobody_yet() -> None:
+    script = """
+        import workpool
+        from mpi4py import MPI
+
+        def outer(pool):
+            return rank(pool), workpool.run(rank), workpool.run(rank, inner), rank(pool)
+
+        def rank(pool):
+            return pool.submit(lambda: MPI.COMM_WORLD.rank).result()
+
+        world = MPI.COMM_WORLD
+        first = world.Split(0 if world.rank != 2 else MPI.UNDEFINED, world.rank)
+        inner = world.Split(0 if world.rank != 1 else MPI.UNDEFINED, world.rank)
+        if world.rank < 2:
+            value = workpool.run(outer, first)
+        else:
+            value = workpool.run(rank, inner)
+        if world.rank == 0:
+            print(*value)
+    """
+    assert run_ranks(3, script, spmd=True).stdout == "1 1 2 1\n"
+
+
 def test_a_flush_of_shared_memory_costs_little_more_than_a_sync() -> None:
     script = """
         import timeit

@@ -198,11 +198,9 @@ class MPICommExecutor:
     """
 
     def __init__(self, comm: MPI.Intracomm | None = None, root: int = 0, **options: Any) -> None:
-        self._served = _served_already()
-        if not self._served:
-            from .. import rma
+        from .. import rma
 
-            rma.check_root(comm, root)
+        rma.check_root(comm, root)
         self._comm = comm
         self._root = root
         self._options = options
@@ -213,7 +211,8 @@ class MPICommExecutor:
             raise RuntimeError("this MPICommExecutor is entered already")
         make = partial(MPIPoolExecutor, **self._options)
         entered: AbstractContextManager[MPIPoolExecutor | None]
-        entered = make() if self._served else together(self._comm, self._root, make)
+        served = entry.served(self._comm)
+        entered = make() if served else together(self._comm, self._root, make)
         executor = entered.__enter__()
         self._entered = entered
         return executor
@@ -222,13 +221,6 @@ class MPICommExecutor:
         entered, self._entered = self._entered, None
         assert entered is not None
         return entered.__exit__(*exc_info)
-
-
-def _served_already() -> bool:
-    """Return whether this process runs the script, and all other ranks serve it."""
-    from .. import rma
-
-    return entry.driving() and rma.world_size() > 1
 
 
 def _check_order(buffersize: int | None, unordered: bool) -> None:

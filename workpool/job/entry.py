@@ -169,6 +169,18 @@ def driving() -> bool:
     return _current is not None
 
 
+def served(comm: MPI.Intracomm | None = None) -> bool:
+    """Return whether ranks that could serve this process for a communicator do so already.
+
+    Where they are only some of all, others may wait to serve it: those of a given communicator.
+    """
+    from .. import rma
+
+    size = rma.world_size()
+    job = _current
+    return job is not None and size > 1 and (comm is None or job.group.size == size)
+
+
 def workers_comm() -> MPI.Intracomm | None:
     """Return the communicator of the job's workers, as one of them; None if this is none."""
     job = _ours()

@@ -169,10 +169,8 @@ def run(
     It splits `comm` and allocates a small window on the root, both collectively, and frees them at
     the end.  The other ranks serve until then.
     """
-    from .. import rma
-
     make = partial(WorkPool, **options)
-    if entry.driving() and rma.world_size() > 1:
+    if entry.served(comm):
         if comm is not None or root:
             raise UsageError(
                 "workpool.run with comm= or root= where all other ranks serve this one already: "
