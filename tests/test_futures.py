@@ -207,6 +207,26 @@ def test_all_workers_meet_in_their_communicator() -> None:
     ).stdout == ("right\n")
 
 
+def test_the_communicator_is_of_the_workers_of_the_pool() -> None:
+    script = """
+        from workpool.futures import MPIPoolExecutor, get_comm_workers
+
+        def together():
+            return get_comm_workers().allreduce(1)
+
+        with MPIPoolExecutor() as wide, MPIPoolExecutor(2) as narrow, MPIPoolExecutor(1) as one:
+            for executor in 3 * [wide, narrow, one, narrow]:
+                found = [executor.submit(together) for _ in range(executor.num_workers)]
+                assert {future.result() for future in found} == {executor.num_workers}
+        for workers in 3 * [1, 2]:  # whose tables are opened and closed in turn
+            with MPIPoolExecutor(workers) as executor:
+                found = [executor.submit(together) for _ in range(workers)]
+                assert {future.result() for future in found} == {workers}
+        print("right")
+    """
+    assert run_futures(4, script).stdout == "right\n"
+
+
 @pytest.mark.parametrize("root", [0, 2])
 def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
     script = """

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 
 def get_comm_workers() -> MPI.Intracomm:
-    """Return the communicator of all workers of the job; for tasks.  Not collective.
+    """Return the communicator of all workers of the pool; for tasks.  Not collective.
 
     Returns
     -------
     MPI.Intracomm
-        The same one in every task, of all workers of the job, whatever `max_workers` is.  It is not
-        to be freed.
+        The same one in all tasks of the pool.  It is not to be freed.
 
     Raises
     ------

@@ -182,10 +182,9 @@ def served(comm: MPI.Intracomm | None = None) -> bool:
 
 
 def workers_comm() -> MPI.Intracomm | None:
-    """Return the communicator of the job's workers, as one of them; None if this is none."""
+    """Return the communicator of all who serve the pool whose task runs here; None if none does."""
     job = _ours()
-    group = service.served() if job is None else job.group
-    return None if group is None else group.others
+    return service.workers_comm() if job is None else job.group.others
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import sys
+from collections.abc import Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,16 +23,18 @@ from .survival import STUCK, Sentry, abort, exit_at_once, orphaned, survives
 from .together import meet, open_window
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from .. import rma
     from ..worker.worker import Worker
 
 
-_served: rma.Group | None = None  # of which this process is a worker by now
+_orders: _Orders | None = None  # of the job of which this process is a worker by now
 
 
-def served() -> rma.Group | None:
-    """Return the ranks of the job of which this process is a worker; None if it is none."""
-    return _served
+def workers_comm() -> MPI.Intracomm | None:
+    """Return the communicator of all who serve the pool whose task runs here; None if none does."""
+    return None if _orders is None else _orders.comm()
 
 
 def launch(group: rma.Group) -> int:
@@ -60,12 +63,12 @@ def serve(group: rma.Group, survive: bool = False) -> None:
     """
     from .. import rma
 
-    global _served
+    global _orders
     rma.at_finalize(None, lambda: _finalized(group))
-    outer, _served = _served, group
+    outer = _orders
     try:
         _serve(group, survive)
-        _served = outer
+        _orders = outer
         rma.at_finalize(None)
     except BaseException:
         report_failure(f"worker rank {group.outer(group.rank)} failed")
@@ -73,12 +76,13 @@ def serve(group: rma.Group, survive: bool = False) -> None:
 
 
 def _serve(group: rma.Group, survive: bool) -> None:
+    global _orders
     from ..worker.worker import Worker  # which the driver's rank does without
 
     carries = survive or not group.one_host
     where = group.rank, group.outer(group.rank), os.uname().nodename
     worker = Worker(*where, carries=carries, check=orphaned())
-    orders = _Orders(group, worker)
+    orders = _orders = _Orders(group, worker)
     liveness = meet(group)
     bell = Doorbell(doorbell.name(liveness.members[group.rank]))
     rest = bell.sleep if liveness.near(0) else sleep
@@ -108,6 +112,11 @@ class _Orders:
         self._group = group
         self._worker = worker
         self._windows: dict[Choice, rma.Window] = {}
+        self._comms: dict[Hashable, MPI.Intracomm] = {}  # by the choice as well
+
+    def comm(self) -> MPI.Intracomm:
+        """Return the communicator of all who serve the pool whose task runs here."""
+        return self._comms[self._worker.serving]
 
     def obey(self) -> bool:
         """Come if the driver calls, and do what it says; return whether the job goes on."""
@@ -124,6 +133,7 @@ class _Orders:
             assert choice is not None
             self._worker.detach(choice)
             self._windows.pop(choice).close()
+            self._group.free(self._comms.pop(choice))
         elif order.what == "stay":
             with suppress(ValueError):  # not the main thread: whose program has its own plans
                 signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
@@ -135,6 +145,7 @@ class _Orders:
             window = self._windows[choice] = open_window(self._group, choice)
         except ResourceError:
             return  # the driver tells the user
+        self._comms[choice] = self._group.first(choice.workers)
         if self._group.rank <= choice.workers:
             geometry = choice.geometry()
             self._worker.attach(choice, window, geometry, choice.claim, choice.lease_s)
@@ -143,6 +154,8 @@ class _Orders:
         """Free every window.  Collective."""
         for window in self._windows.values():
             window.close()
+        for comm in self._comms.values():
+            self._group.free(comm)
         self.control.window.close()
 
 

@@ -68,7 +68,7 @@ class Group:
     one_host : bool
         Whether every rank shares memory with every other.
     others : MPI.Intracomm
-        All ranks but 0, in their order, for the tasks that run there; ours where we are alone.
+        All ranks but 0, in their order; ours where we are alone.
 
     Raises
     ------
@@ -137,6 +137,20 @@ class Group:
         """Return everybody's value, by rank, on every rank.  Collective."""
         with self._lock:
             return self._comm.allgather(mine)
+
+    def first(self, count: int) -> MPI.Intracomm:
+        """Return a communicator of the first so many ranks after 0.  Collective, without rank 0."""
+        if count == self.size - 1:
+            return self.others
+        with self._lock:
+            color = 0 if self.rank <= count else MPI.UNDEFINED
+            return MPI.Intracomm(self.others.Split(color, self.rank))
+
+    def free(self, comm: MPI.Intracomm) -> None:
+        """Free what `first` has returned.  Collective, for its ranks."""
+        if comm not in (self.others, MPI.COMM_NULL):
+            with self._lock:
+                comm.Free()
 
     @whole  # as long as it has the lock
     def answers(self, limit_s: float) -> bool:

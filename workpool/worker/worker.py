@@ -72,6 +72,11 @@ class Worker:
         Whether outcomes carry all contributions to accumulators, which the driver then adds.
     check : callable
         Called with each beat of the heart: ends this process if it is nobody's worker any more.
+
+    Attributes
+    ----------
+    serving : object
+        The table whose tasks run.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Worker:
         self.member = member
         self.carries = carries
         self.runners = Runners(rank, host)
+        self.serving: Hashable = None
         self._services: dict[Hashable, _Service] = {}
         self._check = check
         self.heart = Heart(self._beat, self._watch)
@@ -139,7 +145,7 @@ class Worker:
             busy = False
             services = self._services
             seconds = SPIN_S if idle.spins and len(services) == 1 else 0
-            for service in services.values():
+            for self.serving, service in services.items():
                 busy |= service.work(seconds)
             now = monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
