@@ -39,7 +39,8 @@ References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MP
 from __future__ import annotations
 
 from .ending import HANGS, at_finalize
-from .group import Group, check_root, info, library_version, world_size
+from .group import Group, check_root, world_size
+from .naming import info, library_version
 from .ops import is_op, op_name
 from .window import Window
 

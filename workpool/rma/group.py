@@ -16,6 +16,7 @@ from ..system.shared_memory import SHM, free, mpi_files, remove, unmappable
 from ..system.streams import say
 from ..whole import whole
 from .mpi import MPI
+from .naming import LEVELS, library_version
 from .own import OwnWindow
 from .patient import PatientWindow
 from .ticker import Ticker
@@ -34,13 +35,6 @@ SPARE_NBYTES = 1 << 20
 
 #: Most that is watched of a window: more would take too long where nothing else is to be done.
 WATCHED_NBYTES = 1 << 15
-
-_LEVELS = {
-    MPI.THREAD_SINGLE: "single",
-    MPI.THREAD_FUNNELED: "funneled",
-    MPI.THREAD_SERIALIZED: "serialized",
-    MPI.THREAD_MULTIPLE: "multiple",
-}
 
 #: Held during every call into MPI while there may be others: mpi4py may have been asked for less
 #: than MPI_THREAD_MULTIPLE.
@@ -329,11 +323,6 @@ class Group:
         self._comm.Free()
 
 
-def library_version() -> str:
-    """Return the first line with which the MPI library names itself.  MPI need not be started."""
-    return " ".join(MPI.Get_library_version().strip("\x00").splitlines()[0].split())
-
-
 def world_size() -> int:
     """Return the number of ranks of ``MPI.COMM_WORLD``.
 
@@ -369,7 +358,7 @@ def _check() -> None:
         raise UsageError("MPI is not initialized: call MPI.Init_thread() before you make a pool")
     if (level := MPI.Query_thread()) < MPI.THREAD_SERIALIZED:
         raise UsageError(
-            f"MPI was initialized with thread level {_LEVELS[level]}, and a pool calls it from "
+            f"MPI was initialized with thread level {LEVELS[level]}, and a pool calls it from "
             'several threads, one at a time: leave mpi4py.rc.thread_level at "multiple", or set it '
             'to "serialized"'
         )
@@ -387,20 +376,3 @@ def _await_others(comm: MPI.Intracomm) -> None:
             )
             late = math.inf
         sleep(1e-4)
-
-
-def info(group: Group, window: Window) -> dict[str, str]:
-    """Return what a person asks first about an MPI and a window in it."""
-    flavors = {MPI.WIN_FLAVOR_ALLOCATE: "allocate", MPI.WIN_FLAVOR_SHARED: "shared"}  # ours
-    models = {MPI.WIN_SEPARATE: "separate", MPI.WIN_UNIFIED: "unified"}
-    left = free()
-    return {
-        "MPI library": library_version(),
-        "MPI standard": ".".join(map(str, MPI.Get_version())),
-        "thread level": _LEVELS[MPI.Query_thread()],
-        "ranks": f"{group.size} on {'one host' if group.one_host else 'several hosts'}",
-        "window flavour": flavors[window._win.flavor],
-        "memory model": models[window._win.model],
-        "progress": "by a thread on the host" if window._ticker else "without the host",
-        "shared memory free": "none" if left is None else f"{left / 2**30:.2f} GiB in {SHM}",
-    }
