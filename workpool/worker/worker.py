@@ -145,7 +145,8 @@ class Worker:
             busy = False
             services = self._services
             seconds = SPIN_S if idle.spins and len(services) == 1 else 0
-            for self.serving, service in services.items():
+            for table, service in services.items():
+                self.serving = table
                 busy |= service.work(seconds)
             now = monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
