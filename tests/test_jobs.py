@@ -260,6 +260,21 @@ def test_ranks_that_do_not_come_to_run_are_waited_for_and_missed() -> None:
     assert ended.stderr.count("waited for other ranks for 0.5 s") == 1
 
 
+def test_ranks_sleep_until_the_root_comes_to_run() -> None:
+    script = """
+        import sys, time
+        import workpool
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.rank == 0:
+            time.sleep(2)
+        used = time.process_time()
+        workpool.run(lambda pool: None)
+        sys.stdout.write(f"{time.process_time() - used < 1}\\n")
+    """
+    assert run_ranks(3, script, spmd=True).stdout == 3 * "True\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_run_where_the_others_serve_already_is_a_pool(ranks: int) -> None:
     script = """

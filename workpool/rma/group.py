@@ -33,6 +33,9 @@ LATE_S = 10.0
 SPARE_FDS = 2
 SPARE_NBYTES = 1 << 20
 
+#: How often ranks that have come look whether all others have.
+AWAIT_S = 1e-3
+
 #: Most that is watched of a window: more would take too long where nothing else is to be done.
 WATCHED_NBYTES = 1 << 15
 
@@ -89,10 +92,8 @@ class Group:
                 )
         check_root(comm, root)
         rank = comm.Get_rank()
-        if spmd and rank == root:
-            _await_others(comm)
-        elif spmd:
-            comm.Ibarrier().Wait()
+        if spmd:
+            _await_others(comm, rank == root)
         self._root = root
         self._lock = _IN_MPI
         self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
@@ -364,15 +365,15 @@ def _check() -> None:
         )
 
 
-def _await_others(comm: MPI.Intracomm) -> None:
-    """Wait until every other rank has come to its barrier; say so if that takes long."""
+def _await_others(comm: MPI.Intracomm, tell: bool) -> None:
+    """Wait asleep until every other rank has come here; perhaps say so if that takes long."""
     met = comm.Ibarrier()
-    late = monotonic() + LATE_S
+    late = monotonic() + LATE_S if tell else math.inf
     while not met.Test():
         if monotonic() > late:
             say(
-                f"workpool.run has waited for other ranks for {LATE_S:g} s, and goes on waiting: "
-                "call it on every rank, not on one"
+                f"this rank has waited for other ranks for {LATE_S:g} s, and goes on waiting: call "
+                "workpool.run, or enter an MPICommExecutor, on every rank of the communicator"
             )
             late = math.inf
-        sleep(1e-4)
+        sleep(AWAIT_S)
