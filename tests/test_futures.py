@@ -97,6 +97,19 @@ def test_every_name_of_mpi4py_is_there() -> None:
     assert run_futures(2, script).stdout == "[]\n"
 
 
+def test_mpi_is_loaded_as_for_a_pool_though_mpi4py_has_the_name() -> None:
+    script = """
+        import sys
+        from workpool.futures import ThreadPoolExecutor
+
+        assert "workpool.rma" in sys.modules
+        with ThreadPoolExecutor() as executor:
+            print(executor.submit(abs, -1).result())
+    """
+    ended = run_ranks(1, script, spmd=True)
+    assert (ended.stdout, ended.stderr) == ("1\n", "")
+
+
 def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it() -> None:
     script = """
         import time

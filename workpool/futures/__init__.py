@@ -83,6 +83,8 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for: the ranks that only serve do without it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _HOMES[name] == "mpi4py.futures":
+        import_module("workpool.rma")  # first: it says how MPI is to be loaded
     value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
     return value
 

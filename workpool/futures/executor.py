@@ -64,12 +64,14 @@ class MPIPoolExecutor(WorkPool):
 
     * The workers are ranks that ``mpiexec`` has started: none is spawned.  A process by itself has
       one, a thread.
-    * The pool is made at once, not with the first ``submit``.
+    * The pool is made at once, not with the first ``submit``; the initializer runs on a worker when
+      that gets its first task.
     * A `chunksize` is not needed, and better not given.  ``buffersize`` goes together with
       ``unordered``.
     * A task has copies of the script's globals that it reads.  Nothing imports the script on a
       worker: there is no module ``__worker__``.
-    * More than one short task may be on its way to a worker, and then counts as running.
+    * More than one short task may be on its way to a worker, and then counts as running.  So many
+      tasks as workers are not one on each: what is to happen once on each is for an initializer.
     """
 
     def __init__(

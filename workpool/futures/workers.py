@@ -30,7 +30,11 @@ def get_comm_workers() -> MPI.Intracomm:
 
     Notes
     -----
-    Tasks that call something collective on it wait for each other: submit one for each worker.
+    Tasks that call something collective on it wait for each other: submit one for each worker, and
+    wait for all of these before you submit others, or make a pool.  Else a worker may take two of
+    them, and those that meet be of two sets.  What is collective in an initializer wants a task on
+    each worker as well, for it runs before the first one there.  Under ``--survive``, whoever waits
+    for a worker that has died waits for ever.
     """
     comm = entry.workers_comm() if entry.in_task() else None
     if comm is None:
