@@ -122,6 +122,37 @@ def test_interrupt_while_workers_are_busy(group: bool) -> None:
         assert started.wait(8).status == 130
 
 
+LEFT_OPEN = """
+import os
+from workpool import WorkPool
+def begin():
+    global own
+    own = open(str(os.getpid()), "w")
+def task(n):
+    own.write(f"{n}\\n")
+    return n
+results = open("results", "w")
+with WorkPool(initializer=begin) as pool:
+    for n in pool.map(task, range(9), chunksize=1):
+        results.write(f"{n}\\n")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("options", [(), ("--survive",)], ids=["", "survive"])
+@pytest.mark.parametrize(("end", "status"), [("", 0), ("1 / 0", 1)], ids=["end", "error"])
+def test_files_that_are_left_open_are_written(
+    options: tuple[str, ...], end: str, status: int, tmp_path: Path
+) -> None:
+    with run(*options, "-w", "2", "-c", LEFT_OPEN + end, cwd=tmp_path) as started:
+        ended = started.wait()
+    assert ended.status == status, ended
+    lines = sorted("".join(file.read_text() for file in tmp_path.iterdir()).split())
+    all_of_them = [str(n) for n in range(9)]
+    # An error in the script ends the workers at once.
+    assert lines == sorted(all_of_them * 2) if status == 0 else set(lines) == set(all_of_them)
+
+
 NOTING = """
 import sys, time
 from pathlib import Path

@@ -71,11 +71,14 @@ def main() -> int:
     if group.rank > 0:
         from .job import service
 
-        return service.launch(group)
+        status = service.launch(group)
+        gc.unfreeze()
+        return status
     from .job import entry
 
     status = entry.launch(group, functools.partial(_drive, found, reporter), reporter)
     reporter.ended(status)
+    gc.unfreeze()  # else what the program has left in a cycle with it is never freed: open files
     return 0 if reporter.heard else status  # MPI remarks upon every status but 0
 
 

@@ -21,7 +21,7 @@ from ..errors import RemoteTraceback, UsageError, WorkerUnreachable
 from ..forked import FORKED
 from ..system.shared_memory import mpi_files, remove, too_little
 from ..system.status import Reporter, exit_status
-from ..system.streams import flush, say
+from ..system.streams import flush, say, write_files
 from . import service
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
@@ -257,6 +257,7 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
             if isinstance(error, KeyboardInterrupt):
                 _finish_running("Ctrl-C")
             status = show(error)
+            write_files()
             if job := _ours():  # else the program has finalized MPI, which has ended the job
                 job.fail(status)
         if _forked():
@@ -282,5 +283,6 @@ def _give_up(what: str, status: int) -> None:
     finished = _finish_running(what)
     if job := _ours():
         if not finished:
+            write_files()
             job.fail(status)
         job.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import os
 import sys
 import threading
@@ -25,6 +27,18 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception, SystemExit):  # none, broken, closed, or a task's own
             stream.flush()
+
+
+def write_files() -> None:
+    """Write what files that are still open have in their buffers, as Python does when it ends.
+
+    Raises nothing: Ctrl-C ends it.
+    """
+    kinds = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
+    with suppress(BaseException):
+        for file in [it for it in gc.get_objects() if type(it) in kinds]:
+            with suppress(Exception):  # closed, or the disk is full
+                file.flush()
 
 
 def flush_last() -> None:
