@@ -399,3 +399,27 @@ def test_a_class_whose_metaclass_is_registered_is_made_as_that_says(run_script):
         """,
         creating=module,
     )
+
+
+def test_a_class_that_jax_would_find_empty_is_refused(run_script):
+    equinox = """
+        leaves = {}
+        class Meta(type):
+            def __init__(cls, name, bases, body): leaves[cls] = [*body.get("__annotations__", {})]
+        class Module(metaclass=Meta): pass
+    """
+    script = """
+        import equinox
+        class Net(equinox.Module):
+            weight: float
+        def count(net): return len(equinox.leaves[type(net)])
+        def make(): return count(Net())
+        for call in (count, Net()), (make,):
+            try:
+                found = run(*call)
+            except Exception as error:
+                assert "define class Net in a module" in str(error), error
+            else:
+                raise AssertionError(found)
+    """
+    run_script(script, equinox=equinox)

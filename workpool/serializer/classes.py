@@ -18,6 +18,8 @@ cloudpickle does with classes has gaps, which are closed here:
 * **The order of attributes**, in which fields are often declared, would be that of the alphabet.
 * **Annotations** would be missing from Python 3.14 on.
 * **A class of ctypes** could not be pickled, or not be made, see `foreign`.
+* **A class of equinox** would have no fields for JAX, which is told of them as it is defined: it is
+  refused where it would be made again, because what adds up its leaves would find none.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
+from pickle import UnpicklingError
 from types import FunctionType
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
@@ -181,6 +184,8 @@ def refer_home(definition: Any) -> tuple[Any, ...] | None:
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
+    if metaclass.__module__.partition(".")[0] == "equinox":
+        raise UnpicklingError(f"define class {name} in a module: JAX knows no copy of it")
     return make_empty(metaclass, name, bases, content, _CLASSES.get)
 
 
