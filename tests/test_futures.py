@@ -268,7 +268,7 @@ def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
                 MPICommExecutor(comm, wrong)
             except ValueError as error:
                 assert f"root={wrong}" in str(error)
-        print("right", flush=True)
+        sys.stdout.write("right\\n")  # in one piece: three ranks write
     """
     assert run_ranks(3, script, str(root), spmd=True).stdout == 3 * "right\n"
 
