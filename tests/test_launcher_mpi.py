@@ -153,6 +153,25 @@ def test_files_that_are_left_open_are_written(
     assert lines == sorted(all_of_them * 2) if status == 0 else set(lines) == set(all_of_them)
 
 
+@pytest.mark.mpi
+def test_files_are_written_though_it_takes_long_to_free_what_the_program_has_left(
+    tmp_path: Path,
+) -> None:
+    script = """
+import time
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(60)
+last = Last()
+file = open("results", "w")
+file.write("written")
+"""
+    with run("--grace", "0.5", "-w", "1", "-c", script, cwd=tmp_path) as started:
+        ended = started.wait()
+    assert ended.status == 0, ended
+    assert (tmp_path / "results").read_text() == "written"
+
+
 NOTING = """
 import sys, time
 from pathlib import Path

@@ -6,6 +6,7 @@ import gc
 
 gc.disable()  # until everything is imported: what that makes is there to stay
 
+import atexit
 import functools
 import os
 import signal
@@ -20,7 +21,7 @@ from .launch.program import Program
 from .system.ranks import forget_line, may_be_first, size_here
 from .system.shared_memory import too_little
 from .system.status import Reporter
-from .system.streams import flush, say
+from .system.streams import flush, say, write_files
 
 #: How long the other ranks leave rank 0 to say what is wrong.
 _PATIENCE_S = 3.0
@@ -42,6 +43,8 @@ Easier: `workpool run -w N {program.USAGE}` finds mpiexec by itself.
 
 def main() -> int:
     """Run this rank's part of the program, and return the rank's exit status."""
+    # First, so called last: a launcher that has been told waits `--grace` seconds for all the rest.
+    atexit.register(write_files)
     reporter = Reporter()
     words = sys.argv[1:]
     if words[:1] in (["-h"], ["--help"]):
@@ -78,7 +81,7 @@ def main() -> int:
 
     status = entry.launch(group, functools.partial(_drive, found, reporter), reporter)
     reporter.ended(status)
-    gc.unfreeze()  # else what the program has left in a cycle with it is never freed: open files
+    gc.unfreeze()  # else what the program has left in a cycle with it is never freed
     return 0 if reporter.heard else status  # MPI remarks upon every status but 0
 
 

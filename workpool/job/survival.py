@@ -24,7 +24,7 @@ from ..serializer import task_name
 from ..system import supervisor
 from ..system.shared_memory import WAS_FULL, mpi_files, remove
 from ..system.status import VARIABLE
-from ..system.streams import VitalThread, flush, write_files
+from ..system.streams import VitalThread, flush
 
 if TYPE_CHECKING:
     from .. import rma
@@ -153,7 +153,6 @@ def exit_without_mpi(status: int) -> NoReturn:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # joins the threads of the program
         atexit._run_exitfuncs()
-        write_files()
     finally:
         exit_at_once(status)
 
