@@ -66,8 +66,7 @@ class MPIPoolExecutor(WorkPool):
       one, a thread.
     * The pool is made at once, not with the first ``submit``; the initializer runs on a worker when
       that gets its first task.
-    * A `chunksize` is not needed, and better not given.  ``buffersize`` goes together with
-      ``unordered``.
+    * A `chunksize` is not needed, and better not given.
     * A task has copies of the script's globals that it reads.  Nothing imports the script on a
       worker: there is no module ``__worker__``.
     * More than one short task may be on its way to a worker, and then counts as running.  So many
