@@ -62,6 +62,7 @@ def main() -> int:
         say(text)
     from . import rma
 
+    gc.freeze()  # without the group: a pool refers to it, and what is frozen is never freed
     try:
         group = rma.Group(mortal=survival.survives())
     except UsageError as error:
@@ -69,19 +70,15 @@ def main() -> int:
     if survival.survives():
         survival.spare_programs()
     forget_line()
-    gc.freeze()
     gc.enable()
     if group.rank > 0:
         from .job import service
 
-        status = service.launch(group)
-        gc.unfreeze()
-        return status
+        return service.launch(group)
     from .job import entry
 
     status = entry.launch(group, functools.partial(_drive, found, reporter), reporter)
     reporter.ended(status)
-    gc.unfreeze()  # else what the program has left in a cycle with it is never freed
     return 0 if reporter.heard else status  # MPI remarks upon every status but 0
 
 

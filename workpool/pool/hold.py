@@ -5,6 +5,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Pool(Protocol):
+    """What can be shut down."""
+
+    def shutdown(self, wait: bool) -> object: ...
 
 
 class Hold:
@@ -14,18 +21,20 @@ class Hold:
 
     Parameters
     ----------
-    shutdown : callable
-        ``shutdown(wait)`` of the pool, called when nobody has the hold any more: in any thread, and
-        in the middle of whatever that does, as the garbage collector comes.
+    pool : object
+        Its ``shutdown(wait)`` is called when nobody has the hold any more: in any thread, and in
+        the middle of whatever that does, as the garbage collector comes.
     """
 
     __slots__ = ("__weakref__",)
 
-    def __init__(self, shutdown: Callable[[bool], object]) -> None:
-        # Not at the program's end, when the job joins all pools.
-        weakref.finalize(self, _let_go, shutdown, os.getpid()).atexit = False
+    def __init__(self, pool: Pool) -> None:
+        # Not at the program's end, when the job joins all pools.  By a weak reference, for the job
+        # has those that are open: of others, and of what they lead to, nothing is to stay.
+        weakref.finalize(self, _let_go, weakref.ref(pool), os.getpid()).atexit = False
 
 
-def _let_go(shutdown: Callable[[bool], object], process: int) -> None:
-    if os.getpid() == process:  # one that was forked has copies of the views, and no pool
-        shutdown(False)
+def _let_go(found: Callable[[], Pool | None], process: int) -> None:
+    pool = found()
+    if pool is not None and os.getpid() == process:  # one that was forked has copies, and no pool
+        pool.shutdown(False)
