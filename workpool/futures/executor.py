@@ -104,8 +104,6 @@ class MPIPoolExecutor(WorkPool):
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int | None = None,
         buffersize: int | None = None,
         unordered: bool = False,
         **options: Any,
@@ -115,15 +113,7 @@ class MPIPoolExecutor(WorkPool):
         Other than there, `buffersize` and `unordered` together are a ValueError.
         """
         _check_order(buffersize, unordered)
-        return super().map(
-            fn,
-            *iterables,
-            timeout=timeout,
-            chunksize=chunksize,
-            buffersize=buffersize,
-            unordered=unordered,
-            **options,
-        )
+        return super().map(fn, *iterables, buffersize=buffersize, unordered=unordered, **options)
 
     def starmap(
         self,
@@ -193,7 +183,7 @@ class MPICommExecutor:
 
     Notes
     -----
-    What the block raises is raised on every rank.  (mpi4py drops it on those that serve.)
+    What the block of a rank raises is raised there; mpi4py drops it on those that serve.
 
     To enter and to leave it are collective: see ``workpool.run``.
     """
