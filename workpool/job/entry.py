@@ -184,7 +184,7 @@ def served(comm: MPI.Intracomm | None = None) -> bool:
 def workers_comm() -> MPI.Intracomm | None:
     """Return the communicator of all who serve the pool whose task runs here; None if none does."""
     job = _ours()
-    return service.workers_comm() if job is None else job.group.others
+    return service.workers_comm() if job is None else job.group.comm
 
 
 @contextmanager

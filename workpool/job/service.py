@@ -133,7 +133,8 @@ class _Orders:
             assert choice is not None
             self._worker.detach(choice)
             self._windows.pop(choice).close()
-            self._group.free(self._comms.pop(choice))
+            if choice in self._comms:
+                self._group.free(self._comms.pop(choice))
         elif order.what == "stay":
             with suppress(ValueError):  # not the main thread: whose program has its own plans
                 signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
@@ -145,8 +146,8 @@ class _Orders:
             window = self._windows[choice] = open_window(self._group, choice)
         except ResourceError:
             return  # the driver tells the user
-        self._comms[choice] = self._group.first(choice.workers)
         if self._group.rank <= choice.workers:
+            self._comms[choice] = self._group.first(choice.workers)
             geometry = choice.geometry()
             self._worker.attach(choice, window, geometry, choice.claim, choice.lease_s)
 

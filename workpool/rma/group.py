@@ -64,8 +64,8 @@ class Group:
         Ours in the group, and how many there are.
     one_host : bool
         Whether every rank shares memory with every other.
-    others : MPI.Intracomm
-        All ranks but 0, in their order; ours where we are alone.
+    comm : MPI.Intracomm
+        Of all ranks.
 
     Raises
     ------
@@ -96,14 +96,10 @@ class Group:
             _await_others(comm, rank == root)
         self._root = root
         self._lock = _IN_MPI
-        self._comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
-        self.rank = self._comm.Get_rank()
-        self.size = self._comm.Get_size()
-        self.others = self._comm
-        if self.size > 1:
-            color = 0 if self.rank else MPI.UNDEFINED
-            self.others = MPI.Intracomm(self._comm.Split(color, self.rank))
-        node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self.comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
+        self.rank = self.comm.Get_rank()
+        self.size = self.comm.Get_size()
+        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.one_host = self.agree(node.Get_size() == self.size)
         node.Free()
         patient = not self.one_host and (mortal or "Open MPI" in library_version())
@@ -125,27 +121,28 @@ class Group:
         """Return whether every rank says yes.  Collective."""
         one, everybody = array("i", [mine]), array("i", [0])
         with self._lock:  # not `allreduce`, which needs what is gone when MPI is being finalized
-            self._comm.Allreduce(one, everybody, MPI.MIN)
+            self.comm.Allreduce(one, everybody, MPI.MIN)
         return bool(everybody[0])
 
     def gather(self, mine: Any) -> list[Any]:
         """Return everybody's value, by rank, on every rank.  Collective."""
         with self._lock:
-            return self._comm.allgather(mine)
+            return self.comm.allgather(mine)
 
     def first(self, count: int) -> MPI.Intracomm:
-        """Return a communicator of the first so many ranks after 0.  Collective, without rank 0."""
-        if count == self.size - 1:
-            return self.others
+        """Return a communicator of the first so many ranks after 0.  Collective, for these."""
         with self._lock:
-            color = 0 if self.rank <= count else MPI.UNDEFINED
-            return MPI.Intracomm(self.others.Split(color, self.rank))
+            everybody = self.comm.Get_group()
+            some = everybody.Range_incl([(1, count, 1)])
+            comm = self.comm.Create_group(some)
+            some.Free()
+            everybody.Free()
+        return comm
 
     def free(self, comm: MPI.Intracomm) -> None:
         """Free what `first` has returned.  Collective, for its ranks."""
-        if comm not in (self.others, MPI.COMM_NULL):
-            with self._lock:
-                comm.Free()
+        with self._lock:
+            comm.Free()
 
     @whole  # as long as it has the lock
     def answers(self, limit_s: float) -> bool:
@@ -203,7 +200,7 @@ class Group:
             try:
                 shared = self.one_host and self.size > 1
                 make = MPI.Win.Allocate_shared if shared else MPI.Win.Allocate
-                win = make(mine, 1, comm=self._comm)
+                win = make(mine, 1, comm=self.comm)
             except MPI.Exception as error:
                 raise ResourceError(
                     f"MPI allocates no window of {nbytes:,} bytes ({error.Get_error_string()}): "
@@ -222,7 +219,7 @@ class Group:
             memory[: len(start)] = start
         with self._lock:
             win.Sync()
-            self._comm.Barrier()  # nobody looks before the host has written the start
+            self.comm.Barrier()  # nobody looks before the host has written the start
         if mine and not alone:
             ticker = Ticker(memory[: min(watched_nbytes, WATCHED_NBYTES)], self._lock)
             ticker.start()
@@ -298,7 +295,7 @@ class Group:
         if self.rank == host:
             count[0] = 0
         with self._lock:
-            self._comm.Barrier()
+            self.comm.Barrier()
             if self.rank == host:
                 # What was counted before this look may have been while we were in the barrier.
                 first, end = count[0], monotonic() + PROBE_S
@@ -318,10 +315,8 @@ class Group:
         MPI.COMM_WORLD.Abort(status)
 
     def close(self) -> None:
-        """Free the communicators.  Collective."""
-        if self.others not in (self._comm, MPI.COMM_NULL):
-            self.others.Free()
-        self._comm.Free()
+        """Free the communicator.  Collective."""
+        self.comm.Free()
 
 
 def world_size() -> int:
