@@ -115,6 +115,13 @@ def test_an_interrupt_that_came_just_before_it_is_tried_again_comes_once() -> No
         handler(signal.SIGINT, None)
 
 
+def test_a_handler_that_raises_nothing_is_called_once_for_a_signal() -> None:
+    calls: list[int] = []
+    Deferring(lambda signum, frame: calls.append(signum), lambda frame, late: False)(7, None)
+    assert sys.getprofile() is None
+    assert calls == [7]
+
+
 def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> None:
     before = signal.signal(signal.SIGTERM, leave)
 

@@ -72,7 +72,8 @@ class Deferring:
         first = self._since_s is None
         since_s = now if self._since_s is None else self._since_s
         if not self._harms(frame, now - since_s >= MOST_S):
-            self._raise(signum, frame)
+            self._act_now(signum, frame)
+            return  # it has raised nothing
         if not (first or nudged):
             return  # one like it waits already
         self._since_s = since_s
@@ -86,9 +87,9 @@ class Deferring:
 
     def _look(self, signum: int, frame: FrameType) -> None:
         if not self._harms(frame, False):
-            self._raise(signum, frame)
+            self._act_now(signum, frame)
 
-    def _raise(self, signum: int, frame: FrameType | None) -> None:
+    def _act_now(self, signum: int, frame: FrameType | None) -> None:
         self._since_s = None
         if self._hook is not None and sys.getprofile() is self._hook:
             sys.setprofile(None)
