@@ -1,4 +1,4 @@
-"""The sizes of one table, and every displacement that follows from them."""
+"""Where everything lies in the window of a table, as its sizes say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from ..errors import LayoutError, UsageError
-from ..extents import LINE_NBYTES, Extent
+from ..extents import LINE_NBYTES, Extent, in_lines
 from .records import DESCRIPTOR_NBYTES, OUTCOME_NBYTES
 from .words import MAX_MEMBERS, WORD_NBYTES, generation_of
 
@@ -24,10 +24,6 @@ MAX_ROWS = 1 << 20
 MAX_ARENA_NBYTES = 1 << 48  # more than a process can address
 
 _IDENTITY = struct.Struct("<5Q")  # magic, version, rows, members, arena nbytes
-
-
-def _aligned(nbytes: int, to: int) -> int:
-    return -(-nbytes // to) * to
 
 
 class Geometry:
@@ -66,11 +62,12 @@ class Geometry:
         self.rows = rows
         self.members = members
         self.arena_nbytes = arena_nbytes
-        self._counters = _aligned(_WORDS + rows * WORD_NBYTES, LINE_NBYTES)
-        self._beats = _aligned(self._counters + rows * WORD_NBYTES, LINE_NBYTES)
-        self._descriptors = _aligned(self._beats + members * WORD_NBYTES, LINE_NBYTES)
+        self._counters = in_lines(_WORDS + rows * WORD_NBYTES)
+        self._beats = in_lines(self._counters + rows * WORD_NBYTES)
+        self._descriptors = in_lines(self._beats + members * WORD_NBYTES)
         self._outcomes = self._descriptors + rows * DESCRIPTOR_NBYTES
-        self._arena = _aligned(self._outcomes + rows * OUTCOME_NBYTES, PAGE_NBYTES)
+        end = self._outcomes + rows * OUTCOME_NBYTES
+        self._arena = -(-end // PAGE_NBYTES) * PAGE_NBYTES
 
     @property
     def table_nbytes(self) -> int:
