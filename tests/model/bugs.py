@@ -223,7 +223,7 @@ BUGS = {
     "a lost claim of the only row ignored": Bug(
         Awaiter,
         "seize",
-        [("if found == word else _CONTENDED", "")],
+        [("if found == word else CONTENDED", "")],
         {"tasks": 1, "remembers": True},
         "an attempt ran twice",
         "an attempt ran twice",
@@ -350,7 +350,7 @@ BUGS = {
             (
                 _COMPLETE,
                 f"{_PUT}    if not self.holds(claim):\n"
-                "        return self.advance(claim, _COMPLETE), _EMPTY\n"
+                "        return self.advance(claim, _COMPLETE), EMPTY\n"
                 "    self.window.flush()\n"
                 "    found, *others = self.window.compare_and_swap_all(steps)",
             )

@@ -24,14 +24,16 @@ Nor can a Get that meets a store half way make up a state: that lies within one 
 
 from __future__ import annotations
 
-from .claim import Claim, Offer
+from .claim import CONTENDED, EMPTY, Claim, Miss, Offer
 from .claimant import Claimant
 from .items import Counters, take_items
 from .publisher import Publisher
 from .table import Row, Stream
-from .tickets import TAKERS, Miss, PointerTaker
+from .tickets import TAKERS, PointerTaker
 
 __all__ = [
+    "CONTENDED",
+    "EMPTY",
     "TAKERS",
     "Claim",
     "Claimant",

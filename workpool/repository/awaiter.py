@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from .. import layout, protocol, verbs
 from ..layout import DESCRIPTOR_NBYTES, Geometry
-from .claim import Claim
+from .claim import CONTENDED, EMPTY, Claim, Miss
 from .table import Row, Table
-from .tickets import Miss, Taker
-
-# What every task needs: an attribute of an enumeration costs as much as a call.
-_EMPTY: Claim | Miss = Miss.EMPTY
-_CONTENDED: Claim | Miss = Miss.CONTENDED
+from .tickets import Taker
 
 
 class Awaiter(Table):
@@ -70,7 +66,7 @@ class Awaiter(Table):
         RMA cost: 1 get, 1 compare_and_swap, 1 flush.
         """
         if not (self._published and self._taker.alone(limit)):
-            return _EMPTY
+            return EMPTY
         # Get and claim need no order between them.  We have seen READY, so the descriptor is there,
         # and nobody changes it before somebody has claimed the row; if that was another, our claim
         # fails, and the copy is not used.
@@ -80,7 +76,7 @@ class Awaiter(Table):
         # Whoever has claimed the row, nobody needs its ticket any more: that says where to look.
         self._taker.pass_first()
         _, word, mine = self._claim
-        return Claim(self._number, mine, record) if found == word else _CONTENDED
+        return Claim(self._number, mine, record) if found == word else CONTENDED
 
     def _expected(self, ticket: int) -> Row:
         """Return the row of a ticket as it is when published, and not yet claimed or cancelled."""

@@ -1,7 +1,8 @@
-"""What a worker may have of a row: an offer, and then a claim."""
+"""What a worker may have of a row: an offer, and then a claim; or nothing, and why."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from .. import layout
@@ -30,3 +31,14 @@ class Claim:
     def descriptor(self) -> tuple[Descriptor, memoryview]:
         """The descriptor, and the memory in which an inline payload stands."""
         return layout.read_descriptor(self.record)
+
+
+class Miss(Enum):
+    """Why nothing could be taken."""
+
+    EMPTY = "nothing is published that nobody has taken"
+    CONTENDED = "another member was quicker: back off and try again"
+
+
+# What every task needs, by its own name: an attribute of an enumeration costs as much as a call.
+EMPTY, CONTENDED = Miss

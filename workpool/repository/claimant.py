@@ -8,16 +8,13 @@ from .. import layout, protocol
 from ..layout import DESCRIPTOR_NBYTES, Extent, Piece
 from ..protocol import State, Step
 from .awaiter import Awaiter
-from .claim import Claim, Offer
+from .claim import CONTENDED, EMPTY, Claim, Miss, Offer
 from .table import Row, runs
-from .tickets import Miss
 
 _READY = layout.States([State.READY])
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _COMPLETE = Step.COMPLETE
-_EMPTY: Claim | Miss = Miss.EMPTY
-_CONTENDED: Claim | Miss = Miss.CONTENDED
 
 
 class Claimant(Awaiter):
@@ -155,9 +152,9 @@ class Claimant(Awaiter):
             steps.append((geometry.word(number), word, mine))
         # Whoever sees DONE must see the outcome, and the extent that it names.
         found, *others = self.window.put_and_swap(geometry.outcome(claim.number), record, steps)
-        following = _EMPTY
+        following: Claim | Miss = EMPTY
         if then is not None:
-            following = _CONTENDED
+            following = CONTENDED
             if others == [word]:
                 assert then.record is not None  # one of several
                 following = Claim(number, mine, then.record)

@@ -21,16 +21,8 @@ batch gets smaller as the queue runs dry.
 
 from __future__ import annotations
 
-from enum import Enum
-
 from .. import layout, verbs
-
-
-class Miss(Enum):
-    """Why nothing could be taken."""
-
-    EMPTY = "nothing is published that nobody has taken"
-    CONTENDED = "another member was quicker: back off and try again"
+from .claim import Miss
 
 
 class Taker:

@@ -7,14 +7,11 @@ from ..arena import write
 from ..contributions import Parts, contribute
 from ..layout import NOTHING, Extent
 from ..protocol import Step
-from ..repository import Claim, Claimant, Miss, Offer
+from ..repository import EMPTY, Claim, Claimant, Miss, Offer
 from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes
 from .batch import Outcomes
 from .exchange import Exchange
 from .runner import Evicted, Runner
-
-# What every task needs: an attribute of an enumeration costs as much as a call.
-_EMPTY: Claim | Miss = Miss.EMPTY
 
 
 class Commits:
@@ -54,7 +51,7 @@ class Commits:
         except MemoryError as error:  # for a copy of contributions, or of outcomes
             (kind, content), total = self._refused(content, error), None
         record = self._record(claim, kind, content, elapsed_ns, held)
-        following: Claim | Miss = _EMPTY
+        following: Claim | Miss = EMPTY
         if total is not None:
             if self._claimant.commit(claim, record):
                 # Only the attempt that won the commit contributes: exactly once.

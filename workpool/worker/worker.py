@@ -26,7 +26,7 @@ from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
 from ..clock import monotonic, monotonic_ns, sleep
 from ..layout import Geometry
 from ..members.leases import Heart
-from ..repository import TAKERS, Claim, Claimant, Miss, Offer
+from ..repository import CONTENDED, EMPTY, TAKERS, Claim, Claimant, Miss, Offer
 from ..system.memory import keep_freed
 from .attempts import Attempts, Runners
 from .commits import Commits
@@ -52,9 +52,6 @@ IDLE_CONTROL_S = 5e-3
 #: Tickets taken by one atomic: at most so many, and at most so much expected work.
 MOST_TICKETS = 32
 TICKETS_S = 1e-3
-
-# What every task needs: an attribute of an enumeration costs as much as a call.
-_EMPTY, _CONTENDED = Miss.EMPTY, Miss.CONTENDED
 
 
 class Worker:
@@ -216,10 +213,10 @@ class _Service:
                 self._rest_s = SOON_S
                 self._attempt(claim, None)
                 return True
-            if claim is _CONTENDED:
+            if claim is CONTENDED:
                 self._swept = 0.0  # as below
         found = self._claimant.take(limit)
-        if found is _CONTENDED:
+        if found is CONTENDED:
             self._contended.pause()
             return True
         self._contended.reset()
@@ -253,16 +250,16 @@ class _Service:
         if isinstance(offers, Miss):
             return False
         ran = False
-        following: Claim | Miss = _EMPTY
+        following: Claim | Miss = EMPTY
         for i, offer in enumerate(offers):
             claim = following
             if isinstance(claim, Miss):
                 # The last commit has tried to claim this very offer, and has lost it.
-                if claim is _CONTENDED:
-                    following = _EMPTY
+                if claim is CONTENDED:
+                    following = EMPTY
                     continue
                 claim = self._claimant.claim(offer)
-            following = _EMPTY
+            following = EMPTY
             if isinstance(claim, Miss):
                 continue
             ran = True
@@ -281,7 +278,7 @@ class _Service:
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
             self._attempts.look_ahead()
         except Evicted:
-            following = _EMPTY
+            following = EMPTY
         finally:
             self._contributions.clear()
         return following
