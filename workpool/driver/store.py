@@ -111,7 +111,7 @@ class Store:
         -----
         RMA cost: 1 put for each segment, 1 flush.
         """
-        task.extent = self._put(task.payload)
+        task.extent = self._put(task.payload, self.most_nbytes)
         if task.extent is None:
             return False
         self.apart[task] = None
@@ -154,21 +154,18 @@ class Store:
         self._window.flush()  # the bytes are here only after it
         return content
 
-    def _put(self, payload: Encoded) -> Extent | None:
-        nbytes = len(payload)
-        extent = self.region.reserve(nbytes) if nbytes <= self.most_nbytes else None
+    def _put(self, content: Encoded, most_nbytes: int) -> Extent | None:
+        """Put bytes into the arena; None if they are more than this, or there is no room."""
+        nbytes = len(content)
+        extent = self.region.reserve(nbytes) if nbytes <= most_nbytes else None
         if extent is not None:
-            self._write(extent, payload)
+            try:
+                write(self._window, extent.offset, content)
+            except BaseException:
+                self._window.flush()  # what has begun must not arrive when others have the room
+                self.region.release(extent)
+                raise
         return extent
-
-    def _write(self, extent: Extent, content: Encoded) -> None:
-        """Fill an extent, or take it back."""
-        try:
-            write(self._window, extent.offset, content)
-        except BaseException:
-            self._window.flush()  # what has begun must not arrive when others have the room
-            self.region.release(extent)
-            raise
 
     def _place(self, batch: Batch) -> Extent | None:
         """Return where the payload of a row is, and put it there if it is not yet.
@@ -182,7 +179,7 @@ class Store:
                 batch.payload = task.payload
             return task.extent
         if batch.extent is None:
-            batch.extent = self._put(batch.payload)
+            batch.extent = self._put(batch.payload, self.most_nbytes)
         return batch.extent
 
     def _hold(self, batch: Batch) -> None:
@@ -243,10 +240,9 @@ class Store:
         """
         if shared.placed is None:
             nbytes = len(shared.content)
-            place = self.region.reserve(nbytes) if nbytes <= self._shared_room else None
+            place = self._put(shared.content, self._shared_room)
             if place is None:
                 return Blob(shared.blob_id, layout.STREAMED, nbytes)
-            self._write(place, shared.content)
             self._shared_room -= nbytes
             shared.placed = Blob(shared.blob_id, *place)
         return shared.placed
