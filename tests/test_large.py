@@ -177,7 +177,7 @@ def test_an_attempt_that_its_worker_could_not_begin_has_its_arguments_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
-    runner = scene.service._attempts._runners.own
+    runner = scene.service.attempts._runners.own
     call, failures = runner.call, [1]
 
     def lost(*args: Any) -> Any:
@@ -197,7 +197,7 @@ def test_an_attempt_that_its_worker_could_not_begin_has_its_arguments_again(
 def test_one_that_is_lost_for_good_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     scene.tries_again = False
-    runner = scene.service._attempts._runners.own
+    runner = scene.service.attempts._runners.own
     lost = Kind.LOST, unstarted(OSError(), 1, "here")
     monkeypatch.setattr(runner, "call", lambda *_: lost)
     scene.waiting(*arrays(3))

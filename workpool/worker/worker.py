@@ -111,7 +111,8 @@ class Worker:
             service.beat()
 
     def _watch(self) -> bool:
-        watched = [service.watch() for service in self._services.values()]  # `any` would skip some
+        services = self._services.values()
+        watched = [service.attempts.watch() for service in services]  # `any` would skip some
         return any(watched)
 
     def serve(self, control: Callable[[], bool], sleep: Callable[[float], object] = sleep) -> None:
@@ -168,7 +169,7 @@ class _Service:
         taker = TAKERS[method](window, geometry.members - 1)
         self._claimant = Claimant(window, geometry, worker.member, taker)
         self._exchange = Exchange(self._claimant)
-        self._attempts = Attempts(worker.runners, worker.heart, self._claimant, self._exchange)
+        self.attempts = Attempts(worker.runners, worker.heart, self._claimant, self._exchange)
         own = worker.runners.own
         self._commits = Commits(self._claimant, self._exchange, own, worker.carries)
         self._contributions = own.contributions
@@ -186,10 +187,6 @@ class _Service:
         disp = claimant.geometry.beat(claimant.member)
         claimant.window.compare_and_swap(disp, beats, beats + 1)  # nobody else writes it
         self._beats += 1
-
-    def watch(self) -> bool:
-        """See that no task holds up others; called by the heart.  Return whether there are some."""
-        return self._attempts.watch()
 
     # --- take ---------------------------------------------------------------------------------
 
@@ -271,12 +268,12 @@ class _Service:
         descriptor, inline = claim.descriptor
         start = monotonic_ns()
         try:
-            kind, content = self._attempts.run(claim, descriptor, inline)
+            kind, content = self.attempts.run(claim, descriptor, inline)
             elapsed_ns = monotonic_ns() - start
             following = self._commits.commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
-            self._attempts.look_ahead()
+            self.attempts.look_ahead()
         except Evicted:
             following = EMPTY
         finally:
