@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from .. import rma  # noqa: F401 (before mpi4py.futures: it says how MPI is to be loaded)
@@ -17,7 +16,6 @@ from ..pool.future import PoolFuture
 # isort: split
 from mpi4py import futures
 
-T = TypeVar("T")
 F = TypeVar("F", bound="Future[Any]")
 
 _compose: Any = futures.compose  # whose types say that it takes no functions
@@ -87,9 +85,10 @@ def follow(future: Future[Any], kind: type[F]) -> F:
     leading, following = [future], [follower]
 
     def leader_ended(leader: Future[Any]) -> None:
-        if not (found := _taken(following)):
-            return  # it was cancelled first
-        follower = found[0]
+        try:
+            follower = following.pop()
+        except IndexError:  # it was cancelled first
+            return
         if leader.cancelled():
             follower.cancel()
         if follower.set_running_or_notify_cancel():
@@ -100,17 +99,15 @@ def follow(future: Future[Any], kind: type[F]) -> F:
 
     def follower_ended(follower: Future[Any]) -> None:
         leader = leading.pop()
-        if follower.cancelled() and _taken(following):
-            follower.set_running_or_notify_cancel()
-            leader.cancel()
+        if not follower.cancelled():
+            return
+        try:
+            following.pop()
+        except IndexError:  # by the leader, which has ended
+            return
+        follower.set_running_or_notify_cancel()
+        leader.cancel()
 
     follower.add_done_callback(follower_ended)
     future.add_done_callback(leader_ended)
     return follower
-
-
-def _taken(values: list[T]) -> list[T]:
-    """Return the value of a list, in a list, to the first who asks."""
-    with suppress(IndexError):
-        return [values.pop()]
-    return []
