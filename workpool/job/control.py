@@ -23,9 +23,9 @@ import pickle
 from array import array
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from .. import layout
 from ..backoff import IDLE_S, Backoff
-from ..layout import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, Geometry
+from ..layout import WORD_NBYTES, Geometry
+from ..layout.control import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, presence
 from ..whole import whole
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 def _allocate(group: rma.Group) -> rma.Window:
-    nbytes = layout.control_nbytes(group.size)
+    nbytes = control_nbytes(group.size)
     return group.allocate(nbytes, 0, nbytes)
 
 
@@ -119,8 +119,8 @@ class Caller:
         return [member for member, found in enumerate(self._words(), 1) if found == DEAD]
 
     def _words(self) -> array[int]:
-        words = array("q", bytes((self._members - 1) * layout.WORD_NBYTES))
-        self.window.get(layout.present(1), words)
+        words = array("q", bytes((self._members - 1) * WORD_NBYTES))
+        self.window.get(presence(1), words)
         self.window.flush()  # they are here only after it; facts, for they only grow
         return words
 
@@ -136,7 +136,7 @@ class Callee:
 
     def __init__(self, group: rma.Group) -> None:
         self.window = _allocate(group)
-        self._word = layout.present(group.rank)
+        self._word = presence(group.rank)
         self._done = 0  # calls obeyed, times two: the value of CALLS after the last one
         self._reported: set[int] = set()
 
@@ -172,7 +172,7 @@ class Callee:
         or comes before ours, which is then tried again.
         """
         if member not in self._reported:
-            disp = layout.present(member)
+            disp = presence(member)
             found = self.window.load(disp)
             while found < DEAD:
                 seen, found = found, self.window.compare_and_swap(disp, found, DEAD)

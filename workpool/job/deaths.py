@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from ..layout import FAREWELL
+from ..layout.control import FAREWELL
 from ..members.liveness import Liveness
 from ..system.streams import flush, say
 from .control import Order

@@ -27,7 +27,6 @@ keep the words together so that one small Get shows the state of the whole table
 from __future__ import annotations
 
 from ..extents import LINE_NBYTES, Extent
-from .control import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, present
 from .geometry import (
     HEAD,
     IDENTITY_NBYTES,
@@ -97,10 +96,7 @@ from .words import (
 )
 
 __all__ = [
-    "CALLS",
-    "DEAD",
     "DESCRIPTOR_NBYTES",
-    "FAREWELL",
     "HEAD",
     "IDENTITY_NBYTES",
     "INLINE",
@@ -115,8 +111,6 @@ __all__ = [
     "NOTHING",
     "NO_BLOB",
     "NO_ITEMS",
-    "ORDER",
-    "ORDER_NBYTES",
     "OUTCOME_NBYTES",
     "PAGE_NBYTES",
     "PLACE_AT",
@@ -136,7 +130,6 @@ __all__ = [
     "Terms",
     "attempt_of",
     "change_state",
-    "control_nbytes",
     "ended_of",
     "first_word",
     "generation_of",
@@ -146,7 +139,6 @@ __all__ = [
     "next_tasks",
     "owner_of",
     "pack_word",
-    "present",
     "read_carried",
     "read_descriptor",
     "read_extent",

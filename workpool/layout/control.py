@@ -8,16 +8,16 @@ from .words import WORD_NBYTES
 CALLS = 0  # calls issued so far: odd while workers gather, even when all are there  (CAS word)
 ORDER = 1 * LINE_NBYTES  # what they are called for                            (Put, Get)
 ORDER_NBYTES = 15 * LINE_NBYTES
-_PRESENT = ORDER + ORDER_NBYTES  # for each member the call that it has come to     (CAS words)
+_PRESENCE = ORDER + ORDER_NBYTES  # for each member the call that it has come to     (CAS words)
 FAREWELL = 1 << 62  # in the place of a call: it has left the job
 DEAD = FAREWELL - 1  # it has died, as somebody on its host has seen
 
 
 def control_nbytes(members: int) -> int:
     """Return the size of the control window in bytes."""
-    return present(members)
+    return presence(members)
 
 
-def present(member: int) -> int:
+def presence(member: int) -> int:
     """Return the displacement of the word that says whether a member has come."""
-    return _PRESENT + member * WORD_NBYTES
+    return _PRESENCE + member * WORD_NBYTES
