@@ -78,7 +78,7 @@ class Driver(Progress):
 
     def _make_room(self, task: Task) -> None:
         """Have large arguments wait for room in the window, if that is likely to come soon."""
-        if self.runs_tasks is not None:
+        if self.task_thread is not None:
             return  # the worker is a thread of this process, which we would keep from running
         end = monotonic() + self._dispatcher.patience_s(task)
         while monotonic() < end and self._dispatcher.short_of_room(len(task.payload)):

@@ -57,8 +57,8 @@ class Progress:
         progress itself as long as this stands still.
     drained : bool
         Whether nothing more will come of the tasks that are left.
-    runs_tasks : int or None
-        The thread of this process that does, in a job of one rank.
+    task_thread : int or None
+        The thread of this process that runs tasks, in a job of one rank.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Progress:
         self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells)
         self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog)
         self._closed = self.drained = False
-        self.runs_tasks: int | None = None
+        self.task_thread: int | None = None
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something, or the first was published
@@ -192,7 +192,7 @@ class Progress:
         """
         # A thread that resolves futures holds no lock, but may have what the finalizer waits for.
         mine = self.held or (self._finished.hands and held(sys._getframe(1)))
-        if mine or threading.get_ident() == self.runs_tasks:
+        if mine or threading.get_ident() == self.task_thread:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         return self.waits.wait(ended, timeout)
 

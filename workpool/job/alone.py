@@ -78,7 +78,7 @@ class Alone:
         if choice is not None and choice in self._tables:
             driver = self._tables[choice]
             parts = choice, driver.window, driver.geometry, choice.claim, choice.lease_s
-            driver.runs_tasks = self._thread.ident
+            driver.task_thread = self._thread.ident
             self._ask(lambda: worker.attach(*parts))
 
     def _ask(self, action: Callable[[], None]) -> threading.Event:
