@@ -159,7 +159,7 @@ class Callee:
         order: Order = pickle.loads(content)
         return order
 
-    def obeyed(self, leave: bool = False) -> None:
+    def report_done(self, leave: bool = False) -> None:
         """Say that we have done what we were told.  RMA cost: 1 compare_and_swap."""
         self._done += 2
         word = FAREWELL if leave else self._done

@@ -90,7 +90,7 @@ def _serve(group: rma.Group, survive: bool) -> None:
     worker.serve(orders.obey, rest)
     if sentry is not None:
         sentry.stop()
-        orders.control.obeyed(leave=True)  # that is all: a collective call may wait for the dead
+        orders.control.report_done(leave=True)  # no more: a collective call may wait for the dead
     else:
         bell.close()
         orders.free()
@@ -138,7 +138,7 @@ class _Orders:
         elif order.what == "stay":
             with suppress(ValueError):  # not the main thread: whose program has its own plans
                 signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
-        self.control.obeyed()
+        self.control.report_done()
         return True
 
     def _open(self, choice: Choice) -> None:
