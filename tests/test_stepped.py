@@ -365,7 +365,7 @@ def test_a_row_that_is_collected_again_is_nothing_to_a_task_that_is_tried_again(
     task = job.submit(fail_at_first, retries=1)
     job.driver.progress()
     job.work()
-    fail(Published, "pop", RecursionError())
+    fail(Published, "forget", RecursionError())
     with pytest.raises(RecursionError):
         job.driver.progress()
     assert job.driver._finished.resolve() == 1  # another thread was quicker than the next look

@@ -281,7 +281,7 @@ class Collector:
         if finished is not None:
             self.add(finished, times_ns)
         self.lent |= batch.extent is not None or batch.tasks[0].segment is not None
-        self.published.pop(row.number)
+        self.published.forget(row.number)
         self.retired.append((row, batch.holds, batch.extent))
 
     def _finish(self, batch: Batch, owner: int, entries: Sequence[TaskOutcome]) -> None:

@@ -79,10 +79,10 @@ class Published:
         if batch.tasks[0].extent is not None:
             batch.doubt(False)
 
-    def pop(self, number: int) -> Batch:
-        """Forget a row, and return its batch."""
+    def forget(self, number: int) -> None:
+        """Forget a row that was collected."""
         self.batches.pop(number, None)
-        return self.rows.pop(number)
+        del self.rows[number]
 
     def dissolve(self, batch: Batch) -> None:
         """Give back what a batch held that is not in the table, or not any more."""
