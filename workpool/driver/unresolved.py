@@ -74,5 +74,5 @@ class Unresolved(deque[Finished]):
         One transaction of a journal for all of them costs little more than that of a single one.
         """
         context = finished.context
-        others = [other for other in list(self) if other.context is context]
-        context.write_down([finished, *(other for other in others if not other.written)])
+        others = [it for it in list(self) if it.context is context and not it.written]
+        context.write_down([finished, *others])
