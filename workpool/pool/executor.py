@@ -127,7 +127,7 @@ class WorkPool(View):
             journal,
         )
         core = Core(job, choice, content, max_pending, ledgers)
-        super().__init__(core, TaskOptions(), Hold(core))
+        super().__init__(core, TaskOptions(), Hold(core.shutdown))
 
 
 def run(
