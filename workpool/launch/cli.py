@@ -65,12 +65,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 remedy = f"-w N is the number of workers, --mpi-args is for mpiexec's own; {remedy}"
             raise UsageError(f"unknown option {unknown[0]} ({remedy})")
         return _COMMANDS[given.task](given)
-    except UsageError as error:
+    except (UsageError, ResourceError) as error:
         print(f"workpool {given.task}: {error}", file=sys.stderr)
-        return 2
-    except ResourceError as error:
-        print(f"workpool {given.task}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:  # before there was a job
         return 130
 
