@@ -51,10 +51,8 @@ class Counters:
         -----
         RMA cost: 1 fetch_add.
         """
-        for index in range(self._geometry.rows):
-            if index not in self._lent:
-                break
-        else:
+        index = next((i for i in range(self._geometry.rows) if i not in self._lent), None)
+        if index is None:
             return None
         # Never set back: a late worker may still add to it, and must find its items all gone.
         base = self._window.fetch_add(self._geometry.counter(index), 0)
