@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class Tables:
     """The tables of one job, by choice.  Not thread-safe but for reading: the job holds its lock.
 
+    A table is there when it has a driver.  To iterate gives also those whose window was opened when
+    there was no memory left for a driver.
+
     Parameters
     ----------
     group : rma.Group
