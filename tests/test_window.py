@@ -353,7 +353,7 @@ def test_who_keeps_mpi_moving_is_in_the_middle_of_a_step(monkeypatch: pytest.Mon
     met: list[bool] = []
 
     def enter() -> None:
-        met.extend([window.busy(), held(sys._getframe())])
+        met.extend([window.entered(), held(sys._getframe())])
         thread._stopped = True
 
     monkeypatch.setattr(ticker, "enter", enter)

@@ -195,7 +195,7 @@ class Accumulator:
     def _check_free(self) -> None:
         """Raise if this very thread has what is wanted: it would wait for itself."""
         window = self._window
-        if self._lock._is_owned() or (window is not None and window.busy()):  # type: ignore[attr-defined]
+        if self._lock._is_owned() or (window is not None and window.entered()):  # type: ignore[attr-defined]
             raise RuntimeError(
                 f"neither a finalizer nor a signal's handler can use {self!r} in the middle of a "
                 "step of the pool: have it set a flag"

@@ -24,7 +24,7 @@ class Window(Protocol):
 
     nbytes: int
 
-    def busy(self) -> bool:
+    def entered(self) -> bool:
         """Return whether this thread is in the middle of a call, and who asks has come there."""
 
     def load(self, disp: int) -> int: ...

@@ -97,7 +97,7 @@ class Progress:
     def entered(self) -> bool:
         """Whether this thread has a lock of ours, or that on MPI."""
         owned: bool = self._lock._is_owned() or self._looking._is_owned()
-        return owned or self.window.busy()
+        return owned or self.window.entered()
 
     @property
     def held(self) -> bool:

@@ -43,7 +43,7 @@ class Window(Words):
         Started on the host, where others need it inside MPI; it ends with the window.
     """
 
-    def busy(self) -> bool:
+    def entered(self) -> bool:
         """Return whether this thread is in the middle of a call into MPI.
 
         Then who asks is a finalizer, or a signal's handler, that has come there: a call of its own

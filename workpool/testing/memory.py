@@ -126,7 +126,7 @@ class MemoryWindow:
         self._begun: list[tuple[str, int, int]] = []  # since the flush: verb, first byte, end
         self._pending: list[Op] = []  # of the default scheduler
 
-    def busy(self) -> bool:
+    def entered(self) -> bool:
         """Return that nothing comes in the middle of a call."""
         return False
 
