@@ -68,15 +68,12 @@ class Maps:
         unordered: bool,
     ) -> Iterator[T]:
         """Return the iterator of ``View.map``, or of ``View.starmap`` where `star`."""
-        if chunksize is not None and not hasattr(chunksize, "__index__"):
-            raise TypeError("chunksize must be an integer or None")
-        if chunksize is not None and chunksize < 1:
-            raise UsageError(f"chunksize={chunksize}: a task has at least one item")
+        for name, size in (("chunksize", chunksize), ("buffersize", buffersize)):
+            if size is not None and not hasattr(size, "__index__"):
+                raise TypeError(f"{name} must be an integer or None")
+            if size is not None and size < 1:
+                raise UsageError(f"{name} must be None or > 0, not {size}")
         wanted = Schedule.named(schedule)
-        if buffersize is not None and not hasattr(buffersize, "__index__"):
-            raise TypeError("buffersize must be an integer or None")
-        if buffersize is not None and buffersize < 1:
-            raise UsageError(f"buffersize must be None or > 0, not {buffersize}")
         deadline = None if timeout is None else monotonic() + timeout
         self._core.check_submits()
         self._core.generators.look(fn, several=True)
