@@ -187,10 +187,10 @@ def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_wherever_one_share_lies_there_is_room_for_another() -> None:
     scene = Scene()
     exchange = scene.exchange
-    for before in range(1, exchange.region.stretch.nbytes - exchange.share + 1, NBYTES):
-        first, one = exchange.reserve(before), exchange.reserve(exchange.share)
+    for before in range(1, exchange.region.stretch.nbytes - exchange.share_nbytes + 1, NBYTES):
+        first, one = exchange.reserve(before), exchange.reserve(exchange.share_nbytes)
         exchange.region.release(first)
-        other = exchange.try_reserve(exchange.share)
+        other = exchange.try_reserve(exchange.share_nbytes)
         assert other is not None, before
         exchange.region.release(one)
         exchange.region.release(other)

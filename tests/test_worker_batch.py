@@ -255,7 +255,7 @@ def test_large_outcomes_lie_apart() -> None:
     found = run_large(scene, sizes)
     assert [bool(kind & APART) for kind, _ in found] == [True, True, False, False, True]
     assert [content[-1] for _, content in found] == list(range(5))
-    assert outcomes.nbytes <= outcomes.room
+    assert outcomes.nbytes <= outcomes.room_nbytes
     assert outcomes.small_nbytes == outcomes.nbytes
     assert outcomes.large_nbytes >= sizes[0] + sizes[1] + sizes[4]
     assert found[4][1].endswith(bytes([4]) * sizes[4])
@@ -270,7 +270,7 @@ def test_a_large_outcome_without_room_goes_where_all_the_others_go() -> None:
     found = run_large(scene, [LARGE_NBYTES + 1] * 5)
     assert [bool(kind & APART) for kind, _ in found] == [True, False]
     assert [content[-1] for _, content in found] == [0, 1]
-    assert outcomes.nbytes > outcomes.room
+    assert outcomes.nbytes > outcomes.room_nbytes
     assert outcomes.small_nbytes < 200
 
 
@@ -286,10 +286,10 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
     assert all(extent.end <= outcomes.extent.end for extent in found if extent is not None)
     assert outcomes.place.nbytes + 3 * in_lines(LARGE_NBYTES + 1) == region.used_nbytes
     region.release(outcomes.extent)
-    share = attempts._exchange.share
+    share = attempts._exchange.share_nbytes
     outcomes = attempts._room(100)
     assert region.used_nbytes <= share < region.used_nbytes + layout.LINE_NBYTES
-    assert outcomes.room > 0
+    assert outcomes.room_nbytes > 0
     attempts._outcome_nbytes = share
     assert attempts._room(1).extent is NOTHING
 

@@ -234,7 +234,7 @@ class Attempts:
     def _room(self, tasks: int) -> Outcomes:
         """Return room for the outcomes of so many tasks, as far as there is some now."""
         nbytes = in_lines(ROOM_NBYTES + tasks * self._outcome_nbytes)
-        left_nbytes = self._exchange.share - nbytes
+        left_nbytes = self._exchange.share_nbytes - nbytes
         large_nbytes = min(tasks * in_lines(self._large_nbytes), left_nbytes & -LINE_NBYTES)
         if left_nbytes >= 0:
             extent = self._exchange.try_reserve(nbytes + large_nbytes)

@@ -48,7 +48,7 @@ class Outcomes:
     entries : list of bytes
     nbytes : int
         Of all entries.
-    room : int
+    room_nbytes : int
         Bytes of `place` for outcomes; the rest of it is kept for the marks that stand in the places
         of a stride's outcomes which do not fit.
     large_nbytes : int
@@ -58,7 +58,7 @@ class Outcomes:
     def __init__(self, extent: Extent, large_nbytes: int = 0) -> None:
         self.extent = extent
         self.place = Extent(extent.offset, extent.nbytes - large_nbytes)
-        self.room = max(0, self.place.nbytes - STRIDE * len(_LATER))
+        self.room_nbytes = max(0, self.place.nbytes - STRIDE * len(_LATER))
         self.entries: list[bytes] = []
         self.nbytes = self.large_nbytes = 0
         self._among_nbytes = 0  # of the large ones, those that are among the entries
@@ -137,7 +137,7 @@ class BatchRun:
             while True:
                 begun, done = end, len(entries)
                 while pending:
-                    if outcomes.nbytes > outcomes.room and runner.retract():
+                    if outcomes.nbytes > outcomes.room_nbytes and runner.retract():
                         break
                     try:
                         payload = pending.popleft()
@@ -187,7 +187,7 @@ class BatchRun:
             # give that back.
             self._over = True
             done = len(outcomes.entries)
-            if outcomes.nbytes > outcomes.room:
+            if outcomes.nbytes > outcomes.room_nbytes:
                 return False  # all outcomes go elsewhere with the row; tasks that are left go back
             disp, entries = self._unsaid(done)
             if done == len(payloads):
@@ -236,7 +236,7 @@ class BatchRun:
                 return  # the worker is about to leave, with what it has
             ended = done - self._said
             disp, entries = self.outcomes.place.offset + self._said_nbytes, _LATER * ended
-            if self.outcomes.nbytes <= self.outcomes.room:
+            if self.outcomes.nbytes <= self.outcomes.room_nbytes:
                 disp, entries = self._unsaid(done)
             if self._claimant.give_back(self._claim, disp, entries, ended):
                 self._note(ended, entries)  # to be put no more: the driver may be reading it

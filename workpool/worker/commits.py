@@ -72,7 +72,7 @@ class Commits:
         """
         contributions = self._own.contributions
         carries = bool(contributions.kept) and (self._carries or contributions.foreign)
-        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room):
+        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room_nbytes):
             content = b"".join(content.entries)
         if carries:
             assert not isinstance(content, Outcomes)
@@ -106,7 +106,7 @@ class Commits:
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
             return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content)
-        if nbytes > (self._exchange.share if held else self._exchange.region.stretch.nbytes):
+        if nbytes > (self._exchange.share_nbytes if held else self._exchange.region.stretch.nbytes):
             try:
                 self._exchange.offer_all(claim, content)
             except Evicted:

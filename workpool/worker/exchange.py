@@ -27,7 +27,7 @@ class Exchange:
 
     Attributes
     ----------
-    share : int
+    share_nbytes : int
         Bytes of the largest extent that an attempt may hold while it waits for another: a quarter
         of the region.  Wherever such an extent lies, a second one finds room as soon as all others
         are released, so the attempt does not wait for ever.
@@ -35,7 +35,7 @@ class Exchange:
 
     def __init__(self, claimant: Claimant) -> None:
         self.region = Region(claimant.geometry.region(claimant.member))
-        self.share = self.region.stretch.nbytes // 4
+        self.share_nbytes = self.region.stretch.nbytes // 4
         self._window = claimant.window
         self._claimant = claimant
         self._warm_nbytes = WARM_NBYTES  # with more bytes in use, see first what was collected
@@ -182,7 +182,7 @@ class Exchange:
 
     def offer_all(self, claim: Claim, encoded: Encoded) -> None:
         """Hand an outcome to the driver in pieces: while it takes one, the next is written."""
-        pair, total_nbytes = self.reserve(pair_nbytes(self.share)), len(encoded)
+        pair, total_nbytes = self.reserve(pair_nbytes(self.share_nbytes)), len(encoded)
         try:
             for position in range(0, total_nbytes, pair.nbytes // 2):
                 extent = piece_of(pair, position, total_nbytes)
