@@ -86,7 +86,7 @@ def _begin(group: rma.Group, survive: bool = False, reporter: Reporter | None = 
     global _current, _pid
     _pid = os.getpid()
     _current = Runtime(group, survive, reporter)
-    rma.at_finalize(_finalizing, _finalized)
+    rma.at_finalize(_before_finalize, _refuse_finalize)
     return _current
 
 
@@ -114,21 +114,21 @@ def _close_current() -> None:
             remove(mpi_files(os.getpid()))
 
 
-def _finalizing() -> None:
+def _before_finalize() -> None:
     """End the job before MPI ends, for that waits for the workers."""
     global _over
     if _forked():
         return
     if job := _ours():
         if job.serves or job.survive:
-            _finalized("a task" if job.serves else "a job that outlives its workers")
+            _refuse_finalize("a task" if job.serves else "a job that outlives its workers")
         job.close()
     _over = "MPI is finalized"  # first: as soon as the job is closed, a thread may ask for another
     _close_current()
 
 
-def _finalized(where: str = "the middle of a job") -> None:
-    """End a job that will never be able to end otherwise."""
+def _refuse_finalize(where: str = "the middle of a job") -> None:
+    """End the job with a message: MPI's end would wait for it for ever."""
     from .. import rma
 
     if job := _ours():

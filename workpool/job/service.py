@@ -64,7 +64,7 @@ def serve(group: rma.Group, survive: bool = False) -> None:
     from .. import rma
 
     global _orders
-    rma.at_finalize(None, lambda: _finalized(group))
+    rma.at_finalize(None, lambda: _refuse_finalize(group))
     outer = _orders
     try:
         _serve(group, survive)
@@ -179,7 +179,8 @@ def _sentry(group: rma.Group, liveness: Liveness, control: Callee) -> Sentry:
     return sentry
 
 
-def _finalized(group: rma.Group) -> NoReturn:
+def _refuse_finalize(group: rma.Group) -> NoReturn:
+    """End the job with a message: MPI's end would wait for it for ever."""
     from .. import rma
 
     say(rma.HANGS.format(where=f"a task (worker rank {group.outer(group.rank)})"))
