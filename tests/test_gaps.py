@@ -59,7 +59,7 @@ def test_a_drain_waits_for_what_another_thread_writes_down() -> None:
     job.context.write_down = write_down
     task = job.task(len, b"")
     task.noted = object()
-    job.context.noted = True
+    job.context.journaled = True
     job.driver.submit(task, None)
     job.driver.progress()
     job.work()

@@ -104,7 +104,7 @@ class PoolContext(Shared):
 
     Attributes
     ----------
-    noted : bool
+    journaled : bool
         Whether results of some tasks go into a journal.
     """
 
@@ -122,7 +122,7 @@ class PoolContext(Shared):
         self.resolve = resolve
         self.write_down = write_down
         self.tally = tally or Tally()
-        self.noted = False
+        self.journaled = False
 
 
 class Segment(Shared):
@@ -218,7 +218,7 @@ class Task:
         self.segment = segment
         self.noted = noted
         if noted is not None:
-            context.noted = True
+            context.journaled = True
         self.batch: Batch | None = None  # in whose row it is
         self.retry = retry
         self.attempt = 0
@@ -323,6 +323,6 @@ class Finished:
         self.carried = list(carried)
         self.adding = False
         self.written = not self.carried
-        if context.noted and self.written:  # most pools have no journal
+        if context.journaled and self.written:  # most pools have no journal
             self.written = all(task.noted is None for task, _, _ in self.outcomes)
         self.failures: Mapping[Any, Exception] = {}
