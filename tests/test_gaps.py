@@ -20,7 +20,7 @@ from workpool.driver.waits import Waits
 from workpool.errors import SerializationError
 from workpool.job.attendant import Attendant
 from workpool.job.drain import finish
-from workpool.pool.mapping.call import Mapping
+from workpool.pool.mapping.call import MapCall
 from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import Stretch
 from workpool.pool.mapping.supply import Supply
@@ -101,7 +101,7 @@ def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_the
 
     driver = SimpleNamespace(exhaust=exhaust, cancel=lambda task: False)
     pool: Any = SimpleNamespace(driver=driver, lock=threading.RLock())
-    mapping = Mapping(pool, SimpleNamespace(fn=abs, operation=None))  # type: ignore[arg-type]
+    mapping = MapCall(pool, SimpleNamespace(fn=abs, operation=None))  # type: ignore[arg-type]
     for segment in "abc":
         stretch = Stretch(segment, 10, None, None, 10, True)  # type: ignore[arg-type]
         stretch.turns = 1

@@ -21,7 +21,7 @@ from ..tasks import PoolContext, Retry
 from .core import Core
 from .hold import Hold
 from .mapping import apart
-from .mapping.call import Mapping
+from .mapping.call import MapCall
 from .mapping.cutter import RANGE_ITEMS, Cutter
 from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
 
@@ -146,7 +146,7 @@ class Maps:
             raise UsageError("reduce of no items has no value")
         return values[0]
 
-    def _feed(self, mapping: Mapping, source: Source) -> None:
+    def _feed(self, mapping: MapCall, source: Source) -> None:
         """Give a map more items.
 
         By this method an iterator that may still want some refers to us, and so to the hold: the
@@ -170,14 +170,14 @@ class Maps:
         source: Source,
         operation: Binary | None = None,
         ledger: Ledger | None = None,
-    ) -> Mapping:
+    ) -> MapCall:
         core, codes = self._core, self._core.codes
         owner, code = fn, codes.at_once(fn)
         if code is None and operation is None:
             owner, code = codes.of_class(fn)
         terms = schedule, source.several, operation, ledger
         cutter = Cutter(core.number, core.workers, fn, code, codes, *terms, owner)
-        return Mapping(core, cutter)
+        return MapCall(core, cutter)
 
 
 def _operation(op: Any) -> Binary:

@@ -19,7 +19,7 @@ from .stretch import Stretch
 from .turns import Turns
 
 
-class Mapping(Turns):
+class MapCall(Turns):
     """One call of ``map``.
 
     Parameters

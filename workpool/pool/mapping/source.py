@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ...interrupts import failures
-from .call import Mapping
+from .call import MapCall
 from .cutter import RANGE_ITEMS, SEGMENT_ITEMS
 
 #: Parts of a buffer that are filled and used up one after another; a smaller one is not cut.
@@ -71,7 +71,7 @@ class Source:
         """Return all items."""
         return list(self._items) if self._range is None else self._range
 
-    def begin(self, mapping: Mapping) -> Iterator[tuple[Any, ...]] | None:
+    def begin(self, mapping: MapCall) -> Iterator[tuple[Any, ...]] | None:
         """Give a map its first windows; return all items if it wants none."""
         window = self._next()
         try:
@@ -87,7 +87,7 @@ class Source:
             self.feed(mapping)
         return None
 
-    def feed(self, mapping: Mapping) -> None:
+    def feed(self, mapping: MapCall) -> None:
         """Give a map the next window."""
         window = () if mapping.refused else self._next()
         if window:

@@ -73,7 +73,7 @@ class TurnFuture:
 
 
 class Turns:
-    """The turns of workers in the items of one map: the part of a ``Mapping`` that they see.
+    """The turns of workers in the items of one map: the part of a ``MapCall`` that they see.
 
     Parameters
     ----------
