@@ -66,7 +66,9 @@ def spec_of(shape: int | tuple[int, ...], dtype: DTypeLike, op: str) -> Spec:
         sizes = np.broadcast_to(
             np.False_, shape if hasattr(shape, "__index__") else tuple(shape)
         ).shape
-    except (TypeError, ValueError) as error:
+    except TypeError:
+        raise UsageError(f"shape={shape!r}: give a whole number, or a tuple of them") from None
+    except ValueError as error:
         raise UsageError(f"shape={shape!r}: {error}") from None
     return Spec(-1, -1, sizes, kind.str, op)
 

@@ -199,6 +199,10 @@ def case_dtypes_that_mpi_does_not_reduce_are_refused(pool):
 def case_wrong_shapes_are_refused(pool):
     for shape in (-1, (2, -3), "ab", 1.5, 10**12, (10**9, 10**9)):
         refused(lambda shape=shape: pool.accumulator(shape))
+    for shape in ("ab", 1.5, None):
+        with raises(UsageError) as caught:
+            pool.accumulator(shape)
+        assert "give a whole number, or a tuple of them" in str(caught[0]), caught[0]
 
 
 def case_an_addition_of_the_wrong_shape_fails_its_task(pool):
