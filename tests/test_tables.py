@@ -141,6 +141,13 @@ def test_options_that_cannot_be_honoured() -> None:
         ]:
             with pytest.raises(UsageError, match=word):
                 WorkPool(**options)
+        for option, remedy in [
+            ("timeout_s", "an option of tasks.*pool.with_options.timeout_s="),
+            ("max_tasks_per_child", "pool.with_options.max_tasks_per_child="),
+            ("timeout", "no option 'timeout'.* max_workers, .* journal, .*timeout_s.*with_options"),
+        ]:
+            with pytest.raises(TypeError, match=remedy):
+                WorkPool(**{option: 3})
         for initargs in (3, "file"):  # ("file") is no tuple
             with pytest.raises(TypeError, match=f"initargs={initargs!r}: give a tuple"):
                 WorkPool(initializer=print, initargs=initargs)

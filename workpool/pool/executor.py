@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..context import encode_setup
 from ..errors import UsageError
@@ -18,7 +18,7 @@ from ..journal.ledger import Ledgers
 from ..whole import inside
 from .core import Core
 from .hold import Hold
-from .options import TaskOptions, checked, choose
+from .options import TaskOptions, checked, choose, unknown
 from .view import View, leave_out
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class WorkPool(View):
     SerializationError
         If the initializer or its arguments cannot be pickled.
     TypeError
-        If the initializer cannot be called, or its arguments cannot be iterated over.
+        If the initializer cannot be called, its arguments cannot be iterated over, or there is no
+        such option.
     RuntimeError
         In a finalizer or a signal's handler that has come in the middle of a step of another pool.
 
@@ -101,7 +102,10 @@ class WorkPool(View):
         lease_s: float | None = None,
         journal: str | os.PathLike[str] | None = None,
         drain_s: float = 30.0,
+        **others: NoReturn,
     ) -> None:
+        if others:
+            raise unknown(next(iter(others)), WorkPool.__init__.__kwdefaults__ or ())
         if max_workers is not None and checked("max_workers", max_workers, int) < 1:
             raise UsageError(f"max_workers must be greater than 0, not {max_workers}")
         if max_pending is not None and checked("max_pending", max_pending, int) < 1:

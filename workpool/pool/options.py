@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from ..context import Limits
@@ -46,7 +46,10 @@ class TaskOptions(NamedTuple):
         """Return the same options but for these; raises what ``View.with_options`` raises."""
         for name in options:
             if name not in self._fields:
-                raise TypeError(f"no option {name!r} of tasks: there are {', '.join(self._fields)}")
+                raise TypeError(
+                    f"no option {name!r} of tasks: there are {', '.join(self._fields)}; those of a "
+                    "pool are given to WorkPool"
+                )
         return self._replace(**options)._checked()
 
     def _checked(self) -> TaskOptions:
@@ -96,6 +99,20 @@ class TaskOptions(NamedTuple):
         if not self.retries:
             return None
         return Retry(self.retries, self.retry_delay_s, self._retry_on)
+
+
+def unknown(name: str, options: Iterable[str]) -> TypeError:
+    """Return the error of a pool that is given an option which is none of its own."""
+    if name in TaskOptions._fields:
+        return TypeError(
+            f"{name} is an option of tasks, not of a pool: use pool.with_options({name}=...), "
+            "a view of the pool whose tasks have it"
+        )
+    pools = ", ".join(("max_workers", "initializer", "initargs", *options))
+    return TypeError(
+        f"no option {name!r} of a pool: there are {pools}; those of tasks "
+        f"({', '.join(TaskOptions._fields)}) are given to pool.with_options"
+    )
 
 
 #: Bytes of the arena, unless said otherwise and where there is room.
