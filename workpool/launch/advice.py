@@ -17,8 +17,8 @@ _STDOUT = 1
 
 #: Where a rank has died.
 RANK_DIED = (
-    "; a rank has died: run with --survive to see which, and to go on without a worker, or the "
-    "tasks that may end it by with_options(isolate=True)"
+    "; a rank has died: `workpool run --survive` says which, and goes on without a worker; or have "
+    "tasks that may end their process run by pool.with_options(isolate=True)"
 )
 
 
