@@ -182,6 +182,32 @@ def test_without_a_journal_nothing_more_is_started(tmp_path: Path, task_s: float
     assert "SIGTERM: tasks that run have 3 s to end" in ended.err
 
 
+@pytest.mark.parametrize("journal", ["", 'journal="run.db"'])
+def test_a_map_that_is_just_being_pickled_is_left(tmp_path: Path, journal: str) -> None:
+    program = f"""\
+import signal
+from workpool import WorkPool
+
+class Late:
+    def __reduce__(self):
+        if not asked:
+            asked.append(signal.raise_signal(signal.SIGTERM))
+        return Late, ()
+
+asked = []
+try:
+    with WorkPool({journal}) as pool:
+        pool.map(id, [Late(), *range(60_000)])  # half a second's work for a journal
+        print("not left")
+finally:
+    print("finally")
+"""
+    with run("-w", "1", "-c", program, cwd=tmp_path) as started:
+        ended = started.wait()
+    assert ended.out == "finally\n"
+    assert ended.status == (UNFINISHED if journal else 128 + signal.SIGTERM), ended
+
+
 def test_who_waits_for_what_is_not_started_is_told_at_sigterm(tmp_path: Path) -> None:
     program = """\
 import threading, time

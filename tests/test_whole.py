@@ -6,10 +6,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
-from workpool.interrupts import Deferring, defer_interrupts
+from workpool.interrupts import Deferring, by_handler, defer_interrupts
 from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack_value
 from workpool.whole import whole, within
@@ -102,6 +103,33 @@ def test_an_interrupt_comes_between_marked_functions(profiled: bool) -> None:
     finally:
         sys.setprofile(None)
     time.sleep(0.01)  # nothing comes afterwards
+
+
+def test_a_step_takes_no_longer_because_a_signal_waits_for_its_end() -> None:
+    looks = []
+
+    def harms(frame: FrameType | None, late: bool) -> bool:
+        looks.append(frame)
+        return within(frame)
+
+    @whole
+    def marked() -> None:
+        signal.raise_signal(signal.SIGUSR2)
+        for number in range(1000):
+            abs(number)
+
+    def program() -> None:
+        marked()
+        time.sleep(5)
+
+    before = signal.signal(signal.SIGUSR2, Deferring(leave._act, harms))
+    try:
+        with pytest.raises(Terminated) as raised:
+            program()
+        assert len(looks) < 20
+        assert by_handler(raised.value)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_an_interrupt_that_came_just_before_it_is_tried_again_comes_once() -> None:

@@ -40,9 +40,10 @@ FAILURES: Final = (Exception, SystemExit)
 class Deferring:
     """A signal's handler that acts, but not where that would do harm: then just afterwards.
 
-    While a signal waits, a profile function looks at each step of the main thread, and raises as
-    soon as that does no harm.  Where the program has one of its own, a thread sends the signal
-    again every ``AGAIN_S``; else only from ``MOST_S`` on, for a step that hangs.
+    While a signal waits, a profile function looks at the steps of the main thread, and raises as
+    soon as that does no harm: it looks at the stack when the outermost call in which it would has
+    been left.  Where the program has one of its own, a thread sends the signal again every
+    ``AGAIN_S``; else only from ``MOST_S`` on, for a step that hangs.
 
     Parameters
     ----------
@@ -63,6 +64,7 @@ class Deferring:
         self._since_s: float | None = None  # when the one that waits came
         self._nudged = False
         self._hook: Callable[..., object] | None = None
+        self._within: FrameType | None = None  # as long as it is under way, it does harm
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         nudged, self._nudged = self._nudged, False
@@ -79,18 +81,25 @@ class Deferring:
         self._since_s = since_s
         look = sys.getprofile() is None
         if look:
-            self._hook = lambda frame, event, arg: self._look(signum, frame)
+            self._hook = partial(self._look, signum)
             sys.setprofile(self._hook)
         # Not a threading.Thread: to start one takes locks that this very thread may hold.
         again_s = MOST_S if look else AGAIN_S
         _thread.start_new_thread(self._nudge, (threading.get_ident(), signum, since_s, again_s))
 
-    def _look(self, signum: int, frame: FrameType) -> None:
-        if not self._harms(frame, False):
+    def _look(self, signum: int, frame: FrameType, event: str, arg: object) -> None:
+        if self._within is not None:
+            if frame is self._within and event == "return":
+                self._within = None
+        elif self._harms(frame, False):
+            while self._harms(frame.f_back, False):
+                frame = frame.f_back  # type: ignore[assignment]
+            self._within = frame
+        else:
             self._act_now(signum, frame)
 
     def _act_now(self, signum: int, frame: FrameType | None) -> None:
-        self._since_s = None
+        self._since_s = self._within = None
         if self._hook is not None and sys.getprofile() is self._hook:
             sys.setprofile(None)
         self._hook = None
@@ -158,6 +167,7 @@ def by_handler(error: BaseException | None) -> bool:
     # By the function of C: that of `signal` makes an enumeration's member of each number.
     handlers = map(_signal.getsignal, range(1, signal.NSIG))
     codes = {_code(handler) for handler in handlers if callable(handler)}
+    codes.add(Deferring._act_now.__code__)  # whose profile function may have raised it
     return any(frame.f_code in codes for frame, _ in walk_tb(traceback))
 
 
