@@ -7,10 +7,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from launching import SIGNALS, Ended, job, run
 from processes import PATIENCE
+
+from workpool.launch import advice
 
 BUSY = """\
 import sys, time
@@ -78,6 +81,17 @@ def test_who_reads_what_tasks_print_may_leave(survive: list[str]) -> None:
         ended = started.wait()
     assert "whoever read its output is gone" in ended.err
     assert "--survive" not in ended.err
+
+
+def test_a_full_disk_below_the_output_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(tmp_path / "out", "wb") as out:
+        monkeypatch.setattr(advice, "_STDOUT", out.fileno())
+        assert not advice.output_lost()
+        full = SimpleNamespace(f_blocks=1, f_bavail=0)  # what MPICH's mpiexec does not survive
+        monkeypatch.setattr(os, "fstatvfs", lambda fd: full)
+        assert "is full" in advice.output_lost()
 
 
 @pytest.mark.mpi

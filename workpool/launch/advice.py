@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import stat
 from collections.abc import Collection, Mapping
 
 from ..system.shared_memory import SHM, WAS_FULL, free
@@ -60,9 +61,17 @@ def memory_short(status: int, kind: Kind, begun: bool) -> str:
     return f"; {WAS_FULL}" if bus or (short and not begun) else ""
 
 
-def output_closed() -> str:
-    """Return what to say if standard output is a pipe whose other end is closed; else nothing."""
+def output_lost() -> str:
+    """Return what to say if nobody takes standard output any more; else nothing.
+
+    It is a pipe whose other end is closed, or a file where no room is left: MPICH's mpiexec ends.
+    """
     poll = select.poll()
     poll.register(_STDOUT, 0)
-    closed = any(event & select.POLLERR for _, event in poll.poll(0))
-    return "; whoever read its output is gone" if closed else ""
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        return "; whoever read its output is gone"
+    if stat.S_ISREG(os.fstat(_STDOUT).st_mode):
+        disk = os.fstatvfs(_STDOUT)
+        if disk.f_blocks and not disk.f_bavail:  # some have no number of blocks
+            return "; the file system that takes its output is full"
+    return ""

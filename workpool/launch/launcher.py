@@ -317,8 +317,8 @@ class _Job:
         """Return what to do if it is a rank's death that has ended the job; else nothing."""
         if self.watch.driver is None or (self.local and (self.survive or status < 0)):
             return ""
-        if closed := advice.output_closed():
-            return closed
+        if lost := advice.output_lost():
+            return lost
         if self.local:
             return advice.RANK_DIED
         return advice.host_died(self.watch.elsewhere, self.routes.ended)
@@ -340,12 +340,12 @@ class _Job:
         else:
             if self.fate is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
-                say(f"{who}, and with it all that its program knew{advice.output_closed()}")
+                say(f"{who}, and with it all that its program knew{advice.output_lost()}")
                 return 1
             status = self.fate
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
-        more = f"{self._memory_short(status)}{advice.output_closed()}"
+        more = f"{self._memory_short(status)}{advice.output_lost()}"
         say(f"{who} {_how(status)}, {what}{more}")
         return _exit_status(status) or 1
 
