@@ -170,3 +170,25 @@ def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> 
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_ends_what_the_pickling_of_an_object_waits_for() -> None:
+    before = signal.signal(signal.SIGTERM, leave)
+
+    class Hangs:
+        def __reduce__(self) -> tuple[type, tuple[()]]:
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(8)
+            return Hangs, ()
+
+    def program() -> None:
+        pack_value(Hangs())
+        time.sleep(8)
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(Terminated):
+            program()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert time.monotonic() - begun < 8

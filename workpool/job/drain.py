@@ -35,7 +35,7 @@ END_S = 3.0
 #: How often the main thread is told to leave, as long as it is in a step that must not be cut off.
 AGAIN_S = 20e-3
 
-#: Where whatever is raised is taken for the fault of the user's objects.
+#: Where it may be taken for the fault of the user's objects, which may also be slow, or hang.
 _CATCHES = ("workpool.serializer", "workpool.journal.keys")
 
 #: What part of the launcher's grace tasks have to end in after a signal.
@@ -62,7 +62,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 def _harms(frame: FrameType | None, late: bool) -> bool:
     """Return whether a SystemExit here would cut something in two, or become another's failure."""
-    return within(frame) or inside(frame, _CATCHES)
+    return within(frame) or (not late and inside(frame, _CATCHES))
 
 
 #: A handler: what the program has in ``finally`` is run, and MPI remarks nothing.
