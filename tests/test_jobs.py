@@ -167,6 +167,49 @@ def test_tasks_that_would_all_draw_the_same_numbers_are_warned_of_once() -> None
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
+def test_what_random_and_numpy_draw_from_is_not_copied_with_a_function(ranks: int) -> None:
+    script = """
+        from random import gauss, random
+        from types import SimpleNamespace
+        import numpy as np
+        from numpy.random import choice, rand
+        from workpool import WorkPool
+
+        distribution = SimpleNamespace(rng=np.random.mtrand._rand)  # those of scipy.stats have it
+        normal = np.random.default_rng(0).normal
+
+        def built_in(n):
+            return random()
+
+        def method(n):
+            return gauss(0, 1)
+
+        def of_numpy(n):
+            return rand()
+
+        def held(n):
+            return distribution.rng.random()
+
+        def seeded(n):
+            np.random.seed(n)
+            return int(choice(1_000_000))
+
+        def copied(n):
+            return normal()
+
+        with WorkPool() as pool:
+            for fn in (built_in, method, of_numpy, held):
+                drawn = {future.result() for future in [pool.submit(fn, n) for n in range(9)]}
+                drawn |= set(pool.map(fn, range(90), chunksize=1))
+                assert len(drawn) == 99, (fn, len(drawn))
+            assert pool.submit(seeded, 7).result() == np.random.RandomState(7).choice(1_000_000)
+            assert len({pool.submit(copied, n).result() for n in range(5)}) == 1
+    """
+    [warning] = [it for it in run_ranks(ranks, script).stderr.splitlines() if "Warning" in it]
+    assert "each task of copied starts with 'normal' in the same state" in warning
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_functions_that_are_passed_on_and_what_they_read_are_as_at_submit(ranks: int) -> None:
     script = """
         import collections

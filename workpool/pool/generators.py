@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from ..caches import LruCache, WeakLruCache
-from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
+from ..serializer import SCRIPT_MODULES, innermost, is_own_generator, reads, task_name
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.
 _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
@@ -93,5 +93,10 @@ def _attributes(method: MethodType) -> list[str]:
 
 
 def _is_generator(value: object) -> bool:
+    """Tell whether a value is a generator, or a method of one, that is copied."""
+    if isinstance(value, (MethodType, BuiltinMethodType)):
+        value = value.__self__
+    if is_own_generator(value):
+        return False
     found = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
     return issubclass(type(value), tuple(kind for kind in found if isinstance(kind, type)))

@@ -21,6 +21,7 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   the script's globals, or an object that has it, or a class has it, there is one made anew on the
   other side: a process that imported the script would have made its own as well. As an argument it
   would stand for one that all share.
+* **The generators of random and numpy.random** are each process's own, see `drawing`.
 * **A library that ctypes has loaded**, with its functions: made again of their names.
 """
 
@@ -51,6 +52,7 @@ from .byname import (
 )
 from .classes import reduce_class
 from .derived import annotations_of
+from .drawing import generator_reducers
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, globals_of, submodules
@@ -123,7 +125,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     """cloudpickle's pickler without these gaps."""
 
     def __init__(self, file: BytesIO, keep: Keep | None = None, reach: Reach | None = None) -> None:
-        if own := reducers():  # Pickler looks only once
+        own = {**reducers(), **generator_reducers()}
+        if own:  # Pickler looks only once
             self.dispatch_table = ChainMap(*cloudpickle.Pickler.dispatch_table.maps, own)
         super().__init__(file, PROTOCOL, keep)
         self._reach = Reach() if reach is None else reach

@@ -1,0 +1,57 @@
+"""The generators that `random` and `numpy.random` draw from: each process has its own.
+
+A function of the script may read what draws from one: a method that the module hands out as a
+function (``from random import gauss``), or a distribution of ``scipy.stats``.  It goes to a worker
+without the state: a copy of that would be the same in every task.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from .byname import PROTOCOL
+
+_OWN: Final = (("random", "_inst", "Random"), ("numpy.random.mtrand", "_rand", "RandomState"))
+"""Modules, with the names that their generators and the classes of these have there."""
+
+_reducers: Final[dict[type, Callable[[Any], Any]]] = {}
+
+
+def generator_reducers() -> dict[type, Callable[[Any], Any]]:
+    """Return what pickles generators, for a ``dispatch_table``.
+
+    Notes
+    -----
+    Cost: 0.1 us; 0.5 us without NumPy.
+    """
+    if len(_reducers) < len(_OWN):
+        for module, _, name in _OWN:  # as far as they are imported
+            kind = getattr(sys.modules.get(module), name, None)
+            if kind is not None:
+                _reducers[kind] = _reduce
+    return _reducers
+
+
+def is_own_generator(obj: object) -> bool:
+    """Tell whether an object is what one of these modules draws from."""
+    return _place(obj) is not None
+
+
+def own_generator(module: str, name: str) -> Any:
+    """Return what that module draws from in this process."""
+    return getattr(import_module(module), name)
+
+
+def _place(obj: object) -> tuple[str, str] | None:
+    for module, name, _ in _OWN:
+        if obj is not None and getattr(sys.modules.get(module), name, None) is obj:
+            return module, name
+    return None
+
+
+def _reduce(generator: Any) -> Any:
+    place = _place(generator)
+    return generator.__reduce_ex__(PROTOCOL) if place is None else (own_generator, place)
