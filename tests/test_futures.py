@@ -257,10 +257,11 @@ def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
                     assert list(executor.map(abs, range(-9, 0))) == list(range(9, 0, -1))
                     assert executor.submit(lambda: get_comm_workers().size).result() == 2
         try:
-            with context:
-                raise KeyError(comm.rank)  # on each of them
+            with context as executor:
+                if executor is not None:
+                    raise KeyError(comm.rank)
         except KeyError as error:
-            assert error.args == (comm.rank,)
+            assert error.args == (root,)
         with MPICommExecutor(MPI.COMM_SELF) as executor:
             assert executor.submit(abs, -comm.rank).result() == comm.rank
         for wrong in -1, comm.size:
@@ -271,6 +272,42 @@ def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
         sys.stdout.write("right\\n")  # in one piece: three ranks write
     """
     assert run_ranks(3, script, str(root), spmd=True).stdout == 3 * "right\n"
+
+
+def test_what_is_raised_for_want_of_an_executor_is_dropped_where_there_is_none() -> None:
+    script = """
+        import sys
+        import warnings
+        from workpool.futures import MPICommExecutor
+        from mpi4py import MPI
+
+        rank = MPI.COMM_WORLD.rank
+        if rank == 0:
+            numbers = range(9)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):  # one that had left for good would be waited for the second time
+                with MPICommExecutor() as executor:
+                    squares = list(executor.map(lambda n: n * n, range(9)))
+            assert not caught
+            with MPICommExecutor() as executor:
+                total = sum(numbers)
+                total = executor.submit(lambda: total).result()
+        if rank == 0:
+            assert squares == [n * n for n in range(9)] and total == 36 and not caught
+        else:
+            [warning] = caught
+            assert issubclass(warning.category, RuntimeWarning)
+            assert "NameError" in str(warning.message), warning.message
+        try:
+            with MPICommExecutor() as executor:
+                if executor is None:
+                    raise SystemExit(rank)
+        except SystemExit as leaving:
+            assert leaving.code == rank
+        sys.stdout.write("right\\n")  # in one piece: three ranks write
+    """
+    assert run_ranks(3, script, spmd=True).stdout == 3 * "right\n"
 
 
 def test_a_communicator_does_not_matter_where_the_others_serve_already() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -183,7 +184,10 @@ class MPICommExecutor:
 
     Notes
     -----
-    What the block of a rank raises is raised there; mpi4py drops it on those that serve.
+    An exception in the block of a rank that served is dropped, as in mpi4py, where programs rely on
+    it: ``executor.map(...)`` without a look at `executor` is an AttributeError there.  Other than
+    in mpi4py, whatever is not such a use of None is told by a RuntimeWarning, and SystemExit and
+    KeyboardInterrupt are raised.
 
     To enter and to leave it are collective: see ``workpool.run``.
     """
@@ -196,6 +200,7 @@ class MPICommExecutor:
         self._root = root
         self._options = options
         self._entered: AbstractContextManager[MPIPoolExecutor | None] | None = None
+        self._serving = False
 
     def __enter__(self) -> MPIPoolExecutor | None:
         if self._entered is not None:
@@ -206,12 +211,27 @@ class MPICommExecutor:
         entered = make() if served else together(self._comm, self._root, make)
         executor = entered.__enter__()
         self._entered = entered
+        self._serving = executor is None
         return executor
 
-    def __exit__(self, *exc_info: Any) -> bool | None:
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> bool | None:
         entered, self._entered = self._entered, None
         assert entered is not None
-        return entered.__exit__(*exc_info)
+        if not (self._serving and isinstance(exc_value, Exception)):
+            return entered.__exit__(exc_type, exc_value, traceback)
+        entered.__exit__(None, None, None)
+        if not _is_use_of_none(exc_value):
+            warnings.warn(
+                f"a rank without an executor has dropped {exc_value!r}, as in mpi4py.futures: "
+                "write `if executor is not None:` in the block of MPICommExecutor",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return True
+
+
+def _is_use_of_none(exception: Exception) -> bool:
+    return isinstance(exception, AttributeError) and bool(exception.name) and exception.obj is None
 
 
 def _check_order(buffersize: int | None, unordered: bool) -> None:
