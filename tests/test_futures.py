@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,12 @@ def test_the_environment_says_how_many_workers() -> None:
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_workers_are_set_up_as_the_options_say(ranks: int, tmp_path: Path) -> None:
-    (tmp_path / "along_the_path.py").write_text("found = 'module'\n")
+    module = """
+        import __main__
+        found = "module"
+        def twice(): return 2 * __main__.limit
+    """
+    (tmp_path / "along_the_path.py").write_text(textwrap.dedent(module))
     script = """
         import os, sys
         from workpool.futures import MPIPoolExecutor
@@ -168,18 +174,18 @@ def test_workers_are_set_up_as_the_options_say(ranks: int, tmp_path: Path) -> No
 
         def look(n):
             import along_the_path
-            return along_the_path.found, ready, limit, n
+            return along_the_path.found, ready, limit, along_the_path.twice(), n
 
         place = sys.argv[1]
         options = dict(path=[place], wdir=place, env={"OF_THE_WORKER": "set"}, globals={"limit": 7})
         with MPIPoolExecutor(
             initializer=prepare, initargs=(1,), initkwargs={"second": 2}, **options
         ) as executor:
-            expected = "module", (1, 2, "set", place), 7
+            expected = "module", (1, 2, "set", place), 7, 14
             assert executor.submit(look, 0).result() == (*expected, 0)
             assert list(executor.map(look, range(50))) == [(*expected, n) for n in range(50)]
         with MPIPoolExecutor(**options) as executor:
-            assert executor.submit(look, 0).result()[2:] == (7, 0)
+            assert executor.submit(look, 0).result()[2:] == (7, 14, 0)
         print("right")
     """
     assert run_futures(ranks, script, str(tmp_path)).stdout == "right\n"

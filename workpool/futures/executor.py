@@ -45,7 +45,8 @@ class MPIPoolExecutor(WorkPool):
     env : mapping
         Put into ``os.environ`` on each worker.
     globals : mapping, optional
-        Globals that functions of the script see on each worker.
+        Globals that functions of the script see on each worker, and what modules find in
+        ``__main__`` there.
     **options
         Those of ``WorkPool``.  Those that say how mpi4py is to spawn ranks or to send messages
         (`python_exe`, `python_args`, `mpi_info`, `main`, `use_pkl5`, `backoff`) have no effect.

@@ -68,4 +68,7 @@ def assignment(values: dict[str, Any]) -> Callable[[], object]:
 
 
 def _assign(values: dict[str, Any]) -> None:
+    import __main__
+
     globals().update(values)
+    vars(__main__).update(values)  # where a module may look for them
