@@ -204,9 +204,15 @@ def test_what_random_and_numpy_draw_from_is_not_copied_with_a_function(ranks: in
                 assert len(drawn) == 99, (fn, len(drawn))
             assert pool.submit(seeded, 7).result() == np.random.RandomState(7).choice(1_000_000)
             assert len({pool.submit(copied, n).result() for n in range(5)}) == 1
+            for fn in (random, gauss, rand):
+                assert len({pool.submit(fn).result() for _ in range(9)}) == 9
+            assert len(set(pool.map(gauss, [0] * 90, [1] * 90))) == 90
+            assert len({pool.submit(normal).result() for n in range(5)}) == 1
     """
-    [warning] = [it for it in run_ranks(ranks, script).stderr.splitlines() if "Warning" in it]
-    assert "each task of copied starts with 'normal' in the same state" in warning
+    warnings = [it for it in run_ranks(ranks, script).stderr.splitlines() if "Warning" in it]
+    assert len(warnings) == 2
+    assert "each task of copied starts with 'normal' in the same state" in warnings[0]
+    assert "each task of Generator.normal starts with its generator in the" in warnings[1]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

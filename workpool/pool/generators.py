@@ -15,7 +15,7 @@ from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from ..caches import LruCache, WeakLruCache
-from ..serializer import SCRIPT_MODULES, innermost, is_own_generator, reads, task_name
+from ..serializer import SCRIPT_MODULES, goes_by_name, innermost, reads, task_name
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.
 _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
@@ -32,6 +32,7 @@ class GeneratorCheck:
         #: Objects whose methods were tasks: False for each at first, and as soon as several tasks
         #: had it, the code of the method that was looked at.
         self._objects: WeakLruCache[CodeType | bool] = WeakLruCache(_MOST)
+        self._drawn_from: object = None  # the generator of which a method was a task last
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
         """Warn, once for each function, if it draws from a generator that the script has.
@@ -41,14 +42,19 @@ class GeneratorCheck:
         inner = innermost(fn)
         drawn: list[str] = []
         function = inner.__func__ if isinstance(inner, MethodType) else inner
-        if type(function) is not FunctionType:
-            return
-        code = function.__code__
-        if self._seen.use(id(code)) is not code:
-            self._seen.keep(id(code), code)
-            drawn += dict.fromkeys(_generators(function, set()))
-        if isinstance(inner, MethodType) and self._again(inner.__self__, code, several):
-            drawn += _attributes(inner)
+        if _is_generator(inner):
+            if goes_by_name(inner):
+                return
+            if several or inner.__self__ is self._drawn_from:
+                drawn.append("its generator")
+            self._drawn_from = inner.__self__
+        elif type(function) is FunctionType:
+            code = function.__code__
+            if self._seen.use(id(code)) is not code:
+                self._seen.keep(id(code), code)
+                drawn += dict.fromkeys(_generators(function, set()))
+            if isinstance(inner, MethodType) and self._again(inner.__self__, code, several):
+                drawn += _attributes(inner)
         if drawn:
             warnings.warn(
                 f"each task of {task_name(fn)} starts with {' and '.join(drawn)} in the same "
@@ -75,7 +81,7 @@ def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
         return
     seen.add(code)
     for name, value in reads(function):
-        if _is_generator(value):
+        if _is_generator(value) and not goes_by_name(value):
             yield repr(name)
         elif type(value) is FunctionType:
             yield from _generators(value, seen)
@@ -93,10 +99,8 @@ def _attributes(method: MethodType) -> list[str]:
 
 
 def _is_generator(value: object) -> bool:
-    """Tell whether a value is a generator, or a method of one, that is copied."""
+    """Tell whether a value is a generator, or a method of one."""
     if isinstance(value, (MethodType, BuiltinMethodType)):
         value = value.__self__
-    if is_own_generator(value):
-        return False
     found = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
     return issubclass(type(value), tuple(kind for kind in found if isinstance(kind, type)))

@@ -58,7 +58,6 @@ From what the rest of workpool calls down to what all the others stand on::
     rebuilt       what pickle knows only by its name, and can be made again
     arrays        arrays of numbers, faster
     tensors       tensors of PyTorch, which are such arrays
-    drawing       what random and numpy.random draw from
     classes       classes of the script, and how they are known when they come home
     reach         what two pickles of one task must not have twice
     snapshot      what a definition reads, found
@@ -73,6 +72,7 @@ From what the rest of workpool calls down to what all the others stand on::
     generic       functions of `functools.singledispatch`
     atoms         values that nothing can change
     derived       what of a class follows from its body
+    drawing       what random and numpy.random draw from
     script        ``__main__`` in a process that does not run the script
     instances     what an object consists of
     wording       what messages say
@@ -99,7 +99,7 @@ from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
 from .code_cache import CodeCache
-from .drawing import is_own_generator
+from .drawing import goes_by_name
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
@@ -139,9 +139,9 @@ __all__ = [
     "fingerprint",
     "from_earlier_run",
     "frozen",
+    "goes_by_name",
     "heaviest",
     "innermost",
-    "is_own_generator",
     "item_fingerprints",
     "join",
     "join_apart",

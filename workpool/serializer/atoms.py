@@ -16,6 +16,7 @@ from types import (
 from typing import Any, Final
 
 from ..lazy import np
+from .drawing import goes_by_name
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
@@ -48,8 +49,10 @@ _OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType
 
 
 def is_unchanging(value: object) -> bool:
-    """Return whether nothing can change a value."""
+    """Return whether nothing can change a value, or it goes without what has changed in it."""
     kind: Any = type(value)
+    if goes_by_name(value):
+        return True
     if kind in _OF_C:  # of a module or a class, not of an object
         return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
     if kind.__module__ == "numpy.dtypes":

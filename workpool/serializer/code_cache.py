@@ -35,6 +35,7 @@ from ..interrupts import interrupts
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
+from .drawing import goes_by_name
 from .frames import Encoded
 from .instances import is_its_attributes
 from .reach import Reach
@@ -284,7 +285,7 @@ class CodeCache:
             if registered != self._registered:
                 self._registered = registered
                 self._known.clear()
-        if named(fn):
+        if named(fn) or goes_by_name(fn):
             return self._encode(_Known(fn, True))
         if not is_definition(fn) and not is_its_attributes(type(fn)):
             return None
@@ -315,7 +316,8 @@ class CodeCache:
         reach = None if snapshot is None else Reach(snapshot.copied)
         sent = (fn, *known.companions) if known.companions else fn
         try:
-            data = dumps(sent, PROTOCOL) if reach is None else dumps_by_value(sent, reach=reach)
+            plain = reach is None and not goes_by_name(fn)
+            data = dumps(sent, PROTOCOL) if plain else dumps_by_value(sent, reach=reach)
         except interrupts():
             raise
         except BaseException:  # pack_call meets it again and says whose fault it is

@@ -1,8 +1,8 @@
 """The generators that `random` and `numpy.random` draw from: each process has its own.
 
-A function of the script may read what draws from one: a method that the module hands out as a
-function (``from random import gauss``), or a distribution of ``scipy.stats``.  It goes to a worker
-without the state: a copy of that would be the same in every task.
+Their methods, which these modules hand out as functions (``from random import gauss``), go by name:
+with a copy of the state, all tasks would draw the same.  So does a generator that something else
+holds, as a distribution of ``scipy.stats`` does.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import BuiltinMethodType, MethodType
 from typing import Any, Final
-
-from .byname import PROTOCOL
 
 _OWN: Final = (("random", "_inst", "Random"), ("numpy.random.mtrand", "_rand", "RandomState"))
 """Modules, with the names that their generators and the classes of these have there."""
@@ -35,8 +34,10 @@ def generator_reducers() -> dict[type, Callable[[Any], Any]]:
     return _reducers
 
 
-def is_own_generator(obj: object) -> bool:
-    """Tell whether an object is what one of these modules draws from."""
+def goes_by_name(obj: object) -> bool:
+    """Tell whether an object is what one of these modules draws from, or a method of that."""
+    if isinstance(obj, (MethodType, BuiltinMethodType)):
+        obj = obj.__self__
     return _place(obj) is not None
 
 
@@ -54,4 +55,4 @@ def _place(obj: object) -> tuple[str, str] | None:
 
 def _reduce(generator: Any) -> Any:
     place = _place(generator)
-    return generator.__reduce_ex__(PROTOCOL) if place is None else (own_generator, place)
+    return generator.__reduce__() if place is None else (own_generator, place)

@@ -6,6 +6,7 @@ what they are is to be looked at as well.
 
 from __future__ import annotations
 
+import copyreg
 from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType
@@ -15,6 +16,7 @@ from ..interrupts import interrupts
 from ..lazy import np
 from .atoms import is_unchanging
 from .byname import PROTOCOL, named, names_by_value
+from .drawing import generator_reducers
 from .instances import HEAP_TYPE, is_its_members, is_pickled_whole, slots
 
 MOST_NBYTES: Final = 1 << 20
@@ -163,6 +165,7 @@ def _pickled(value: object, kind: type[Pickler], most_nbytes: int) -> tuple[Pick
     file = Bounded(most_nbytes)
     buffers: list[PickleBuffer] = []  # out of band: else they would be copied before they count
     pickler = kind(file, PROTOCOL, buffer_callback=buffers.append)
+    pickler.dispatch_table = {**copyreg.dispatch_table, **generator_reducers()}
     pickler.dump(value)
     views = [*map(PickleBuffer.raw, buffers)]
     if sum(view.nbytes for view in views) > file.left:
