@@ -82,6 +82,15 @@ def case_map_over_nothing(pool):
     assert list(pool.map(same, [], chunksize=10)) == []
 
 
+def case_map_of_what_cannot_be_called_fails_with_its_items(pool):
+    for it in (3, None):
+        assert list(pool.map(it, [])) == []
+        for items in ([1], range(100)):
+            with raises(TypeError) as caught:
+                list(pool.map(it, items))
+            assert str(caught[0]).endswith("object is not callable"), caught[0]
+
+
 def case_map_with_chunks(pool):
     for chunksize in (1, 2, 7, 99, 100, 1000):
         assert list(pool.map(same, range(100), chunksize=chunksize)) == list(range(100))

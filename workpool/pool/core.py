@@ -178,9 +178,6 @@ class Core:
         self.check_submits()
         future: PoolFuture[Any] = PoolFuture(self)
         noted, wrapped = None, fn if type(fn) is partial else None
-        if fn is None:  # for the encoding, None would mean that there is no function
-            future.resolve(None, TypeError("'NoneType' object is not callable"))
-            return future
         try:
             own = None if wrapped else self.codes.lookup(fn)
             if ledger is not None:

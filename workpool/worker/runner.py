@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from traceback import print_exception
 from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import ref
@@ -17,7 +17,7 @@ from .. import contributions
 from ..caches import LruCache
 from ..context import CHUNK, Context
 from ..contributions import Contributions
-from ..errors import ProtocolError, SerializationError, WindowError
+from ..errors import ProtocolError, WindowError
 from ..forgetting import forgetting
 from ..serializer import (
     ATOMS,
@@ -193,7 +193,7 @@ class Runner:
         self, pool: EnteredPool, kind: int, code_id: int, payload: Any
     ) -> tuple[Kind, Encoded]:
         """Run one task."""
-        function: Callable[..., Any] | None = None
+        function: Any = None
         clear_script()
         try:
             if code_id:
@@ -203,8 +203,6 @@ class Runner:
             sent, args, kwargs = unpack_call(payload)
             if sent is not None:
                 function = sent
-            if function is None:
-                raise SerializationError("the task has neither code nor a function in its payload")
             value: Any
             if kind == CHUNK:
                 value = [frozen([function(*item)]) for item in args]
@@ -233,7 +231,7 @@ class Runner:
 
     def call_items(
         self,
-        function: Callable[..., Any] | None,
+        function: Any,
         items: Sequence[Any],
         several: bool,
         apart: bool,
@@ -243,6 +241,7 @@ class Runner:
         Parameters
         ----------
         function : callable
+            Or whatever a map was given in its place, None as well: calling it is the error.
         items : range or list
             Where `apart`, a list is empty afterwards: if a call returns its item, only the result
             may hold it.
@@ -260,8 +259,6 @@ class Runner:
         values: list[Any] = []
         parts = self.contributions.parts
         try:
-            if function is None:
-                raise SerializationError("the range has neither code nor a function")
             for item in forgetting(items) if apart and isinstance(items, list) else items:
                 value = function(*item) if several else function(item)
                 if self._forked:
