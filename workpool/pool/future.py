@@ -154,7 +154,7 @@ class PoolFuture(Future[T]):
         """Return whether a worker has claimed the task, and it is not done.
 
         A worker claims several short tasks at once: the last of them count as running while they
-        wait for those before.
+        wait for those before, and no more once they are given back because one of those lasts.
 
         Notes
         -----
