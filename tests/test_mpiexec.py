@@ -186,18 +186,18 @@ def test_a_task_of_many_cores_has_room_for_many_ranks(
     def oversubscribed(ranks: int) -> bool:
         return "--oversubscribe" in mpiexec.command_line(PRTE_HERE, ranks, ["a"])
 
-    assert mpiexec.room() is None
+    assert ranks.room() is None
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert not oversubscribed(17), "nobody knows"
     monkeypatch.setenv("SLURM_NTASKS", "16")
-    assert mpiexec.room() == 16
+    assert ranks.room() == 16
     assert not oversubscribed(16)
     assert oversubscribed(17)
     monkeypatch.delenv("SLURM_NTASKS")
     nodes = tmp_path / "nodes"
     nodes.write_text("a\na\nb\n")
     monkeypatch.setenv("PBS_NODEFILE", str(nodes))
-    assert mpiexec.room() == 3
+    assert ranks.room() == 3
 
 
 def test_environment() -> None:

@@ -266,6 +266,18 @@ def test_ranks_that_are_nobodys_workers_say_so() -> None:
     run_ranks(2, script, spmd=True)
 
 
+def test_a_process_that_is_alone_in_a_batch_job_says_so() -> None:
+    script = """
+        from workpool import WorkPool
+        for _ in range(2):
+            with WorkPool() as pool:
+                assert pool.submit(abs, -3).result() == 3
+    """
+    for room, told in (("64", 1), ("1", 0)):
+        stderr = run_ranks(1, script, spmd=True, env={"NSLOTS": room}).stderr
+        assert stderr.count(f"has room for {room} ranks, and this process is alone") == told
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("isolate", [False, True])
 def test_what_an_initializer_has_made_goes_with_its_pool(ranks: int, isolate: bool) -> None:

@@ -87,7 +87,9 @@ def test_a_new_table_waits_for_busy_workers_and_stops_nobody() -> None:
     script = """
         import time
         from workpool import WorkPool
+        from workpool.job import crew
 
+        crew.LATE_S = 0.1
         with WorkPool() as one:
             slow = [one.submit(time.sleep, 0.5) for _ in range(2)]
             quick = [one.submit(abs, n) for n in range(50)]
@@ -96,7 +98,8 @@ def test_a_new_table_waits_for_busy_workers_and_stops_nobody() -> None:
             assert [f.result() for f in quick] == list(range(50))
             assert [f.result() for f in slow] == [None, None]
     """
-    run_ranks(3, script)
+    ended = run_ranks(3, script)
+    assert "until each has ended its task, or goes on if it is stopped: worker" in ended.stderr
 
 
 def test_options_from_the_environment(claim: str) -> None:

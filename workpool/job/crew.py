@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container
 
+from ..clock import monotonic
 from ..driver.progress import progress_until
 from ..errors import ResourceError, WorkerUnreachable
 from ..interrupts import defer_handlers
 from ..members.doorbell import Doorbells
 from ..members.leases import Gone, Leases
 from ..members.liveness import Liveness
+from ..system.streams import say
 from ..whole import collective
 from .control import Caller, Choice, Order
 from .survival import death_of, name_of
 from .tables import Tables
+
+#: How long workers are waited for before that is said.
+LATE_S = 10.0
 
 
 class Crew:
@@ -114,13 +119,22 @@ class Crew:
         """
         state = self._liveness.state
         hearts = self._tables.hearts() if limit_s == math.inf else None
+        late_s = monotonic() + LATE_S
 
         def ended() -> bool:
+            nonlocal late_s
             missing = self.control.missing(word)
             if self._survive:
                 missing = [m for m in missing if m not in late and state(m) != "dead"]
             if missing and hearts is not None:  # where a whole host has died, nobody reports it
                 self._check_heard(*hearts, missing)
+            if missing and monotonic() > late_s:
+                late_s = math.inf
+                others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+                say(
+                    "a step that takes all workers waits until each has ended its task, or goes on "
+                    f"if it is stopped: {name_of(self._liveness, missing[0])}{others}"
+                )
             return not missing
 
         progress_until(self._tables.drivers, ended, limit_s)

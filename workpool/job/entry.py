@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from .. import contributions
 from ..errors import RemoteTraceback, UsageError, WorkerUnreachable
 from ..forked import FORKED
+from ..system.ranks import room
 from ..system.shared_memory import mpi_files, remove, too_little
 from ..system.status import Reporter, exit_status
 from ..system.streams import flush, say, write_files
@@ -73,6 +74,11 @@ def current() -> Runtime:
                 f"this process is one of {size} ranks, and nothing serves it: start the script "
                 f"by `workpool run -w {size - 1} script.py` or `mpiexec -n {size} python -m "
                 "workpool script.py`, or call workpool.run(main) on every rank"
+            )
+        if (ranks := room() or 1) > 1:
+            say(
+                f"the batch job has room for {ranks} ranks, and this process is alone: its tasks "
+                "run on one thread; start it by `workpool run`"
             )
         job = _begin(rma.Group())
         atexit.register(_close_at_exit)

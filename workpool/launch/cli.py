@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import ResourceError, UsageError
+from ..system.ranks import room
 from ..system.status import GRACE_S
 from ..system.streams import flush_last
 from . import launcher, mpiexec, program
@@ -201,9 +202,9 @@ def _start(given: argparse.Namespace, ranks: int, words: list[str], **options: b
 
 def _usual_workers() -> int:
     """Return one worker for each core, or for each rank but one that a batch system has given."""
-    room = mpiexec.room()
-    if room is not None and room > 1:
-        return room - 1
+    ranks = room()
+    if ranks is not None and ranks > 1:
+        return ranks - 1
     return len(os.sched_getaffinity(0))
 
 

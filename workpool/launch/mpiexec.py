@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ..errors import ResourceError
 from ..system import supervisor
+from ..system.ranks import room
 from ..system.shared_memory import too_little
 
 #: Options of mpiexec by which its caller decides where ranks run.
@@ -30,9 +31,6 @@ _PLACED = re.compile(
 
 #: Variables by which a batch system, or the user, has decided it.
 _ALLOCATED = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE")
-
-#: Variables by which batch systems say for how many ranks they have room.
-_ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
 
 #: Variables by which Slurm names the hosts of a job.
 _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
@@ -163,17 +161,6 @@ def find(given: str | None = None) -> Mpiexec:
 def placed(mpi_args: Sequence[str]) -> bool:
     """Return whether somebody else decides which hosts the ranks run on."""
     return _chosen(mpi_args) or any(name in os.environ for name in _ALLOCATED)
-
-
-def room() -> int | None:
-    """Return for how many ranks a batch system has room; None if there is none, or it is silent."""
-    for name in _ROOM:
-        given = os.environ.get(name, "")
-        if given.isdigit():
-            return int(given)
-    with suppress(OSError):  # not a file of this host
-        return len(Path(os.environ.get("PBS_NODEFILE", "")).read_bytes().split())
-    return None
 
 
 def _chosen(mpi_args: Sequence[str]) -> bool:

@@ -17,6 +17,9 @@ from .supervisor import RANK_VARIABLES
 #: Variables by which an mpiexec tells a process of how many ranks it is one.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
+#: Variables by which batch systems say for how many ranks they have room.
+_ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
+
 #: Beginnings of the names of variables that make a process a rank.
 _OF_A_RANK = re.compile("PMI_|PMIX_(?!MCA_)|OMPI_COMM_WORLD_")
 
@@ -46,6 +49,17 @@ def is_alone() -> bool:
     """Return whether this is the only process of its job, as the shell of ``srun --pty`` is."""
     alone = os.environ.get("SLURM_STEP_NUM_TASKS") == "1"
     return alone if not any(name in os.environ for name in _SIZES) else size_here() == 1
+
+
+def room() -> int | None:
+    """Return for how many ranks a batch system has room; None if there is none, or it is silent."""
+    for name in _ROOM:
+        given = os.environ.get(name, "")
+        if given.isdigit():
+            return int(given)
+    with suppress(OSError), open(os.environ.get("PBS_NODEFILE", ""), "rb") as nodes:
+        return len(nodes.read().split())
+    return None  # it may be a file of another host
 
 
 def forget_line() -> None:
