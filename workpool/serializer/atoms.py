@@ -51,13 +51,12 @@ _OF_C: Final = (BuiltinFunctionType, WrapperDescriptorType, MethodDescriptorType
 def is_unchanging(value: object) -> bool:
     """Return whether nothing can change a value, or it goes without what has changed in it."""
     kind: Any = type(value)
-    if goes_by_name(value):
-        return True
     if kind in _OF_C:  # of a module or a class, not of an object
-        return isinstance(getattr(value, "__self__", None), (type, ModuleType, type(None)))
+        owner = getattr(value, "__self__", None)
+        return isinstance(owner, (type, ModuleType, type(None))) or goes_by_name(value)
     if kind.__module__ == "numpy.dtypes":
         return getattr(value, "names", ()) is None  # names of fields can be changed
-    return are_unchanging(kind)
+    return are_unchanging(kind) or goes_by_name(value)
 
 
 def are_unchanging(kind: Any) -> bool:
