@@ -208,6 +208,8 @@ def test_what_random_and_numpy_draw_from_is_not_copied_with_a_function(ranks: in
                 assert len({pool.submit(fn).result() for _ in range(9)}) == 9
             assert len(set(pool.map(gauss, [0] * 90, [1] * 90))) == 90
             assert len({pool.submit(normal).result() for n in range(5)}) == 1
+            uncalled = np.random.default_rng(1)
+            assert "not callable" in str(pool.submit(uncalled).exception())
     """
     warnings = [it for it in run_ranks(ranks, script).stderr.splitlines() if "Warning" in it]
     assert len(warnings) == 2

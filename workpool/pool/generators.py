@@ -42,12 +42,13 @@ class GeneratorCheck:
         inner = innermost(fn)
         drawn: list[str] = []
         function = inner.__func__ if isinstance(inner, MethodType) else inner
+        if goes_by_name(inner):
+            return
         if _is_generator(inner):
-            if goes_by_name(inner):
-                return
-            if several or inner.__self__ is self._drawn_from:
+            generator = getattr(inner, "__self__", inner)
+            if several or generator is self._drawn_from:
                 drawn.append("its generator")
-            self._drawn_from = inner.__self__
+            self._drawn_from = generator
         elif type(function) is FunctionType:
             code = function.__code__
             if self._seen.use(id(code)) is not code:
