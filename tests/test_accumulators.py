@@ -22,6 +22,7 @@ def test_numbers_are_read_atomically_while_others_add() -> None:
     spec = accumulator.spec_of((4,), "int64", "sum")._replace(offset=64)
     numbers = Accumulators().open(spec, window)
     numbers.add([1, 2, 3, 4])
+    assert window.memory.word(64) == 1  # until the flush MPI reads what nobody keeps any more
     window.accumulate(64, np.ones(4, np.int64), "sum")  # under way: there is no flush
     assert numbers.value().tolist() == [2, 3, 4, 5]
     window.accumulate(64, np.ones(4, np.int64), "sum")

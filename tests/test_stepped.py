@@ -331,10 +331,11 @@ def test_a_payload_that_cannot_be_written_leaves_no_hole_in_the_arena(
     task = job.task(len, bytes(5000))
     job.driver._backlog.tasks.append(task)
     used = job.driver._store.busy_nbytes
-    fail(store, "write", MemoryError())
+    fail(job.window, "flush", MemoryError())
     with pytest.raises(MemoryError):
         job.driver.progress()
     assert job.driver._store.busy_nbytes == used
+    assert not job.window._begun  # nothing arrives when others have the room
     job.go()
     assert outcomes([task]) == [5000]
 
