@@ -18,7 +18,7 @@ from workpool.driver import unresolved as unresolved_module
 from workpool.driver.unresolved import RESOLVED_S
 from workpool.layout import NOTHING, Extent, Piece, Terms
 from workpool.protocol import State, Step
-from workpool.repository import Claim, Miss, Stream
+from workpool.repository import Claim, Miss, Stream, take_items
 from workpool.serializer import Kind, pack_value
 from workpool.tasks import Batch, Finished, Segment, Tally, Task
 from workpool.testing import MemoryWindow
@@ -290,6 +290,7 @@ def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.Monk
     assert not segments.lend(third)
     lent, first = first.items, third  # nobody has the first any more
     assert lent is not None
+    take_items(scene.window, scene.geometry, lent, 2)
     assert segments.lend(third)
     assert third.items is not None
     assert (third.items.counter, third.items.base) == (lent.counter, lent.base + lent.total)
