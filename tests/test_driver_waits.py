@@ -117,6 +117,7 @@ def test_who_looks_at_the_only_row_keeps_it_for_the_next_progress() -> None:
     assert driver._still()
     claim = scene.claim()
     assert driver._still()
+    assert driver._collector._seen is None  # only what is DONE may be collected without a look
     scene.worker.complete(claim, NOTHING_TO_FETCH)
     assert not driver._still()
     seen = driver._collector._seen
