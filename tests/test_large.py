@@ -235,6 +235,27 @@ def test_what_adds_to_an_accumulator_counts_with_its_row(during: Any) -> None:
     assert int.from_bytes(scene.window.copy(offset, 8), "little") == len(runs) == 8
 
 
+def test_what_is_recalled_waits_again_while_the_first_task_of_its_row_runs(during: Any) -> None:
+    def action(number: int) -> None:
+        batch, driver = tasks[0].batch, scene.driver
+        if number == 0 and batch is not None and batch.row is not None:
+            scene.recall(tasks[0])
+            recalled.extend(batch.tasks[1:])
+            waiting.extend(driver._backlog.tasks)
+            assert batch.row.number not in driver._published.batches  # it gives nothing back
+
+    scene = Scene()
+    recalled: list[Task] = []
+    waiting: list[Task] = []
+    tasks = scene.waiting(*arrays(8))
+    during(action)
+    scene.finish()
+    during(int)
+    assert recalled
+    assert waiting[: len(recalled)] == recalled
+    check(scene, {FIRST: np.zeros(1), **dict(enumerate(arrays(8)))})
+
+
 def test_nothing_is_placed_while_those_before_find_no_room() -> None:
     scene = Scene()
     scene.driver.progress()
