@@ -230,3 +230,25 @@ def test_guarded_script_runs_as_main_and_sees_its_arguments() -> None:
                 print(pool.submit(task, 1).result(), sys.argv[1:])
     """
     assert "(1, '__main__') ['a', '-b']" in run_ranks(3, script, "a", "-b").stdout
+
+
+def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
+    script = """
+        import random
+        import warnings
+        from workpool import WorkPool
+        from workpool.futures import MPIPoolExecutor
+
+        rng, heavy = random.Random(1), bytearray(3 << 20)
+
+        with warnings.catch_warnings(record=True) as caught, MPIPoolExecutor() as pool:
+            warnings.simplefilter("always")
+            list(pool.map(lambda _: rng.random(), range(2)))
+            list(pool.map(lambda _: rng.random(), range(2), chunksize=1))
+            list(pool.starmap(lambda: rng.random(), [(), ()]))
+            pool.submit(lambda: rng.random()).result()
+            list(pool.map(lambda _: len(heavy), range(20), chunksize=1))
+        assert len(caught) == 5
+        print({each.filename for each in caught} == {__file__})
+    """
+    assert run_ranks(2, script).stdout == "True\n"

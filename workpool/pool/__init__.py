@@ -10,6 +10,7 @@
     contexts      what tasks have in common, by limits
     generators    warns if all tasks would draw the same random numbers
     heavy         warns if a function is sent with much data, again and again
+    warned        which line of the program a warning is of
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures

@@ -9,13 +9,13 @@ would not see why an average does not get better.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from ..caches import LruCache, WeakLruCache
 from ..serializer import SCRIPT_MODULES, goes_by_name, innermost, reads, task_name
+from .warned import warn
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.
 _KINDS = (("random", "Random"), ("numpy.random", "Generator"), ("numpy.random", "RandomState"))
@@ -57,11 +57,10 @@ class GeneratorCheck:
             if isinstance(inner, MethodType) and self._again(inner.__self__, code, several):
                 drawn += _attributes(inner)
         if drawn:
-            warnings.warn(
+            warn(
                 f"each task of {task_name(fn)} starts with {' and '.join(drawn)} in the same "
                 "state, and draws what all others draw: pass each a seed of its own "
-                "(numpy.random.SeedSequence.spawn)",
-                stacklevel=4,  # of who has called submit or map
+                "(numpy.random.SeedSequence.spawn)"
             )
 
     def _again(self, holder: object, code: CodeType, several: bool) -> bool:

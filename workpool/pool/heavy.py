@@ -7,13 +7,13 @@ would only see that this one is slow.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
 from ..caches import WeakLruCache
 from ..serializer import heaviest, pack_call, task_name
+from .warned import warn
 
 #: Less takes about as long as what else is done for a task of some milliseconds.
 HEAVY_NBYTES = 1 << 20
@@ -42,9 +42,8 @@ class HeavyCheck:
             return
         nbytes = len(pack_call(fn, (), {}))  # without the arguments
         if nbytes > HEAVY_NBYTES:
-            warnings.warn(
+            warn(
                 f"each task of {task_name(fn)} takes {nbytes / 1e6:,.1f} MB along{heaviest(fn)}: "
                 "make that in the pool's initializer, or in a module that tasks import: then each "
-                "worker has it once",
-                stacklevel=4,  # of who has called submit
+                "worker has it once"
             )
