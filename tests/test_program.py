@@ -142,6 +142,7 @@ def test_main_stays(place: Path) -> None:
         (["python3", "script.py"], "'python3': no such file; give the program without it"),
         (["run", "-w", "2", "script.py"], "'run': no such file; give the program without it, or"),
         (["info"], "'info': no such file; that command is `workpool info`$"),
+        (["env", "x"], "cannot open 'env': no such file; if /.*/env is meant, give that$"),
         (["elsewhere"], "'elsewhere'.*without __main__"),
         (["-m", "missing_module"], "no module named 'missing_module'"),
         (["-m", ""], "no module named ''"),

@@ -108,7 +108,10 @@ class Program(NamedTuple):
             return "; give the program without it, or start all of it by `workpool run`"
         if self.target in ("bench", "info", "journal"):
             return f"; that command is `workpool {self.target}`"
-        return ""
+        from shutil import which  # no program that is there needs it
+
+        path = which(self.target)
+        return f"; if {path} is meant, give that" if path else ""
 
     def enter(self) -> None:
         """Set ``sys.argv`` and ``sys.path[0]``, as on every rank."""
