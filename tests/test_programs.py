@@ -252,3 +252,78 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
         print({each.filename for each in caught} == {__file__})
     """
     assert run_ranks(2, script).stdout == "True\n"
+
+
+def test_who_reads_the_rank_that_the_script_has_asked_for_is_told_that_it_is_the_drivers() -> None:
+    script = """
+        import functools
+        import types
+        import warnings
+        from mpi4py import MPI
+        from workpool import WorkPool
+        from workpool.futures import MPIPoolExecutor
+
+        comm = MPI.COMM_WORLD
+        rank, size = comm.Get_rank(), comm.Get_size()
+        place: int = comm.rank
+        where = there = MPI.COMM_WORLD.rank
+
+        own = MPI.COMM_SELF.Get_rank()
+        order = types.SimpleNamespace(rank=0).rank
+        turn = comm.Get_rank()
+        for turn in range(1):
+            pass
+        at = comm.Get_rank()
+        zero = 0
+
+        def called(x):
+            return rank
+
+        def calls(x):
+            return called(x)
+
+        @functools.wraps(calls)
+        def wrapped(x):
+            return there
+
+        class Of:
+            def method(self, x):
+                return where
+
+        def quiet(x, rank=1):
+            place = comm.Get_rank()
+            return size, own, order, turn, zero, at, place
+
+        def of(rank):
+            return lambda x: rank
+
+        def setup():
+            global at
+            at = comm.Get_rank()
+
+        def seeds():
+            return rank
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with MPIPoolExecutor(initializer=setup) as pool:
+                for fn in (quiet, of(0)):
+                    list(pool.map(fn, range(9)))
+                    pool.submit(fn, 1).result()
+                assert not caught, caught[0]
+                assert pool.submit(lambda: at).result() == size - 1 == 1
+                for fn in (calls, called, wrapped, Of().method):
+                    for _ in range(2):
+                        list(pool.map(functools.partial(fn), range(2), chunksize=1))
+                        assert pool.submit(fn, 1).result() == 0
+            WorkPool(initializer=seeds)
+        for each in caught:
+            print(str(each.message).partition(" of the script, which is the driver's")[0])
+        assert {each.filename for each in caught} == {__file__}, [it.filename for it in caught]
+    """
+    assert run_ranks(2, script).stdout.splitlines() == [
+        "partial(calls) reads 'rank'",
+        "partial(calls) reads 'there'",
+        "partial(Of.method) reads 'where'",
+        "seeds reads 'rank'",
+    ]

@@ -9,6 +9,7 @@
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
     generators    warns if all tasks would draw the same random numbers
+    ranks         warns if tasks take the driver's rank for their own
     heavy         warns if a function is sent with much data, again and again
     warned        which line of the program a warning is of
     callbacks     what the attendant does for it

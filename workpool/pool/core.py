@@ -29,6 +29,7 @@ from .future import PoolFuture
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
 from .mapping.turns import TurnFuture
+from .ranks import RankCheck
 from .resolver import Resolver
 from .stats import WorkerStats
 
@@ -87,7 +88,8 @@ class Core:
         self._lost = 0  # those of them that were lost when a signal's handler raised
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
-        self.generators = GeneratorCheck()
+        self._generators = GeneratorCheck()
+        self.ranks = RankCheck(job.group.is_own_rank)
         self._heavy = HeavyCheck()
         try:
             with job.lock:
@@ -156,6 +158,11 @@ class Core:
 
     # --- tasks --------------------------------------------------------------------------------
 
+    def look(self, fn: Callable[..., Any], several: bool = False) -> None:
+        """Warn of what a function reads that is not what it is in other pools."""
+        self._generators.look(fn, several)
+        self.ranks.look(fn)
+
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:
         """Return whether many calls of a function cost no more to submit than their arguments."""
         return self._max_pending is None and self.codes.at_once(fn) is not None
@@ -192,7 +199,7 @@ class Core:
                 own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None or wrapped:
-                self.generators.look(wrapped or fn)
+                self.look(wrapped or fn)
                 self._heavy.note(wrapped or fn, len(payload))
             if isinstance(payload, Packed):
                 payload.lent = lent

@@ -131,6 +131,7 @@ class WorkPool(View):
             journal,
         )
         core = Core(job, choice, content, max_pending, ledgers)
+        core.ranks.look(initializer)
         super().__init__(core, TaskOptions(), Hold(core.shutdown))
 
 

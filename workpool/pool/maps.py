@@ -76,7 +76,7 @@ class Maps:
         wanted = Schedule.named(schedule)
         deadline = None if timeout is None else monotonic() + timeout
         self._core.check_submits()
-        self._core.generators.look(fn, several=True)
+        self._core.look(fn, several=True)
         ledgers = self._core.ledgers
         ledger = ledgers.default if journal is None else ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
@@ -129,7 +129,7 @@ class Maps:
         deadline = None if timeout is None else monotonic() + timeout
         wanted, operation = Schedule.named(schedule), _operation(op)
         self._core.check_submits()
-        self._core.generators.look(fn, several=True)
+        self._core.look(fn, several=True)
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()

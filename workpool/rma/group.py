@@ -99,6 +99,8 @@ class Group:
         self.comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
         self.rank = self.comm.Get_rank()
         self.size = self.comm.Get_size()
+        world = MPI.COMM_WORLD
+        self._own = world.Get_rank() if 1 < self.size == world.Get_size() else None
         node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.one_host = self.agree(node.Get_size() == self.size)
         node.Free()
@@ -116,6 +118,10 @@ class Group:
     def inner(self, rank: int) -> int:
         """Return which rank of the group one of the caller's communicator is."""
         return 0 if rank == self._root else rank + (rank < self._root)
+
+    def is_own_rank(self, number: int, comm: object) -> bool:
+        """Tell whether a number is ours in ``MPI.COMM_WORLD``, and the group all of that."""
+        return isinstance(comm, MPI.Comm) and comm == MPI.COMM_WORLD and number == self._own
 
     def agree(self, mine: bool) -> bool:
         """Return whether every rank says yes.  Collective."""

@@ -1,0 +1,106 @@
+"""A warning for programs whose tasks take the driver's rank for their own.
+
+A script that each rank runs, or imports, asks for its rank at the top, and its functions read that.
+Here tasks have copies of what the driver has: its rank, in every task.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from ..caches import LruCache
+from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
+from .warned import warn
+
+#: Functions that are not looked at again.
+_MOST = 256
+
+
+class RankCheck:
+    """Looks whether functions read what the script was told when it asked for its rank.
+
+    Parameters
+    ----------
+    is_ours : callable
+        Tells whether a number is this rank's in a communicator, and no worker's.
+    """
+
+    def __init__(self, is_ours: Callable[[int, object], bool]) -> None:
+        self._is_ours = is_ours
+        self._seen: LruCache[CodeType] = LruCache(_MOST)
+
+    def look(self, fn: object) -> None:
+        """Warn, once for each function, if it does, or one of the script that it calls."""
+        inner = innermost(fn)
+        for name in self._ranks(inner.__func__ if isinstance(inner, MethodType) else inner):
+            warn(
+                f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank on "
+                f"every worker: ask there for its own, or in the initializer (global {name})"
+            )
+
+    def _ranks(self, function: object) -> Iterator[str]:
+        if type(function) is not FunctionType or function.__module__ not in SCRIPT_MODULES:
+            return
+        code, names = function.__code__, function.__globals__
+        if self._seen.use(id(code)) is code:
+            return
+        self._seen.keep(id(code), code)
+        for name, value in reads(function):
+            if type(value) is int and name not in code.co_freevars:
+                asked = _asked(names.get("__file__")).get(name)
+                if asked is not None and self._is_ours(value, _found(asked, names)):
+                    yield name
+            yield from self._ranks(value)
+
+
+@functools.lru_cache(maxsize=8)
+def _asked(file: str | None) -> dict[str, ast.expr]:
+    """Return the names that a script gives to nothing but its rank, and in which communicator.
+
+    None of those that a function assigns: it may be an initializer.
+    """
+    text = "".join(linecache.getlines(file)) if file else ""
+    try:
+        nodes = list(ast.walk(ast.parse(text))) if "rank" in text else []
+    except (SyntaxError, ValueError, RecursionError):  # it is no text, or was edited meanwhile
+        return {}
+    found: dict[str, ast.expr] = {}
+    others: Counter[str] = Counter()
+    for node in nodes:
+        match node:
+            case ast.Name(name, ast.Store()):
+                others[name] += 1
+            case ast.Global(names):
+                others.update(names)
+            case ast.Assign(targets, value):
+                mine = {name: comm for target in targets for name, comm in _ranks(target, value)}
+                others.subtract(mine.keys())
+                found.update(mine)
+    return {name: comm for name, comm in found.items() if not others[name]}
+
+
+def _ranks(target: Any, value: Any) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that is given ``comm.Get_rank()`` or ``comm.rank``, and what `comm` is."""
+    pairs = zip(getattr(target, "elts", [target]), getattr(value, "elts", [value]), strict=False)
+    for pair in pairs:
+        match pair:
+            case ast.Name(name), ast.Call(ast.Attribute(comm, "Get_rank")):
+                yield name, comm
+            case ast.Name(name), ast.Attribute(comm, "rank"):
+                yield name, comm
+
+
+def _found(expression: ast.expr, names: dict[str, Any]) -> object:
+    """Return what a name of the script stands for, or one of a module; None if it is neither."""
+    match expression:
+        case ast.Name(name):
+            return names.get(name)
+        case ast.Attribute(ast.Name(module), name) if isinstance(names.get(module), ModuleType):
+            return getattr(names[module], name, None)
+    return None
