@@ -271,3 +271,40 @@ def test_what_a_handler_raises_while_all_ranks_open_a_table_waits_for_its_end() 
                 print(other.submit(abs, -1).result(20), pool.submit(abs, -2).result(20))
     """
     assert run_ranks(3, script).stdout == "rang\nTrue\nTrue\n1 2\n"
+
+
+def test_what_is_tried_again_is_not_tried_twice_though_a_handler_cuts_in(tmp_path: Path) -> None:
+    script = f"""
+        import threading
+        from workpool.driver.driver import Driver
+
+        def cut_off(self, task, delay_s):
+            retry(self, task, delay_s)
+            if threading.current_thread() is threading.main_thread():  # else it is the attendant
+                Driver.retry = retry
+                signal.raise_signal(signal.SIGALRM)
+
+        def failing(total, name):
+            total.add(1)
+            with open(name, "a") as file:
+                file.write("x")
+                if file.tell() == 1:
+                    raise ValueError
+            time.sleep(0.1)
+
+        retry, Driver.retry = Driver.retry, cut_off
+        with WorkPool() as pool:
+            total = pool.accumulator((), int)
+            names = []
+            while Driver.retry is not retry:
+                names.append("{tmp_path}/" + str(len(names)))
+                future = pool.with_options(retries=3).submit(failing, total, names[-1])
+                try:
+                    future.result()
+                except Alarm:
+                    print(future.result())
+            pool.submit(time.sleep, 0.3).result()
+            tried = sorted(len(open(name).read()) for name in names)
+            print(set(tried), total.value() == len(names))
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "None\n{2} True\n"

@@ -155,6 +155,7 @@ class Resolver:
             except IndexError:  # another thread was quicker
                 return
             task, begun = outcome[0], False
+            attempt = task.attempt
             try:
                 if task.segment is not None:  # what comes of a turn is taken in once
                     need_stack(FRAMES)
@@ -163,6 +164,7 @@ class Resolver:
             except BaseException as error:
                 # Once more if the stack was too full, or if a signal's handler has raised.
                 again = isinstance(error, RecursionError) or by_handler(error)
+                begun |= task.attempt != attempt  # it is on its way to be tried again
                 if again and not begun and (task.segment is not None or not task.future.done()):
                     finished.outcomes.appendleft(outcome)
                 raise
@@ -247,6 +249,7 @@ class Resolver:
             return odd
         if delay_s is None:
             return error
+        need_stack(FRAMES)
         self._driver.retry(task, delay_s)
         self._attend()
         return None
