@@ -308,3 +308,27 @@ def test_what_is_tried_again_is_not_tried_twice_though_a_handler_cuts_in(tmp_pat
             print(set(tried), total.value() == len(names))
     """
     assert run_ranks(3, CUT_OFF + script).stdout == "None\n{2} True\n"
+
+
+def test_who_is_interrupted_while_he_locks_futures_leaves_none_locked() -> None:
+    script = """
+        from workpool.pool.future import PoolFuture
+
+        def interrupting(future):
+            if future is futures[2]:
+                PoolFuture._condition = condition
+                signal.raise_signal(signal.SIGINT)
+            return condition.fget(future)
+
+        with WorkPool() as pool:
+            futures = [pool.submit(time.sleep, 0.2) for _ in range(4)]
+            condition, PoolFuture._condition = PoolFuture._condition, property(interrupting)
+            try:
+                wait(futures)
+            except KeyboardInterrupt:
+                print([future._condition._is_owned() for future in futures])
+            time.sleep(1)  # so that another thread takes in what they return
+            print([future.result(20) for future in futures])
+    """
+    said = "[False, False, False, False]\n[None, None, None, None]\n"
+    assert run_ranks(3, CUT_OFF + script).stdout == said

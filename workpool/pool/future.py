@@ -13,6 +13,7 @@ import sys
 import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures._base import _AcquireFutures
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ..driver.driver import Driver
@@ -266,3 +267,9 @@ def _name_attributes() -> None:
 
 
 _name_attributes()
+
+# Where the standard library locks futures.  Whoever leaves these in the middle leaves locks behind,
+# for which the thread that resolves the futures would wait for ever.
+for _locks in (_AcquireFutures, threading.Condition):
+    uncut(_locks.__enter__)
+    uncut(_locks.__exit__)
