@@ -261,3 +261,19 @@ except (KeyboardInterrupt, SystemExit) as error:
         ended = started.wait()
     assert "all there" in ended.out, ended
     assert ended.status == 128 + signum, ended
+
+
+def test_a_rank_that_dies_is_not_taken_for_a_drain(tmp_path: Path) -> None:
+    """Open MPI's mpiexec ends the others by SIGTERM: who starts the job again must be told why."""
+    text = """
+import os, signal
+from workpool import WorkPool
+
+with WorkPool(journal="run.db", drain_s=0) as pool:
+    pool.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)).result()
+"""
+    (tmp_path / "driver.py").write_text(text)
+    with run("-w", "2", "driver.py", cwd=tmp_path) as started:
+        ended = started.wait()
+    assert ended.status not in (0, UNFINISHED), ended
+    assert "a rank has died" in ended.err

@@ -33,7 +33,7 @@ from ..errors import ResourceError, UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
 from ..system.shared_memory import remove
-from ..system.status import GRACE, GRACE_S, VARIABLE, Watch
+from ..system.status import GRACE, GRACE_S, UNFINISHED, VARIABLE, Watch
 from ..system.streams import open_streams, say
 from . import advice
 from .mpiexec import (
@@ -293,10 +293,13 @@ class _Job:
             given = f"{self.grace_s:g} s after the driver's end (--grace)"
             say(f"what was left {given} was killed: {self.late}")
         # A rank that dies takes the driver along, which may still have told 0, or that it was ended
-        # by a SIGTERM, which was not ours: all the same the job has failed.
+        # or drained by a SIGTERM, which was not ours: all the same the job has failed.  But a drain
+        # that is cut short ends every rank with its own status.
         broken = bool(status) and self.signals.asked is None and not self.survive
-        if told is not None and not (broken and told.status in (0, 128 + signal.SIGTERM)):
-            return told.status
+        if told is not None:
+            drained = told.status == UNFINISHED != status
+            if not (broken and (drained or told.status in (0, 128 + signal.SIGTERM))):
+                return told.status
         if self.signals.asked is not None:
             if status is None and self.signals.overdue:
                 say("killed: the program did not end in time after the signal, see --grace")
