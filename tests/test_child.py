@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import socket
@@ -367,3 +368,13 @@ def test_tasks_with_limits_are_sent_one_by_one(child: Child, tmp_path: Path) -> 
     time.sleep(0.05)
     assert ran(tmp_path) == [0]
     assert [child.call(task) for task in tasks] == [-1, -2, -3]
+
+
+def test_a_thread_that_finds_no_memory_to_begin_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module, name in ((_thread, "start_new_thread"), (threading, "_start_new_thread")):
+        monkeypatch.setattr(module, name, lambda *args: 0)
+    monkeypatch.setattr(process, "BEGIN_S", 0.1)
+    with pytest.raises(RuntimeError, match="did not begin"):
+        process.ChildProcess("workpool.worker.child", 1, "host")

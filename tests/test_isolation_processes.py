@@ -160,12 +160,11 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
         def reset(limits):
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         def allow_threads(allowed):
-            def refuse(self):
+            import _thread, types
+            def refuse(*args):
                 raise RuntimeError("can't start new thread")
-            if allowed:
-                del process._Tail.start
-            else:
-                process._Tail.start = refuse
+            refusing = types.SimpleNamespace(start_new_thread=refuse)
+            process._thread = _thread if allowed else refusing
 
         def fails(why):
             failure = error(isolated.submit(add_one, 1))

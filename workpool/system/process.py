@@ -5,6 +5,7 @@ It is started anew, not forked: a fork of a process that uses MPI shares what mu
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import mmap
 import os
@@ -27,6 +28,9 @@ TAIL_NBYTES = 4096
 #: How long a process may take to write its stack, and to be gone after it was killed.
 STACK_S = 1.0
 GONE_S = 5.0
+
+#: How long the thread may take to begin that reads its standard error.
+BEGIN_S = 10.0
 
 #: How long a process may take to stop when it is told to.
 STOP_S = 20e-3
@@ -204,21 +208,32 @@ def map_numbers(fd: int) -> memoryview:
     return memoryview(mmap.mmap(fd, 8 * NUMBERS)).cast("Q")
 
 
-class _Tail(threading.Thread):
+class _Tail:
     """Passes on what a process writes to standard error, and remembers the end of it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        super().__init__(name="workpool-stderr", daemon=True)
         self._stream = stream  # ours to close: what the process has started may hold the other end
         self._last = b""
-        self.start()
+        self._begun, self._ended = threading.Event(), threading.Event()
+        # Not a threading.Thread, whose start waits for ever if there is no memory to begin with.
+        _thread.start_new_thread(self._run, ())
+        if not self._begun.wait(BEGIN_S):
+            raise RuntimeError("the thread that reads its standard error did not begin")
 
-    def run(self) -> None:
-        with self._stream:
-            while news := os.read(self._stream.fileno(), 1 << 16):
-                self._last = (self._last + news)[-TAIL_NBYTES:]
-                with contextlib.suppress(OSError):
-                    os.write(2, news)
+    def _run(self) -> None:
+        self._begun.set()
+        try:
+            with self._stream:
+                while news := os.read(self._stream.fileno(), 1 << 16):
+                    self._last = (self._last + news)[-TAIL_NBYTES:]
+                    with contextlib.suppress(OSError):
+                        os.write(2, news)
+        finally:
+            self._ended.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of what it writes."""
+        self._ended.wait(timeout_s)
 
     def text(self) -> str:
         return self._last.decode(errors="replace").strip()
