@@ -18,6 +18,8 @@ Of what is in the standard library:
 * **A struct.Struct** is made again of its format.
 * **A classmethod written in C**, such as ``int.from_bytes``, is an attribute of what
   `functools.wraps` has given the attributes of `int`.
+* **A text file** is what it contains for cloudpickle, also one that is open for writing too
+  (``a+``): what a task writes would be lost.
 * **A member of an enumeration** is found by its value: among functions of the script, which go by
   value, and among objects that are equal to nothing else, none would be found.
 
@@ -34,6 +36,7 @@ import dataclasses
 import functools
 import inspect
 import struct
+import sys
 import threading
 import typing
 import weakref
@@ -41,7 +44,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
+from io import TextIOWrapper
 from keyword import iskeyword
+from pickle import PicklingError
 from types import ClassMethodDescriptorType
 from typing import Any, Final
 
@@ -168,6 +173,12 @@ def _find_attribute(cls: type, name: str) -> Any:
     return vars(cls)[name]
 
 
+def _reduce_file(file: TextIOWrapper) -> Any:
+    if "+" in getattr(file, "mode", "") and file is not sys.stdout and file is not sys.stderr:
+        raise PicklingError(f"what a task writes to a copy of the file {file.name!r} would be lost")
+    return NotImplemented  # cloudpickle knows how
+
+
 REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = {
     # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
     type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
@@ -189,6 +200,7 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     ClassMethodDescriptorType: lambda it: (_find_attribute, (it.__objclass__, it.__name__)),
+    TextIOWrapper: _reduce_file,
     SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
 """How to rebuild what pickle and cloudpickle know only by its name."""
