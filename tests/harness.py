@@ -19,6 +19,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobs import TESTS, HangError, Job, JobError, Result, start_ranks
@@ -26,7 +27,6 @@ from processes import PATIENCE
 
 __all__ = [
     "END_OF_JOB",
-    "LEARN",
     "Batch",
     "HangError",
     "JobError",
@@ -38,14 +38,6 @@ __all__ = [
 
 CASES = TESTS / "cases"
 END_OF_JOB = "end_of_job"
-
-#: For a script: tasks of a function are short until it is known better.
-LEARN = """
-        def learn(pool, function, *args):
-            for _ in range(20):
-                for future in [pool.submit(function, *args) for _ in range(100)]:
-                    future.result()
-"""
 
 START_LIMIT_S = 30.0
 """How long mpiexec and the imports may take before the first case starts."""
@@ -129,7 +121,6 @@ class Outcome:
 
     outcome: str
     text: str = ""
-    seconds: float = 0.0
 
 
 def case_names(module: str) -> list[str]:
@@ -167,7 +158,7 @@ class Batch:
         self._waiting = [name for name in names if name != END_OF_JOB]
         self._outcomes: dict[str, Outcome] = {}
         self._job: Job | None = None
-        self._events: Generator[dict[str, object], None, None]  # of the job
+        self._events: Generator[dict[str, Any], None, None]  # of the job
         self._running: str | None = None
         self._give_up = 0.0
         self._hangs = 0
@@ -214,15 +205,14 @@ class Batch:
         assert self._job is not None
         ended = self._job.status()  # before the report is read: it is complete if this is not None
         for event in iter(lambda: next(self._events), {}):
-            name = str(event["case"])
+            name = event["case"]
             if "outcome" in event:
-                self._settle(name, str(event["outcome"]), str(event["text"]), event["seconds"])
+                self._settle(name, event["outcome"], event["text"])
             else:
                 if self._running is None:
                     self._job.note_mpi_files()  # a case may end its processes
                 self._running = name
-                limit_s = float(str(event["limit_s"])) * PATIENCE
-                self._give_up = time.monotonic() + limit_s
+                self._give_up = time.monotonic() + event["limit_s"] * PATIENCE
         name = self._running or (self._waiting[0] if self._waiting else END_OF_JOB)
         if ended is not None:
             result, orphans = self._job.result(), self._job.orphans()
@@ -236,7 +226,7 @@ class Batch:
             self._settle(name, "failed", f"hangs\n{stacks}\n{self._job.result()}")
             self.close()
 
-    def _settle(self, name: str, outcome: str, text: str, seconds: object = 0.0) -> None:
-        self._outcomes[name] = Outcome(outcome, text, float(str(seconds)))
+    def _settle(self, name: str, outcome: str, text: str) -> None:
+        self._outcomes[name] = Outcome(outcome, text)
         if name in self._waiting:
             self._waiting.remove(name)

@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from processes import END_GRACE_S, PATIENCE, marked, outlives
 
@@ -131,7 +132,7 @@ class Job:
             time.monotonic() - self._started,
         )
 
-    def events(self) -> Generator[dict[str, object], None, None]:
+    def events(self) -> Generator[dict[str, Any], None, None]:
         """Yield each line of the job's report, and ``{}`` whenever there is none yet."""
         text = ""
         with self._report.open() as lines:

@@ -5,23 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import LEARN, run_ranks
+from harness import run_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
+
+#: Before each script: what has a function known to be short.
+LEARN = """
+        from workpool import WorkPool
+
+        def learn(pool, function, *args):
+            for _ in range(20):
+                for future in [pool.submit(function, *args) for _ in range(100)]:
+                    future.result()
+"""
 
 
 def test_short_tasks_share_rows() -> None:
     script = """
-        import threading
-        from workpool import WorkPool
         from workpool.job import entry
 
         def short(n):
             return -n
-        """
-    script += (
-        LEARN
-        + """
+
         rows = []
         with WorkPool() as pool:
             (driver,) = entry.current().tables.drivers
@@ -37,16 +42,13 @@ def test_short_tasks_share_rows() -> None:
                     break
         assert len(rows) < 1000, f"{len(rows)} rows for 2000 tasks"
     """
-    )
-    run_ranks(3, script)
+    run_ranks(3, LEARN + script)
 
 
 def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
     """A task that was expected to be short ends only when all the others have ended."""
-    script = (
-        """
+    script = """
         import os, sys, time
-        from workpool import WorkPool
 
         flag = sys.argv[1]
 
@@ -57,9 +59,7 @@ def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
                     assert time.monotonic() < limit, "the others never ended"
                     time.sleep(0.01)
             return n
-        """
-        + LEARN
-        + """
+
         with WorkPool() as pool:
             learn(pool, mostly_short, 0)
             futures = [pool.submit(mostly_short, n) for n in range(300)]
@@ -71,15 +71,12 @@ def test_what_waits_behind_a_long_task_goes_elsewhere(tmp_path: Path) -> None:
             assert futures[33].result() == 33
             assert sum(stats.tasks for stats in pool.stats()) == 2300
     """
-    )
-    run_ranks(3, script, str(tmp_path / "flag"))
+    run_ranks(3, LEARN + script, str(tmp_path / "flag"))
 
 
 def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path) -> None:
-    script = (
-        """
+    script = """
         import os, sys, time
-        from workpool import WorkPool
 
         flag, place = sys.argv[1:]
 
@@ -90,9 +87,7 @@ def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path) -> None:
             if n:
                 open(os.path.join(place, str(n)), "w").close()
             return n
-        """
-        + LEARN
-        + """
+
         with WorkPool(max_workers=1) as pool:
             learn(pool, mostly_short, 0)
             futures = [pool.submit(mostly_short, n) for n in range(1, 200)]
@@ -106,17 +101,14 @@ def test_a_task_behind_a_long_one_can_be_cancelled(tmp_path: Path) -> None:
             assert ran == sorted(int(name) for name in os.listdir(place))
             assert len(ran) + len(cancelled) == 199
     """
-    )
     place = tmp_path / "ran"
     place.mkdir()
-    run_ranks(2, script, str(tmp_path / "flag"), str(place))
+    run_ranks(2, LEARN + script, str(tmp_path / "flag"), str(place))
 
 
 def test_each_task_of_a_batch_succeeds_or_fails_by_itself() -> None:
-    script = (
-        """
+    script = """
         import numpy as np
-        from workpool import WorkPool
         from workpool.errors import SerializationError
 
         def task(n, total, fails=False):
@@ -130,9 +122,7 @@ def test_each_task_of_a_batch_succeeds_or_fails_by_itself() -> None:
             if fails and n % 101 == 51:
                 return (i for i in range(3))  # which does not
             return n
-        """
-        + LEARN
-        + """
+
         with WorkPool() as pool:
             total = pool.accumulator((), "int64")
             learn(pool, task, 0, total)
@@ -157,22 +147,17 @@ def test_each_task_of_a_batch_succeeds_or_fails_by_itself() -> None:
                         assert value == n
             assert total.value() == 2000 + good
     """
-    )
-    run_ranks(3, script)
+    run_ranks(3, LEARN + script)
 
 
 @pytest.mark.parametrize("numbers", [1000, 10_000])  # out of band; as many as share no row
 def test_arguments_are_taken_as_they_are_when_submitted(numbers: int) -> None:
-    script = (
-        """
+    script = f"""
         import numpy as np
-        from workpool import WorkPool
 
         def ends(array):
             return array[0], array[-1]
-        """
-        + LEARN
-        + f"""
+
         with WorkPool(arena_nbytes=8 << 20) as pool:  # room for some of them
             learn(pool, ends, [0, 1])
             array = np.zeros({numbers})
@@ -183,5 +168,4 @@ def test_arguments_are_taken_as_they_are_when_submitted(numbers: int) -> None:
             array[:] = -1
             assert [future.result() for future in futures] == [(n, n) for n in range(300)]
     """
-    )
-    run_ranks(3, script)
+    run_ranks(3, LEARN + script)

@@ -40,7 +40,7 @@ def test_occurrences() -> None:
 FINGERPRINTS = """\
 import abc, array, ctypes, dataclasses, enum, functools, pickle, sys, types, typing
 import numpy as np
-from workpool.serializer import call_fingerprint, fingerprint, item_fingerprints
+from workpool.serializer import fingerprint
 
 class Refused: pass
 
@@ -320,17 +320,7 @@ def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of(text, text) == of(text, again)
     assert of([text, (text, 1)]) == of([again, (text, 1)])
     assert of(1, b=2, c=3) != of(1, c=3, b=2)
-    values = [
-        of(),
-        of(1),
-        of(True),
-        of(1.0),
-        of("1"),
-        of(1, 1),
-        of((1, 1)),
-        of(b=1),
-        of(1, b=1),
-    ]
+    values = [of(), of(1), of(True), of(1.0), of("1"), of(1, 1), of((1, 1)), of(b=1), of(1, b=1)]
     values += [of({"a": 1}), of([1]), of({1}), of(frozenset({1})), of(None), of(np.float64(1))]
     assert len(set(values)) == len(values)
     assert of(5) + of("a") == item_fingerprints(b"f" * 16, [5, "a"], False, Refused)

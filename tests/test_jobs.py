@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 from harness import run_ranks
 
@@ -390,4 +388,4 @@ def test_a_flush_of_shared_memory_costs_little_more_than_a_sync() -> None:
         # MPICH's own way is 8 times as much, and a yield.  Old ones share no memory over UCX.
         assert flush < 4 * sync or not shared, (flush, sync)
     """
-    run_ranks(2, textwrap.dedent(script), spmd=True)
+    run_ranks(2, script, spmd=True)

@@ -96,7 +96,6 @@ def python(place: Path, *words: str, text: str = "") -> subprocess.CompletedProc
 )
 def test_as_python(place: Path, words: list[str]) -> None:
     text = SHOW if words[0] == "-" else ""
-    (place / "run.py").write_text(RUN)
     expected = python(place, *words, text=text)
     assert expected.returncode == 0, expected.stderr
     found = python(place, "-c", RUN, *words, text=text)

@@ -272,10 +272,8 @@ def main(namespace: Mapping[str, Any]) -> int:
         for name in names:
             case = cases[name]
             tell(report, case=name, limit_s=getattr(case, "limit_s", LIMIT_S))
-            started = time.perf_counter()
             outcome, text = outcome_of(stage, case)
-            seconds = round(time.perf_counter() - started, 3)
-            tell(report, case=name, outcome=outcome, text=text, seconds=seconds)
+            tell(report, case=name, outcome=outcome, text=text)
         tell(report, case=END_OF_JOB, limit_s=LIMIT_S)
     stage.close()
     sys.stdout.flush()
