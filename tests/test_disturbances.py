@@ -181,21 +181,6 @@ else:
     assert (ended.status, ended.out) == (0, "[None, None, None, None]\n")
 
 
-def test_a_task_cannot_make_a_pool() -> None:
-    script = """
-        from workpool import WorkPool
-
-        def task():
-            with WorkPool(rows=99) as pool:
-                return pool.submit(pow, 2, 3).result()
-
-        with WorkPool() as pool:
-            print(pool.submit(task).exception())
-    """
-    for ranks in (1, 3):
-        assert "a task cannot make a pool" in run_ranks(ranks, script).stdout
-
-
 def test_what_cannot_be_restored_on_a_worker_is_named() -> None:
     script = """
         import sys, types

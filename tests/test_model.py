@@ -168,52 +168,22 @@ def test_every_ticket_is_given_once(method: str) -> None:
 SEEDS = 25
 _WORKERS = {f"worker {member}" for member in range(1, 5)}  # any of which may die
 _COMMON = {"workers": 4, "limit": 4, "batch": 4, "eager": True, "mortal": _WORKERS}
+_DEADLY = {"rows": 8, "crashes": 3, "late": True}
 
 LARGE: dict[str, dict[str, Any]] = {
-    "workers die": {"tasks": 30, "rows": 8, "crashes": 3, "late": True},
-    "everything": {
-        "tasks": 30,
-        "rows": 8,
-        "crashes": 2,
-        "late": True,
-        "suspicions": 6,
-        "cancels": 4,
-        "sweeps": 5,
-        "torn": True,
-    },
+    "workers die": _DEADLY | {"tasks": 30},
+    "everything": _DEADLY
+    | {"tasks": 30, "crashes": 2, "suspicions": 6, "cancels": 4, "sweeps": 5, "torn": True},
     "few rows": {"tasks": 30, "rows": 3, "suspicions": 8, "room": 5},
-    "results in extents": {
-        "tasks": 20,
-        "rows": 8,
-        "how": "extent",
-        "room": 5,
-        "crashes": 3,
-        "late": True,
-        "suspicions": 6,
-    },
-    "pieces": {
-        "tasks": 8,
-        "rows": 8,
-        "how": "pieces",
-        "crashes": 3,
-        "late": True,
-        "suspicions": 4,
-    },
-    "contributions": {
-        "tasks": 20,
-        "rows": 8,
-        "how": "commit",
-        "crashes": 3,
-        "late": True,
-        "suspicions": 6,
-    },
+    "results in extents": _DEADLY | {"tasks": 20, "how": "extent", "room": 5, "suspicions": 6},
+    "pieces": _DEADLY | {"tasks": 8, "how": "pieces", "suspicions": 4},
+    "contributions": _DEADLY | {"tasks": 20, "how": "commit", "suspicions": 6},
     "two submitters": {"tasks": 15, "second": 15, "rows": 4, "suspicions": 3},
-    "two submitters, one dies": {
+    "two submitters, one dies": _DEADLY
+    | {
         "tasks": 15,
         "second": 15,
-        "late": True,
         "rows": 24,  # nobody collects what a dead submitter has published
-        "crashes": 3,
         "mortal": {"second", "worker 1", "worker 2", "worker 3"},
     },
 }

@@ -70,49 +70,36 @@ def test_an_evicted_row_may_not_be_free_at_once(
     check_found(method, options, "writes the outcome of row 0, FREE", harm)
 
 
+LOST_HEAD = "if found == head:", "if True:"
+PAST_TAIL = "if first < self._tail:", "if first <= self._tail:"
+
 TICKET_BUGS = {
-    "a lost head ignored": (
-        "if found == head:",
-        "if True:",
-        "a ticket was given twice",
-    ),
-    "the head passes the tail": (
-        "if first < self._tail:",
-        "if first <= self._tail:",
-        "beyond the tail",
-    ),
+    "a lost head ignored": (LOST_HEAD, "a ticket was given twice"),
+    "the head passes the tail": (PAST_TAIL, "beyond the tail"),
 }
 
 
 @pytest.mark.parametrize("name", TICKET_BUGS)
 def test_planted_bug_in_tickets_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    text, instead, says = TICKET_BUGS[name]
-    plant(monkeypatch, PointerTaker, "take", [(text, instead)])
+    edit, says = TICKET_BUGS[name]
+    plant(monkeypatch, PointerTaker, "take", [edit])
     with pytest.raises(Found, match=says):
         explore_tickets("pointer")
 
 
 HARMLESS = {
-    "a lost head ignored": (PointerTaker, "take", "if found == head:", "if True:", "pointer"),
-    "the head passes the tail": (
-        PointerTaker,
-        "take",
-        "if first < self._tail:",
-        "if first <= self._tail:",
-        "pointer",
-    ),
+    "a lost head ignored": (PointerTaker, "take", LOST_HEAD, "pointer"),
+    "the head passes the tail": (PointerTaker, "take", PAST_TAIL, "pointer"),
     "the ticket of a row not compared": (
         Claimant,
         "take",
-        " and self.geometry.ticket(index, word) == ticket",
-        "",
+        (" and self.geometry.ticket(index, word) == ticket", ""),
         "counter",
     ),
     "the tail not pushed when the first attempt is lost": (
         Publisher,
         "_push_tail",
-        "while tail != seen and tail < end:",
-        "while False:",
+        ("while tail != seen and tail < end:", "while False:"),
         "pointer",
     ),
 }
@@ -121,7 +108,7 @@ HARMLESS = {
 @pytest.mark.parametrize("name", HARMLESS)
 def test_wrong_tickets_lose_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The row's word alone decides: who looks in the wrong place only finds less, and later."""
-    owner, name, text, instead, method = HARMLESS[name]
-    plant(monkeypatch, owner, name, [(text, instead)])
+    owner, step, edit, method = HARMLESS[name]
+    plant(monkeypatch, owner, step, [edit])
     case(method, 2, eager=True).run()
     case(method, eager=True, **SECOND).run()

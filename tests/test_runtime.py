@@ -340,7 +340,7 @@ def test_who_has_served_may_drive() -> None:
     run_ranks(2, script, spmd=True)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_a_task_cannot_make_a_pool(ranks: int) -> None:
     script = """
         import pytest
@@ -348,10 +348,10 @@ def test_a_task_cannot_make_a_pool(ranks: int) -> None:
         from workpool.errors import UsageError
 
         with WorkPool() as pool:
-            with pytest.raises(UsageError, match="a task cannot make a pool"):
-                pool.submit(WorkPool).result()
-            with pytest.raises(UsageError, match="a task cannot make a pool"):
-                pool.with_options(isolate=True).submit(WorkPool).result()
+            for view in (pool, pool.with_options(isolate=True)):
+                for task in (WorkPool, lambda: WorkPool(rows=99)):
+                    with pytest.raises(UsageError, match="a task cannot make a pool"):
+                        view.submit(task).result()
     """
     run_ranks(ranks, script)
 

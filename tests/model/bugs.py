@@ -170,10 +170,7 @@ BUGS = {
         Claimant,
         "_change",
         [
-            (
-                "# Against the word that we hold, never",
-                "fresh = self.load(claim.number) #",
-            ),
+            ("# Against the word that we hold, never", "fresh = self.load(claim.number) #"),
             ("(claim.number), claim.word, word", "(claim.number), fresh, word"),
             ("if found == claim.word:", "if found == fresh:"),
         ],
@@ -247,9 +244,7 @@ BUGS = {
     "an eviction taken for an answer": Bug(
         Claimant,
         "answered",
-        [
-            ("if word != claim.word and not self._keeps(claim, word):", "if False:"),
-        ],
+        [("if word != claim.word and not self._keeps(claim, word):", "if False:")],
         {"tasks": 1, "how": "pieces", "suspicions": 1, "workers": 1},
         "WindowError",
         "WindowError",
