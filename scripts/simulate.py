@@ -63,16 +63,7 @@ from itertools import product
 from pathlib import Path
 
 from simulation import runs
-from simulation.model import (
-    FABRICS,
-    HOST,
-    Fabric,
-    Way,
-    batches,
-    by_events,
-    saturation,
-    simulate,
-)
+from simulation.model import FABRICS, HOST, Fabric, Way, batches, by_events, saturation, simulate
 
 from workpool.schedule import Schedule
 

@@ -103,17 +103,8 @@ class Hosts:
         """Start ``workpool run`` on the first host: two ranks on each."""
         options = _OPENMPI if find().kind is Kind.OPENMPI else _MPICH
         mpi_args = options.format(ssh=self._ssh, hosts=",".join(f"{name}:2" for name in self.names))
-        command = [
-            sys.executable,
-            "-m",
-            "workpool.launch.cli",
-            "run",
-            "-w",
-            "5",
-            "--mpi-args",
-            mpi_args,
-        ]
-        command += ["--survive"] * survive
+        command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "5"]
+        command += ["--mpi-args", mpi_args, *["--survive"] * survive]
         first = self.names[0]
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
         # MPICH would take whatever is the quickest on this machine.

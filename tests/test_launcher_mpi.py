@@ -27,12 +27,7 @@ def task():
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("text", "status"),
-    [
-        ("pass", 0),
-        ("import sys; sys.exit(3)", 3),
-        ("1 / 0", 1),
-        ("raise KeyboardInterrupt", 130),
-    ],
+    [("pass", 0), ("import sys; sys.exit(3)", 3), ("1 / 0", 1), ("raise KeyboardInterrupt", 130)],
 )
 def test_status_with_mpi(text: str, status: int) -> None:
     with run("-w", "2", "-c", text) as started:

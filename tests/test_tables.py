@@ -112,11 +112,7 @@ def test_options_from_the_environment(claim: str) -> None:
             assert core.choice[1:] == (77, 5_000_000, {claim!r}, 1, 10.0), core.choice
             assert sum(pool.map(abs, range(500))) == sum(range(500))
     """
-    env = {
-        "WORKPOOL_ROWS": "77",
-        "WORKPOOL_ARENA_NBYTES": "5000000",
-        "WORKPOOL_REPOSITORY": "1",
-    }
+    env = {"WORKPOOL_ROWS": "77", "WORKPOOL_ARENA_NBYTES": "5000000", "WORKPOOL_REPOSITORY": "1"}
     run_ranks(3, script, env=env)
 
 

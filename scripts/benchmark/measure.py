@@ -411,10 +411,7 @@ def queued(pool: Pool, request: Request) -> dict[str, float]:
             begun = time.perf_counter()
             futures += pool.run(nothing, [()] * (count // 2))
             halves_s.append(time.perf_counter() - begun)
-        found = {
-            "bytes": (resident_nbytes() - before) / count,
-            "linear": halves_s[1] / halves_s[0],
-        }
+        found = {"bytes": (resident_nbytes() - before) / count, "linear": halves_s[1] / halves_s[0]}
     # The file is gone, and the workers are free.
     if isinstance(pool.native, Executor):
         pool.native.shutdown(cancel_futures=True)

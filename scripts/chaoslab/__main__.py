@@ -18,16 +18,8 @@ PROGRAM = Path(__file__).with_name("victim.py")
 LIMIT_S = 180.0
 
 COLUMNS = (
-    "claim",
-    "schedule",
-    "tasks",
-    "isolated",
-    "kills",
-    "stops",
-    "deaths",
-    "evicted",
-    "crashed",
-    "seconds",
+    *("claim", "schedule", "tasks", "isolated", "kills"),
+    *("stops", "deaths", "evicted", "crashed", "seconds"),
 )
 
 

@@ -7,15 +7,7 @@ from concurrent.futures import wait
 import numpy as np
 from runner import PATIENCE_S, raises
 
-from __main__ import (
-    add,
-    add_then_fail,
-    add_then_wait,
-    add_to_both,
-    add_to_kept,
-    distinct,
-    keep,
-)
+from __main__ import add, add_then_fail, add_then_wait, add_to_both, add_to_kept, distinct, keep
 from workpool.errors import SerializationError, UsageError
 
 GONE = "was shut down"
