@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import copy
 import operator
-import os
 import sys
-import time
 from concurrent.futures import wait
-from pathlib import Path
 
 import numpy as np
-from runner import PATIENCE_S, limit, main, needs
+from runner import PATIENCE_S, hold, limit, main, needs
 
 # What the tasks run.
 
@@ -43,12 +40,7 @@ def add_then_fail(total, number):
 def add_then_wait(total, place, name):
     """Add, then write `name` at a gate, and wait there until it is open."""
     total.add(1)
-    Path(place, str(name)).touch()
-    give_up = time.monotonic() + 2 * PATIENCE_S
-    while os.path.isdir(place) and not os.path.exists(os.path.join(place, "open")):
-        if time.monotonic() > give_up:
-            raise TimeoutError(f"nobody opened {place}")
-        time.sleep(0.002)
+    hold(place, name)
 
 
 kept = None

@@ -11,13 +11,11 @@ in the modules ``contract_...``. Nothing in them sleeps to put events in order: 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from runner import PATIENCE_S, main
+from runner import main, until
 
 logging.getLogger("concurrent.futures").setLevel(logging.CRITICAL + 1)  # callbacks fail on purpose
 
@@ -69,18 +67,6 @@ def change_level(read: Callable[[], int], value: int) -> int:
     return read()
 
 
-def hold(place: str, name: object = "one", value: Any = None) -> Any:
-    """Write `name` at the gate, wait there until it is open, and return `value`."""
-    with contextlib.suppress(FileNotFoundError):
-        Path(place, str(name)).touch()
-    give_up = time.monotonic() + 2 * PATIENCE_S
-    while os.path.isdir(place) and not os.path.exists(os.path.join(place, "open")):
-        if time.monotonic() > give_up:
-            raise TimeoutError(f"nobody opened {place}")
-        time.sleep(0.002)
-    return value
-
-
 def touch(place: str, name: object) -> object:
     """Leave a file behind, which proves that this task has run."""
     Path(place, str(name)).touch()
@@ -90,11 +76,7 @@ def touch(place: str, name: object) -> object:
 def meet(place: str, name: object, number: int) -> int:
     """Return when `number` tasks are here at the same time."""
     Path(place, str(name)).touch()
-    give_up = time.monotonic() + PATIENCE_S
-    while len(os.listdir(place)) < number:
-        if time.monotonic() > give_up:
-            raise TimeoutError(f"{len(os.listdir(place))} of {number} tasks met")
-        time.sleep(0.002)
+    until(lambda: len(os.listdir(place)) >= number, f"{number} tasks to meet")
     return number
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import wait
 
 import numpy as np
-from runner import SHARED, only
+from runner import SHARED, hold, only
 
-from __main__ import hold, same, whole_sum
+from __main__ import same, whole_sum
 
 
 def assert_array_crosses(pool, value):

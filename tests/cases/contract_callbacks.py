@@ -9,9 +9,9 @@ import threading
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any
 
-from runner import PATIENCE_S, needs, raises, until
+from runner import PATIENCE_S, hold, needs, raises, until
 
-from __main__ import Refused, alive, fail, fail_at, hold, inverse, same, touch
+from __main__ import Refused, alive, fail, fail_at, inverse, same, touch
 
 # Callbacks.
 

@@ -16,9 +16,9 @@ from concurrent.futures import (
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from runner import PATIENCE_S, drain, needs, only, raises, until
+from runner import PATIENCE_S, drain, hold, needs, only, raises, until
 
-from __main__ import hold, inverse, meet, same
+from __main__ import inverse, meet, same
 
 # The states of a future.
 

@@ -10,9 +10,9 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from runner import PATIENCE_S, until
+from runner import PATIENCE_S, hold, until
 
-from __main__ import alive, hold, same, touch
+from __main__ import alive, same, touch
 
 # Many, and from many sides.
 

@@ -10,9 +10,9 @@ import time
 import weakref
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from runner import PATIENCE_S, SHARED, STDLIB_MAP, Skip, drain, needs, only, raises, until
+from runner import PATIENCE_S, SHARED, STDLIB_MAP, Skip, drain, hold, needs, only, raises, until
 
-from __main__ import Level, Refused, alive, change_level, fail_at, hold, read_level, same, touch
+from __main__ import Level, Refused, alive, change_level, fail_at, read_level, same, touch
 
 
 def case_map_keeps_the_order(pool):

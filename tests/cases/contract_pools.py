@@ -11,9 +11,9 @@ import time
 from concurrent.futures import BrokenExecutor, Future, wait
 
 import numpy as np
-from runner import PATIENCE_S, SHARED, limit, only, raises, until
+from runner import PATIENCE_S, SHARED, hold, limit, only, raises, until
 
-from __main__ import Unpickled, alive, fail, hold, inverse, meet, prepare, prepared, same, touch
+from __main__ import Unpickled, alive, fail, inverse, meet, prepare, prepared, same, touch
 
 
 def case_zero_and_negative_workers_are_refused(make):

@@ -39,7 +39,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -52,6 +52,7 @@ __all__ = [
     "Gate",
     "Skip",
     "drain",
+    "hold",
     "limit",
     "main",
     "needs",
@@ -144,10 +145,7 @@ def twice(number: float) -> float:
 
 
 class Gate:
-    """A directory that tasks write their names into, and wait at until the file ``open`` is there.
-
-    The tasks' side is a function of the case script: ``hold(gate.place, name)``.
-    """
+    """A directory that tasks write their names into, and wait at until it is open: `hold`."""
 
     def __init__(self, place: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
@@ -164,6 +162,18 @@ class Gate:
     def open(self) -> None:
         """Let everybody through, now and later."""
         Path(self.place, "open").touch()
+
+
+def hold(place: str, name: object = "one", value: Any = None) -> Any:
+    """Write `name` at a gate, as a task, wait there until it is open, and return `value`."""
+    with suppress(FileNotFoundError):
+        Path(place, str(name)).touch()
+
+    def is_open() -> bool:
+        return not os.path.isdir(place) or os.path.exists(os.path.join(place, "open"))
+
+    until(is_open, f"{place} to open", 2 * PATIENCE_S)
+    return value
 
 
 class Stage:
