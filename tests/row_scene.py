@@ -83,11 +83,14 @@ class Scene:
         """Run the tasks; return those whose outcomes are to be committed."""
         self.runner.during = during
         self.batch.run()
-        outcomes = self.batch.outcomes
         assert not self.runner.ahead, "sent, and neither asked for nor taken back"
-        content = memoryview(b"".join(outcomes.entries))
-        assert len(content) == outcomes.nbytes
-        return [bytes(outcome[2])[0] for outcome in layout.read_task_outcomes(content)]
+        return [content[0] for _, _, content in self.outcomes()]
+
+    def outcomes(self) -> list[tuple[int, int, memoryview]]:
+        """Return kind, time and content of the outcomes that are to be committed."""
+        content = memoryview(b"".join(self.batch.outcomes.entries))
+        assert len(content) == self.batch.outcomes.nbytes
+        return layout.read_task_outcomes(content)
 
     def said(self) -> list[int]:
         """Return the tasks whose outcomes are in the window, as the word says."""
@@ -95,10 +98,5 @@ class Scene:
         if not count:
             return []
         place = layout.read_place(self.publisher.read_record(0))
-        content = bytearray(place.nbytes)
-        self.window.get(place.offset, content)
-        self.window.flush()
-        return [
-            bytes(outcome[2])[0]
-            for outcome in layout.read_task_outcomes(memoryview(content), count)
-        ]
+        said = layout.read_task_outcomes(self.window.copy(*place), count)
+        return [content[0] for _, _, content in said]

@@ -13,11 +13,20 @@ from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Task
 CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
 
 
+def a_backlog() -> Backlog:
+    """Return one without an arena."""
+    return Backlog(lambda segment: True, lambda task: None)
+
+
+def a_task(number: int, payload: bytes = b"") -> Task:
+    return Task(number, TaskKind.CALL, abs, CONTEXT, payload, None)
+
+
 def rows(code: SharedCode, tasks: int, share: int, payload: bytes = b"payload") -> list[int]:
     """Return how many tasks are in each row."""
-    backlog = Backlog(lambda segment: True, lambda task: None)
+    backlog = a_backlog()
     for number in range(tasks):
-        task = Task(number, TaskKind.CALL, rows, CONTEXT, payload, None)
+        task = a_task(number, payload)
         task.code = code
         backlog.tasks.append(task)
     sizes = []
@@ -106,7 +115,7 @@ class Arena:
         """Return the rows of tasks whose payloads are so large; `placed`: when they came."""
         shared = [code(5) for _ in range(functions)]
         for number, nbytes in enumerate(sizes):
-            task = Task(number, TaskKind.CALL, rows, CONTEXT, bytes(nbytes), None)
+            task = a_task(number, bytes(nbytes))
             task.code = shared[number % functions]
             self.backlog.tasks.append(task)
             if placed and nbytes > LARGE_NBYTES:
@@ -165,8 +174,8 @@ def test_nobody_waits_for_a_slow_one() -> None:
 
 
 def test_what_is_cancelled_before_its_time_is_gone() -> None:
-    backlog = Backlog(lambda segment: True, lambda task: None)
-    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    backlog = a_backlog()
+    tasks = [a_task(n) for n in range(3)]
     for task, delay_s in zip(tasks, (60, 0, 0), strict=True):
         backlog.put_off(task, delay_s)
     for task in tasks[:2]:
@@ -183,8 +192,8 @@ def test_what_is_cancelled_before_its_time_is_gone() -> None:
 
 
 def test_what_has_come_to_its_time_waits_no_more() -> None:
-    backlog = Backlog(lambda segment: True, lambda task: None)
-    soon, late = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(2))
+    backlog = a_backlog()
+    soon, late = (a_task(n) for n in range(2))
     backlog.put_off(late, 60)
     backlog.put_off(soon, 0)
     backlog.wake()
@@ -197,8 +206,8 @@ def test_what_has_come_to_its_time_waits_no_more() -> None:
 
 
 def test_what_is_cancelled_shares_no_row() -> None:
-    backlog, shared = Backlog(lambda segment: True, lambda task: None), code(5)
-    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    backlog, shared = a_backlog(), code(5)
+    tasks = [a_task(n) for n in range(3)]
     for task in tasks:
         task.code = shared
     backlog.tasks.extend(tasks)
@@ -208,8 +217,8 @@ def test_what_is_cancelled_shares_no_row() -> None:
 
 
 def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
-    backlog = Backlog(lambda segment: True, lambda task: None)
-    lost, late, now = (Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3))
+    backlog = a_backlog()
+    lost, late, now = (a_task(n) for n in range(3))
     lost.over = True
     assert not backlog.outstanding
     backlog.put_off(late, 60)
@@ -225,8 +234,8 @@ def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
 
 
 def test_what_is_put_back_comes_first_and_in_its_order() -> None:
-    backlog = Backlog(lambda segment: True, lambda task: None)
-    tasks = [Task(n, TaskKind.CALL, rows, CONTEXT, b"", None) for n in range(3)]
+    backlog = a_backlog()
+    tasks = [a_task(n) for n in range(3)]
     backlog.tasks.append(tasks[2])
     backlog.put_back(tasks[:2])
     assert list(backlog.tasks) == tasks

@@ -21,6 +21,14 @@ from workpool.system.shared_memory import remove
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
+def run_python(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python that is a job by itself, and return what came of it."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, *words]
+    limit_s = 60 * PATIENCE
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit_s)
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_return_without_shutdown_runs_every_task(ranks: int) -> None:
     script = """
@@ -110,8 +118,7 @@ def test_what_ends_a_process_by_itself_waits_for_no_tasks(
             {end}
     """
     (tmp_path / "driver.py").write_text(textwrap.dedent(script))
-    command = [sys.executable, str(tmp_path / "driver.py")]
-    ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    ended = run_python(str(tmp_path / "driver.py"))
     assert ended.returncode == status
     assert said in ended.stderr
     assert len(list(tmp_path.glob("ran-*"))) <= 2
@@ -237,9 +244,7 @@ def test_a_pool_at_the_exit_is_refused(words: list[str], said: str, before: str)
 
         {before}
     """
-    command = [sys.executable, *words, "-c", textwrap.dedent(script)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    ended = run_python(*words, "-c", textwrap.dedent(script))
     assert ended.stdout == f"{said}: no pool can be made any more\n"
     assert ended.returncode == 0, ended
 
@@ -259,9 +264,7 @@ def test_a_worker_may_begin_when_the_script_is_at_its_end() -> None:
         Worker.serve = late
         WorkPool().submit(print, "done", flush=True)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    ended = run_python("-c", textwrap.dedent(script))
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended
 
 
@@ -277,8 +280,6 @@ def test_a_process_by_itself_ends_at_a_hangup() -> None:
             os.kill(os.getpid(), signal.SIGHUP)
             time.sleep(5)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    ended = run_python("-c", textwrap.dedent(script))
     remove(set(ended.stdout.split()))
     assert ended.returncode == -signal.SIGHUP, ended

@@ -32,33 +32,29 @@ def test_long_memory_begins_on_a_cache_line() -> None:
     assert not any(np.asarray(memory).ctypes.data % layout.LINE_NBYTES for memory in several)
 
 
-def test_pages_that_are_asked_for_together_cost_no_faults() -> None:
-    pages = 1024
-
-    def faults(asked: bool) -> int:
-        with mmap.mmap(-1, pages * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
-            block.madvise(mmap.MADV_NOHUGEPAGE)
-            memory = np.frombuffer(block, np.uint8)
-            if asked:
-                populate(memory.ctypes.data + 1, memory.nbytes - 1)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            memory[:: mmap.PAGESIZE] = 1
-            after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            del memory
-            return after - before
-
-    assert faults(asked=False) >= pages
-    if tuple(map(int, platform.release().split(".")[:2])) >= (5, 14):
-        assert faults(asked=True) < pages / 10
-    for address in (4096, 4097, 8191):
-        populate(address, 4095)  # no whole page, or one that is not ours
-
-
 def faults(memory: memoryview) -> int:
     """Return how many it takes to write to each page."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_pages_that_are_asked_for_together_cost_no_faults() -> None:
+    pages = 1024
+
+    def block() -> memoryview:
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        pages_apart = mmap.mmap(-1, pages * mmap.PAGESIZE, private)
+        pages_apart.madvise(mmap.MADV_NOHUGEPAGE)
+        return memoryview(pages_apart)
+
+    assert faults(block()) >= pages
+    if tuple(map(int, platform.release().split(".")[:2])) >= (5, 14):
+        asked = block()
+        populate(np.asarray(asked).ctypes.data + 1, asked.nbytes - 1)
+        assert faults(asked) < pages / 10
+    for address in (4096, 4097, 8191):
+        populate(address, 4095)  # no whole page, or one that is not ours
 
 
 @pytest.mark.parametrize("slow_s", [1.0, -1.0], ids=["quick", "slow"])

@@ -190,31 +190,31 @@ def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
             assert layout.is_recalled(scene.word)
             assert layout.started_of(scene.word) == 6
             place = layout.read_place(scene.publisher.read_record(0))
-            content = bytearray(place.nbytes)
-            scene.window.get(place.offset, content)
-            scene.window.flush()
-            said = layout.read_task_outcomes(memoryview(content), layout.ended_of(scene.word))
+            content = scene.window.copy(*place)
+            said = layout.read_task_outcomes(content, layout.ended_of(scene.word))
             assert [kind for kind, _, _ in said] == [0] + [CONTRIBUTES] * 4, "passed over"
 
     assert scene.run(during) == scene.ran == list(range(6))
 
 
-def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
-    class Large(Packed):
-        def tobytes(self) -> bytes:
-            raise MemoryError("no room for a copy")
+class TooLarge(Packed):
+    """A result that cannot be copied."""
 
+    def tobytes(self) -> bytes:
+        raise MemoryError("no room for a copy")
+
+
+def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
     scene = Scene(tasks=3)
     call = scene.runner.call
 
     def call_one(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         called = call(pool, kind, code_id, payload)
-        return (Kind.VALUE, Large(b"", [])) if payload[0] == 1 else called
+        return (Kind.VALUE, TooLarge(b"", [])) if payload[0] == 1 else called
 
     scene.runner.call = call_one  # type: ignore[method-assign]
     scene.batch.run()
-    content = memoryview(b"".join(scene.batch.outcomes.entries))
-    assert [(kind, bytes(value)) for kind, _, value in layout.read_task_outcomes(content)] == [
+    assert [(kind, bytes(value)) for kind, _, value in scene.outcomes()] == [
         (Kind.VALUE, b"\0"),
         (Kind.EXCEPTION, b"no room for a copy"),
         (Kind.VALUE, b"\2"),
@@ -233,15 +233,12 @@ def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
     scene.runner.call = call  # type: ignore[method-assign]
     scene.batch.run()
     found = []
-    entries = memoryview(b"".join(scene.batch.outcomes.entries))
-    for kind, _, content in layout.read_task_outcomes(entries):
+    for kind, _, content in scene.outcomes():
         if kind & APART:
             extent = layout.read_extent(content)
             whole, place = scene.batch.outcomes.extent, scene.batch.outcomes.place
             assert place.end <= extent.offset <= extent.end <= whole.end
-            content = memoryview(bytearray(extent.nbytes))
-            scene.window.get(extent.offset, content)
-            scene.window.flush()
+            content = scene.window.copy(*extent)
         found.append((kind, bytes(content)))
     return found
 
@@ -295,22 +292,17 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
 
 
 def test_what_a_task_adds_does_not_count_without_its_result() -> None:
-    class Large(Packed):
-        def tobytes(self) -> bytes:
-            raise MemoryError("no room for a copy")
-
     scene = Scene(tasks=3)
     contributions = scene.runner.contributions
     spec = accumulator.spec_of((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
 
     def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         contributions.add(spec, np.array(10 ** payload[0]))
-        return Kind.VALUE, Large(b"", []) if payload[0] == 1 else payload
+        return Kind.VALUE, TooLarge(b"", []) if payload[0] == 1 else payload
 
     scene.runner.call = call  # type: ignore[method-assign]
     scene.batch.run()
-    entries = memoryview(b"".join(scene.batch.outcomes.entries))
-    kinds = [kind for kind, _, _ in layout.read_task_outcomes(entries)]
+    kinds = [kind for kind, _, _ in scene.outcomes()]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
     contribute(contributions.total(), scene.window)
     assert scene.window.memory.word(spec.offset) == 101
