@@ -17,6 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -168,6 +169,15 @@ def run(
 ) -> contextlib.AbstractContextManager[Started]:
     """Start ``workpool run`` with these words."""
     return job([sys.executable, "-m", "workpool.launch.cli", "run", *words], text=text, cwd=cwd)
+
+
+def alone(place: Path, script: str, *args: str, status: int = 0) -> Ended:
+    """Run a script in one process."""
+    (place / "driver.py").write_text(textwrap.dedent(script))
+    with job([sys.executable, "driver.py", *args], cwd=place) as started:
+        ended = started.wait()
+    assert ended.status == status, ended
+    return ended
 
 
 def by_hand(*words: str, cwd: Path | None = None) -> contextlib.AbstractContextManager[Started]:

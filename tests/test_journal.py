@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import re
@@ -18,8 +17,6 @@ import pytest
 from launching import ROOT
 
 from workpool.errors import ResourceError, UsageError
-from workpool.journal import file as file_module
-from workpool.journal.file import holder, inspect
 from workpool.journal.journal import Entry, Journal, read_keys
 from workpool.journal.ledger import Ledger, Ledgers
 from workpool.launch import cli
@@ -135,87 +132,6 @@ def test_two_threads_open_one_for_a_pool(tmp_path: Path) -> None:
     assert counts == {"opened": 2, "closed": 2}
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    journal = Journal(path)
-    with pytest.raises(UsageError, match=r"run\.db is in use by a pool of this program"):
-        Journal(path)
-    assert str(os.getpid()) in str(holder(path))
-    journal.close()
-    assert holder(path) is None
-    Journal(path).close()
-
-
-def test_who_only_looks_keeps_no_job_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "run.db"
-    Journal(path).close()
-    looking = os.open(f"{path}.lock", os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)
-    slept: list[float] = []
-    monkeypatch.setattr(
-        file_module, "sleep", lambda seconds: os.close(looking) or slept.append(seconds)
-    )
-    Journal(path).close()
-    assert slept  # it was in the way
-
-
-def test_an_interrupt_while_a_journal_is_opened_leaves_it_free(tmp_path: Path) -> None:
-    def opened() -> None:
-        raise KeyboardInterrupt
-
-    ledgers = Ledgers((None, ()), opened, lambda: None)
-    with pytest.raises(KeyboardInterrupt):
-        ledgers.open(tmp_path / "run.db")
-    Journal(tmp_path / "run.db").close()
-
-
-def test_an_interrupt_while_it_waits_for_the_lock_leaves_no_file_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    journal = Journal(tmp_path / "run.db")
-    monkeypatch.setattr(file_module, "sleep", interrupted)
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(KeyboardInterrupt):
-        Journal(tmp_path / "run.db")
-    assert os.listdir("/proc/self/fd") == before
-    journal.close()
-
-
-def test_one_at_a_time_by_whatever_name(tmp_path: Path) -> None:
-    path, link = tmp_path / "run.db", tmp_path / "latest.db"
-    link.symlink_to(path)
-    journal = Journal(path)
-    with pytest.raises(UsageError, match="in use by a pool of this program"):
-        Journal(link)
-    assert str(os.getpid()) in str(holder(str(link)))
-    journal.store([entry(1)])
-    connection = inspect(str(link))  # sees what is not in the file itself yet
-    assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
-    connection.close()
-    journal.close()
-
-
-def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    script = (
-        "import sys, time; from workpool.journal.journal import Journal; j = Journal(sys.argv[1]);"
-        "print('open', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", script, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(UsageError, match=f"in use by process {process.pid} on "):
-            Journal(path)
-        process.kill()
-    Journal(path).close()
-
-
 def test_a_name_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -240,7 +156,7 @@ def test_any_name_is_that_of_a_file(
     assert sorted(os.listdir()) == sorted([name, f"{name}.lock"])
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     foreign = tmp_path / "text"
     foreign.write_text("something else" * 100)
     with pytest.raises(UsageError, match="is not a journal"):

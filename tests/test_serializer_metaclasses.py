@@ -1,4 +1,4 @@
-"""Classes of the script that are more than their bodies say: metaclasses, hooks, slots, C."""
+"""Classes of the script that are more than their bodies say: metaclasses, hooks, C."""
 
 from __future__ import annotations
 
@@ -70,86 +70,6 @@ def test_a_descriptor_that_is_looked_up_in_its_class_comes_with_the_class(run_sc
                 assert table.seen == {1: value, 2: value + 1} and table.get(3) == value + 2
     """
     run_script(script, caching=caching)
-
-
-def test_classes_with_slots(run_script):
-    run_script("""
-        import abc, dataclasses, typing
-
-        @dataclasses.dataclass(slots=True)
-        class Point:
-            x: int
-            y: int = 2
-
-        @dataclasses.dataclass(slots=True)
-        class Space(Point):
-            z: int = 3
-
-        class One: __slots__ = "x"
-        class Private:
-            __slots__ = ("__x",)
-            def __init__(self, x): self.__x = x
-            def get(self): return self.__x
-        class Below(Private):
-            __slots__ = iter(["y"])
-        class Open(Private): pass
-        class Dict(One): __slots__ = ("__dict__", "__weakref__")
-        class Abstract(abc.ABC):
-            __slots__ = ()
-            @abc.abstractmethod
-            def get(self): pass
-        class Concrete(Abstract):
-            __slots__ = {"x": "documented"}
-            def get(self): return self.x
-        class Pair(typing.NamedTuple):
-            a: int
-            b: int = 2
-        class Failure(Exception):
-            __slots__ = ("code",)
-
-        def point(p): return Point(p.x + 1)
-        def space(p): return Space(p.x, z=5)
-        def one():
-            value = One()
-            value.x = 5
-            return value
-        def private(p): return Private(p.get() + 1)
-        def below(p):
-            made = Below(p.get())
-            made.y = 7
-            return made
-        def opened():
-            value = Open(1)
-            value.free = 2
-            return value
-        def dictionary():
-            value = Dict()
-            value.x, value.other = 1, 2
-            return value
-        def concrete():
-            value = Concrete()
-            value.x = 9
-            return value
-        def pair(p): return p._replace(b=3)
-        def fails():
-            error = Failure("why")
-            error.code = 4
-            raise error
-        def has_dict(p): return hasattr(p, "__dict__")
-
-        for _ in range(3):
-            assert run(point, Point(1)) == Point(2)
-            assert run(space, Point(1)) == Space(1, 2, 5)
-            assert not run(has_dict, Point(1))
-            assert run(one).x == 5 and type(run(one)) is One
-            assert run(private, Private(1)).get() == 2
-            assert (run(below, Private(1)).get(), run(below, Private(1)).y) == (1, 7)
-            assert (run(opened).get(), run(opened).free) == (1, 2)
-            assert (run(dictionary).x, run(dictionary).other) == (1, 2)
-            assert run(concrete).get() == 9
-            assert run(pair, Pair(1)) == Pair(1, 3)
-            assert failure(fails).code == 4
-    """)
 
 
 def test_classes_whose_base_wants_arguments(run_script):
