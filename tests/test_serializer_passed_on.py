@@ -29,6 +29,18 @@ FACTOR = 2
 """
 
 
+def cutter_of(fn, code, codes, several=False, owner=None):
+    """Return what cuts the items of a map for two workers."""
+    options = (code, codes, Schedule.ADAPTIVE, several, None, None, owner)
+    return Cutter(itertools.count().__next__, 2, fn, *options)
+
+
+def blocks_of(stretch):
+    """Return the items of a stretch as a worker reads them."""
+    content = memoryview(stretch.segments[0].content)
+    return Blocks(content, lambda start, stop: content[start:stop])
+
+
 @pytest.fixture
 def job():
     return Job(define(PASSED_ON))
@@ -105,10 +117,7 @@ def test_those_that_came_along_first_make_room_in_the_end(job):
 
 def test_items_of_a_map_go_with_the_code_that_they_refer_to(job):
     made, first = job.made, job.made.scaled(2)
-    codes, numbers = job.codes, itertools.count()
-    code = codes.at_once(made.apply)
-    options = (code, codes, Schedule.ADAPTIVE, True, None, None)
-    cutter = Cutter(numbers.__next__, 2, made.apply, *options)
+    cutter = cutter_of(made.apply, job.codes.at_once(made.apply), job.codes, several=True)
 
     def stretch(fn):
         found = None
@@ -297,19 +306,15 @@ def test_a_class_of_arguments_comes_along_though_the_function_changes_now_and_th
 
 
 def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job):
-    made, numbers = job.made, itertools.count()
+    made = job.made
     job.settle(made.apply, made.double, 1)
-    code = job.codes.at_once(made.apply)
-    options = (code, job.codes, Schedule.ADAPTIVE, True, None, None)
-    cutter = Cutter(numbers.__next__, 2, made.apply, *options)
+    cutter = cutter_of(made.apply, job.codes.at_once(made.apply), job.codes, several=True)
     for factor in range(4):
         made.script["FACTOR"] = factor
         (stretch,) = cutter.cut(cutter.begin([(made.double, 1)]), False)
         job.callables.add(stretch.code.code_id, stretch.code.data)
         fn = job.callables.get(stretch.code.code_id)
-        content = memoryview(stretch.segments[0].content)
-        blocks = Blocks(content, lambda start, stop: content[start:stop])  # noqa: B023
-        ((sent, items),) = blocks.pieces(range(1))
+        ((sent, items),) = blocks_of(stretch).pieces(range(1))
         assert [(sent or fn)(*item) for item in items] == [factor]
 
 
@@ -323,23 +328,21 @@ class Scale:
 
 
 def test_a_method_goes_with_the_items_of_a_map_without_its_class(job):
-    made, numbers = define(SCALE), itertools.count()
+    made = define(SCALE)
     fn = made.Scale(3).times
 
     def mapped(items):
         owner, code = job.codes.of_class(fn)
         assert owner is made.Scale
-        options = code, job.codes, Schedule.ADAPTIVE, False, None, None, owner
-        cutter = Cutter(numbers.__next__, 2, fn, *options)
+        cutter = cutter_of(fn, code, job.codes, owner=owner)
         (stretch,) = cutter.cut(cutter.begin(items), False)
         job.callables.add(stretch.code.code_id, stretch.code.data)
         job.callables.get(stretch.code.code_id)
-        content = memoryview(stretch.segments[0].content)
-        blocks = Blocks(content, lambda start, stop: content[start:stop])
+        blocks = blocks_of(stretch)
         ((sent, found),) = blocks.pieces(range(len(items)))
         assert sent is None
         assert blocks.has_function
-        return [blocks.function()(item) for item in found], len(content)
+        return [blocks.function()(item) for item in found], len(stretch.segments[0].content)
 
     assert mapped([1, 2])[0] == [(3, False), (6, False)]
     assert mapped([1, 2])[1] < 300
@@ -356,15 +359,12 @@ def test_what_folds_the_results_of_a_map_is_no_part_of_the_function(codes):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_an_item_of_a_map_stays_one_with_what_the_function_reads(several):
-    job, numbers = Job(define(SHARED)), itertools.count()
+    job = Job(define(SHARED))
     fn = job.made.is_missing
-    options = (job.codes.at_once(fn), job.codes, Schedule.ADAPTIVE, several, None, None)
     items = [1, job.made.MISSING]
-    cutter = Cutter(numbers.__next__, 2, fn, *options)
+    cutter = cutter_of(fn, job.codes.at_once(fn), job.codes, several)
     (stretch,) = cutter.cut(cutter.begin([(it,) for it in items] if several else items), False)
-    content = memoryview(stretch.segments[0].content)
-    blocks = Blocks(content, lambda start, stop: content[start:stop])
-    ((sent, items),) = blocks.pieces(range(2))
+    ((sent, items),) = blocks_of(stretch).pieces(range(2))
     assert [sent(*item) for item in (items if several else zip(items))] == [[False], [True]]
 
 
