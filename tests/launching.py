@@ -1,8 +1,7 @@
 """Commands that start ranks, looked at from outside: what they print, how they end, what is left.
 
     with run("-w", "2", "script.py") as started:     workpool run -w 2 script.py
-        started.until("ready")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
         ended = started.wait()
 
 A command that takes too long, or that leaves a process behind, fails its test.
@@ -79,8 +78,12 @@ class Started:
             assert time.monotonic() < give_up, f"{text!r} does not come: {written}"
             time.sleep(0.02)
 
-    def signal(self, signum: int, *, group: bool = False) -> None:
-        """Send a signal to the command, or to its process group as a terminal does."""
+    def signal(self, signum: int, *, after: str = "", group: bool = False) -> None:
+        """Send a signal to the command, or to its process group as a terminal does.
+
+        It is sent when the command has written the text `after`.
+        """
+        self.until(after)
         (os.killpg if group else os.kill)(self.process.pid, signum)
 
     def members(self) -> dict[int, str]:

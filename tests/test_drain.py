@@ -117,8 +117,7 @@ except SystemExit:
     raise
 """
     with run("-w", "1", "-c", program, cwd=tmp_path) as started:
-        started.until("begun")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGTERM, after="begun")
         ended = started.wait()
     assert ended.status == UNFINISHED, ended
     assert "ResourceError" in ended.out
@@ -131,8 +130,7 @@ def test_mpich_passes_sigterm_on(tmp_path: Path) -> None:
         pytest.skip("Open MPI's mpiexec kills its ranks at SIGTERM, half a second later")
     (tmp_path / "driver.py").write_text(DRAIN)
     with by_hand("driver.py", "1.0", "20", "submit", cwd=tmp_path) as started:
-        started.until("begun")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGTERM, after="begun")
         ended = started.wait()
     assert ended.status == UNFINISHED, ended
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
@@ -161,8 +159,7 @@ def test_while_a_pool_with_a_journal_is_made(tmp_path: Path, step: str) -> None:
     module, kind, name = step.split()
     program = STARTS.format(module=module, kind=kind, name=name)
     with run("-w", "1", "-c", program, cwd=tmp_path) as started:
-        started.until("opening")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGTERM, after="opening")
         ended = started.wait()
     assert ended.status == UNFINISHED, ended
     assert "finally" in ended.out
@@ -173,8 +170,7 @@ def test_while_a_pool_with_a_journal_is_made(tmp_path: Path, step: str) -> None:
 def test_without_a_journal_nothing_more_is_started(tmp_path: Path, task_s: float, how: str) -> None:
     (tmp_path / "driver.py").write_text(DRAIN.replace('journal="run.db", ', ""))
     with run("-w", "2", "driver.py", str(task_s), "20", how, cwd=tmp_path) as started:
-        started.until("begun")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGTERM, after="begun")
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
     assert "finally" in ended.out
@@ -226,8 +222,7 @@ print("ready", flush=True)
 """
     (tmp_path / "driver.py").write_text(program)
     with run("-w", "2", "driver.py", cwd=tmp_path) as started:
-        started.until("ready")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGTERM, after="ready")
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
     assert "told CancelledError" in ended.out

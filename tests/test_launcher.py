@@ -139,8 +139,7 @@ def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str
 
 def test_launcher_killed(tmp_path: Path) -> None:
     with job(launch(tmp_path, "time.sleep(30)")) as started:
-        started.until("begun")
-        started.signal(signal.SIGKILL)
+        started.signal(signal.SIGKILL, after="begun")
         started.process.wait(5)
         started.gone_within(5)
 

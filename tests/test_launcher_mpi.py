@@ -95,8 +95,7 @@ def test_a_full_disk_below_the_output_is_told(
 def test_signal_with_mpi(signum: int, group: bool) -> None:
     text = "import time\ntry:\n print('ready', flush=True); time.sleep(60)\nfinally: print('tidy')"
     with run("-w", "2", "-c", text) as started:
-        started.until("ready")
-        started.signal(signum, group=group)
+        started.signal(signum, after="ready", group=group)
         ended = started.wait(5)
     assert (ended.status, ended.out) == (128 + signum, "ready\ntidy\n")
     assert ended.err.count("Traceback") == (signum == signal.SIGINT)
@@ -114,8 +113,7 @@ except KeyboardInterrupt:
     sys.exit(5)
 """
     with run("-w", "2", "-c", text) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
         assert started.wait(5) == Ended(5, "ready\nsaved\n", "")
 
 
@@ -126,8 +124,7 @@ except KeyboardInterrupt:
 def test_interrupt_while_workers_are_busy(group: bool) -> None:
     text = BUSY + "with WorkPool() as pool:\n    pool.submit(task).result()"
     with run("-w", "2", "--grace", "1", "-c", text) as started:
-        started.until("busy")
-        started.signal(signal.SIGINT, group=group)
+        started.signal(signal.SIGINT, after="busy", group=group)
         assert started.wait(8).status == 130
 
 

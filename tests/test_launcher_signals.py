@@ -70,8 +70,7 @@ def test_a_second_interrupt_ends_what_is_no_shell(
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
     with job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
-        started.until("started")
-        started.signal(signum)
+        started.signal(signum, after="started")
         assert started.wait(5) == (128 + signum, "started\n", "")
 
 
@@ -82,8 +81,7 @@ def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
         "print('ready', flush=True); time.sleep(30)"
     )
     with job(launch(tmp_path, program)) as started:
-        started.until("ready")
-        started.signal(signum)
+        started.signal(signum, after="ready")
         assert started.wait(5).status == 9
 
 
@@ -91,8 +89,7 @@ def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
 def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
     program = f"signal.signal({signum}, signal.SIG_IGN); print('deaf', flush=True); time.sleep(30)"
     with job(launch(tmp_path, program, grace_s=0.3)) as started:
-        started.until("deaf")
-        started.signal(signum)
+        started.signal(signum, after="deaf")
         ended = started.wait(5)
     assert ended.status == 128 + signum
     assert "did not end in time" in ended.err
@@ -105,8 +102,7 @@ def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:
         "reporter.ended(5)"
     )
     with job(launch(tmp_path, program, grace_s=0.3)) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
         assert started.wait(10) == Ended(5, "begun\nready\n", "")
 
 
@@ -124,10 +120,8 @@ def test_sigterm_after_an_interrupt_that_was_caught(tmp_path: Path) -> None:
         f"{CATCHES}time.sleep(30)"
     )
     with job(launch(tmp_path, program, grace_s=10)) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
-        started.until("caught")
-        started.signal(signal.SIGTERM)
+        started.signal(signal.SIGINT, after="ready")
+        started.signal(signal.SIGTERM, after="caught")
         assert started.wait(10).status == 75
 
 
@@ -135,8 +129,7 @@ def test_sigterm_after_an_interrupt_that_was_caught(tmp_path: Path) -> None:
 def test_a_failure_long_after_an_interrupt_is_told(tmp_path: Path, end: str, status: int) -> None:
     program = f"{CATCHES}time.sleep(1); {end}"
     with job(launch(tmp_path, program, grace_s=0.2)) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
         ended = started.wait(10)
     assert ended.status == status
     assert "never told how it ended: mpiexec" in ended.err
@@ -152,10 +145,8 @@ def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
         "reporter.ended(5)"
     )
     with job(launch(tmp_path, program, grace_s=0)) as started:
-        started.until("ready")
-        started.signal(signal.SIGUSR1)
-        started.until("1\n")
-        started.signal(signal.SIGUSR1)
+        started.signal(signal.SIGUSR1, after="ready")
+        started.signal(signal.SIGUSR1, after="1\n")
         assert started.wait(5).status == 5
 
 
@@ -166,10 +157,8 @@ def test_second_signal_does_not_wait(tmp_path: Path) -> None:
         "while True: time.sleep(30)"
     )
     with job(launch(tmp_path, program, grace_s=30)) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
-        started.until("heard")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
+        started.signal(signal.SIGINT, after="heard")
         assert started.wait(5).status == 130
 
 
@@ -183,8 +172,7 @@ def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
         "reporter.ended(5)"
     )
     with job(launch(tmp_path, program, grace_s=0.2)) as started:
-        started.until("ready")
-        started.signal(signal.SIGINT)
+        started.signal(signal.SIGINT, after="ready")
         started.until("heard 1")
         time.sleep(0.3)
         started.signal(signal.SIGINT)
