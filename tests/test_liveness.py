@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from workpool.job import survival
 from workpool.job.survival import STUCK, Sentry, death_of
@@ -38,11 +39,16 @@ def process_of(pid: int) -> Process:
     return this_process()._replace(pid=pid, started=int(fields[19]))
 
 
-def until_state(pid: int, letters: str) -> None:
-    give_up = time.monotonic() + 10
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in letters:
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 10 * PATIENCE
+    while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.01)
+
+
+def until_state(pid: int, letter: str) -> None:
+    stat = Path(f"/proc/{pid}/stat")
+    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == letter)
 
 
 def test_states(sleeper: subprocess.Popen[bytes]) -> None:
@@ -223,17 +229,11 @@ def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> 
         process.send_signal(signum)
     time.sleep(0.2)
     assert process.poll() is None
-    give_up = time.monotonic() + 10
-    while any(int(fd) > 2 for fd in os.listdir(f"/proc/{process.pid}/fd")):
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
+    until(lambda: all(int(fd) <= 2 for fd in os.listdir(f"/proc/{process.pid}/fd")))
     liveness = Liveness([process_of(rank)], this_process())
     process.kill()
     process.communicate(timeout=20)
-    give_up = time.monotonic() + 10
-    while liveness.state(0) != "dead":
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
+    until(lambda: liveness.state(0) == "dead")
 
 
 def test_ends_are_unknown_without_a_launcher() -> None:
