@@ -329,3 +329,46 @@ def test_a_task_can_pickle_what_is_of_a_class_of_the_script(run_script):
         sent = pickle.dumps(Row())
         assert "Row" in str(failure(pickle.loads, sent)), "no task has brought it along"
     """)
+
+
+def test_what_a_class_keeps_for_its_own_new_is_restored_without_that(run_script):
+    run_script("""
+        import threading
+        import weakref
+        class Only:
+            only, lock = None, threading.Lock()
+            def __new__(cls):
+                with cls.lock:
+                    if cls.only is None:
+                        cls.only = super().__new__(cls)
+                return cls.only
+            def __getattr__(self, name):  # asked for nothing before it has `known`
+                if name not in self.known: raise AttributeError(name)
+                return self.known[name]
+        class Keyed:
+            known = {}
+            def __new__(cls, key):
+                if key not in cls.known:
+                    made = cls.known[key] = super().__new__(cls)
+                    made.key = key
+                return cls.known[key]
+            def __getnewargs__(self): return (self.key,)
+        class Weak(Keyed):
+            known = weakref.WeakValueDictionary()
+        class Pair(tuple):
+            known = {}
+            def __new__(cls, *both):
+                return cls.known.get(both) or cls.known.setdefault(both, super().__new__(cls, both))
+            def __getnewargs__(self): return tuple(self)
+        only, keyed, weak, pair = Only(), Keyed("key"), Weak("weak"), Pair(1, 2)
+        only.known = {"x": 1}
+        def same(it): return it is Only() is only and it.x
+        for _ in range(2):
+            assert run(lambda: Only() is only and only.x) == run(same, only) == 1
+            assert run(lambda: Keyed("key") is keyed and Keyed("new").key) == "new"
+            assert run(lambda it: it is Keyed("key") is keyed and it.key, keyed) == "key"
+            assert run(lambda: Weak("weak") is weak and weak.key) == "weak"
+            assert run(lambda it: it is Pair(1, 2) is pair and it, pair) is pair
+            only.known["x"] = 1
+        assert Keyed.known == {"key": keyed}
+    """)

@@ -59,8 +59,10 @@ from .names import UNBOUND, cells_of, globals_of, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
     REDUCED_TO_NAMES,
+    instances_kept,
     maker_anew,
     reduce_descriptor,
+    reduce_kept,
     reduce_member,
     reduce_past_getattr,
 )
@@ -133,6 +135,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
         self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
+        self._kept: set[int] = set()  # ids of instances that their class keeps
 
     def _is_made_anew(self, lock: object) -> bool:
         """Tell whether a definition of the script has a lock, or has an object with it."""
@@ -152,6 +155,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
+        if id(obj) in self._kept and is_left_to_pickle(kind):
+            return reduce_kept(obj)
         if id(kind) in self._ordinary or kind is MethodType:  # which cloudpickle takes apart
             return NotImplemented
         if anew := maker_anew(kind):
@@ -169,6 +174,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             self._had += reduced[2][0].values()
+            self._kept.update(map(id, instances_kept(obj, reduced[2][0].values())))
             self._reach.add_class(obj)
             return reduce_class(obj, reduced)
         if any(base.__module__ == "ctypes" for base in kind.__mro__):

@@ -27,6 +27,8 @@ And of any other class:
 
 * **An object with a ``__getattr__``** would be asked for ``__setstate__`` before it has what that
   looks into: one that stands for another object would ask itself, again and again.
+* **An instance that its class keeps**, as the only one or for a key, is restored before the class
+  has anything: the ``__new__`` that looks for it there is passed over.
 """
 
 from __future__ import annotations
@@ -40,14 +42,14 @@ import sys
 import threading
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
 from io import TextIOWrapper
 from keyword import iskeyword
 from pickle import PicklingError
-from types import ClassMethodDescriptorType
+from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType
 from typing import Any, Final
 
 from .atoms import ATOMS, SENTINEL
@@ -112,6 +114,29 @@ def _give_state(obj: Any, state: Any) -> None:
         vars(obj).update(attributes)
     for name, value in (slotted or {}).items():
         setattr(obj, name, value)
+
+
+def instances_kept(cls: Any, attributes: Iterable[Any]) -> Iterator[object]:
+    """Yield the instances among the attributes of a class, and in dictionaries there.
+
+    None if it has no ``__new__`` in Python, which could look for them.
+    """
+    if type(cls.__new__) is FunctionType:
+        for it in attributes:
+            mapping = issubclass(type(it), (dict, weakref.WeakValueDictionary))
+            for obj in list(it.values()) if mapping else [it]:
+                if cls in type(obj).__mro__:
+                    yield obj
+
+
+def reduce_kept(obj: Any) -> Any:
+    """Return how to rebuild such an instance: by the ``__new__`` of a base that is written in C."""
+    make, (cls, *_), *state = reduce_past_getattr(obj)
+    if make is not copyreg.__newobj__:  # type: ignore[attr-defined]
+        return NotImplemented
+    base = next(it for it in cls.__mro__ if type(vars(it).get("__new__")) is BuiltinFunctionType)
+    args = base.__getnewargs__(obj) if hasattr(base, "__getnewargs__") else ()
+    return base.__new__, (cls, *args), *state
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
