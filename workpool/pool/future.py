@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, _base
 from concurrent.futures import TimeoutError as FutureTimeout
-from concurrent.futures._base import _AcquireFutures
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ..driver.driver import Driver
@@ -270,6 +269,6 @@ _name_attributes()
 
 # Where the standard library locks futures.  Whoever leaves these in the middle leaves locks behind,
 # for which the thread that resolves the futures would wait for ever.
-for _locks in (_AcquireFutures, threading.Condition):
+for _locks in (getattr(_base, "_AcquireFutures", threading.Condition), threading.Condition):
     uncut(_locks.__enter__)
     uncut(_locks.__exit__)
