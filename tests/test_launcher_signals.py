@@ -135,18 +135,22 @@ def test_a_failure_long_after_an_interrupt_is_told(tmp_path: Path, end: str, sta
     assert "never told how it ended: mpiexec" in ended.err
 
 
-def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
-    program = (
+def hears_two(signum: int) -> str:
+    """Return a program that says of each signal that it has heard it, and ends after two."""
+    return (
         "heard = []\n"
-        "def hear(*_): heard.append(1); print(len(heard), flush=True)\n"
-        "signal.signal(signal.SIGUSR1, hear)\n"
+        "def hear(*_): heard.append(1); print('heard', len(heard), flush=True)\n"
+        f"signal.signal({signum:d}, hear)\n"
         "print('ready', flush=True)\n"
         "while len(heard) < 2: time.sleep(0.01)\n"
         "reporter.ended(5)"
     )
-    with job(launch(tmp_path, program, grace_s=0)) as started:
+
+
+def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
+    with job(launch(tmp_path, hears_two(signal.SIGUSR1), grace_s=0)) as started:
         started.signal(signal.SIGUSR1, after="ready")
-        started.signal(signal.SIGUSR1, after="1\n")
+        started.signal(signal.SIGUSR1, after="heard 1\n")
         assert started.wait(5).status == 5
 
 
@@ -163,15 +167,7 @@ def test_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
-    program = (
-        "heard = []\n"
-        "def hear(*_): heard.append(1); print('heard', len(heard), flush=True)\n"
-        "signal.signal(2, hear)\n"
-        "print('ready', flush=True)\n"
-        "while len(heard) < 2: time.sleep(0.01)\n"
-        "reporter.ended(5)"
-    )
-    with job(launch(tmp_path, program, grace_s=0.2)) as started:
+    with job(launch(tmp_path, hears_two(signal.SIGINT), grace_s=0.2)) as started:
         started.signal(signal.SIGINT, after="ready")
         started.until("heard 1")
         time.sleep(0.3)
