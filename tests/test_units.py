@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import resource
 import signal
 import socket
 import sys
@@ -24,7 +25,7 @@ from workpool.job.attendant import REST_S, Attendant
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
-from workpool.pool.options import Changes, TaskOptions
+from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
@@ -221,6 +222,36 @@ def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> 
     thread.join(10)
     assert not thread.is_alive()
     attendant.stop()
+
+
+@pytest.mark.parametrize(
+    ("size", "one_host", "free_mib", "addresses_mib", "arena_mib"),
+    [
+        (3, True, 1 << 20, None, 1024),
+        (3, False, 1 << 20, None, 256),  # MPI may pin it
+        (1, True, 1 << 20, None, 256),  # memory of this process, of which the system may count all
+        (3, True, None, None, 1024),
+        (3, True, 8192, None, 1024),
+        (3, True, 8191, None, 256),
+        (3, True, 200, None, 100),
+        (3, True, 1 << 20, 4096, 512),
+        (3, True, 1, 4096, 1),
+    ],
+)
+def test_the_arena_that_nobody_asks_for(
+    size: int,
+    one_host: bool,
+    free_mib: int | None,
+    addresses_mib: int | None,
+    arena_mib: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = None if free_mib is None else free_mib << 20
+    group: Any = SimpleNamespace(size=size, one_host=one_host, room=lambda: room)
+    limit = resource.RLIM_INFINITY if addresses_mib is None else addresses_mib << 20
+    limits = {resource.RLIMIT_AS: (limit, resource.RLIM_INFINITY)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    assert usual_arena_nbytes(group) == arena_mib << 20
 
 
 def test_a_type_checker_knows_the_options_that_there_are() -> None:

@@ -43,8 +43,9 @@ class WorkPool(View):
     rows : int, optional
         Work descriptors in the table; default ``$WORKPOOL_ROWS`` or 1024.
     arena_nbytes : int, optional
-        Bytes in the window for arguments and results; default ``$WORKPOOL_ARENA_NBYTES`` or
-        256 MiB, less where shared memory is short.  Larger ones go through in pieces.
+        Bytes in the window for arguments and results; default ``$WORKPOOL_ARENA_NBYTES``, or 1 GiB
+        for several ranks of one host with 8 GiB of free shared memory, else 256 MiB, less where
+        shared memory or addresses are short.  Larger ones go through in pieces.
     repository : int, optional
         The rank that holds the window; default ``$WORKPOOL_REPOSITORY`` or the driver's.
     max_pending : int, optional

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from ..context import Limits
 from ..errors import UsageError
@@ -14,6 +15,9 @@ from ..job.control import Choice
 from ..members.leases import LEAST_LEASE_S
 from ..repository import TAKERS
 from ..tasks import Retry
+
+if TYPE_CHECKING:
+    from ..rma.group import Group
 
 N = TypeVar("N", int, float)
 D = TypeVar("D", int, float, None)
@@ -115,8 +119,10 @@ def unknown(name: str, options: Iterable[str]) -> TypeError:
     )
 
 
-#: Bytes of the arena, unless said otherwise and where there is room.
+#: Bytes of the arena, unless said otherwise and where there is room.  On one host its pages are
+#: taken as they are first used, and stay; for several, MPI may pin all of them at once.
 ARENA_NBYTES = 256 << 20
+LARGE_ARENA_NBYTES = 1 << 30  # on one host with so much shared memory that this is an eighth of it
 LEAST_ARENA_NBYTES = 1 << 20
 ROWS = 1024
 
@@ -157,11 +163,23 @@ def choose(
     with job.lock:  # no table is opened or closed meanwhile
         opened = job.tables.defaults.get(asked)
         if opened is None or opened not in job.tables:  # else what is free now makes no other table
-            room = job.group.room()
-            arena = ARENA_NBYTES if room is None else min(ARENA_NBYTES, room // 2)
-            opened = asked._replace(arena_nbytes=max(LEAST_ARENA_NBYTES, arena))
+            opened = asked._replace(arena_nbytes=usual_arena_nbytes(job.group))
             job.tables.defaults[asked] = opened
         return opened
+
+
+def usual_arena_nbytes(group: Group) -> int:
+    """Return the bytes of an arena where nobody says how many."""
+    room = group.room()
+    roomy = room is None or room >= 8 * LARGE_ARENA_NBYTES
+    shared = group.one_host and group.size > 1
+    arena = LARGE_ARENA_NBYTES if shared and roomy else ARENA_NBYTES
+    if room is not None:
+        arena = min(arena, room // 2)
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:  # for all that a program maps
+        arena = min(arena, addresses // 8)
+    return max(LEAST_ARENA_NBYTES, arena)
 
 
 def _number(name: str, given: N | None, default: D, kind: Callable[[Any], N]) -> N | D:
