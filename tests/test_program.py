@@ -103,6 +103,21 @@ def test_as_python(place: Path, words: list[str]) -> None:
     assert json.loads(found.stdout) == json.loads(expected.stdout)
 
 
+def test_the_end_of_standard_input_is_not_waited_for_in_silence(place: Path) -> None:
+    """Open MPI's mpiexec keeps it to itself."""
+    late = RUN.replace("found.run()", "program.LATE_S = 0.1; found.run(relayed=True)")
+    command = [sys.executable, "-c", f"from workpool.launch import program\n{late}", "-"]
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=-1, stdout=-1, stderr=-1
+    ) as started:
+        assert started.stdin is not None
+        assert started.stderr is not None
+        started.stdin.write(b"print(5)\n")
+        started.stdin.flush()
+        assert b"`workpool run -`" in started.stderr.readline()
+        assert started.communicate(timeout=60) == (b"5\n", b"")
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="python has no -P")
 @pytest.mark.parametrize("program", ["script.py", "directory"])
 def test_as_python_with_a_safe_path(place: Path, program: str) -> None:

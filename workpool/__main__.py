@@ -109,7 +109,7 @@ def _drive(found: Program, reporter: Reporter) -> None:
             if signal.getsignal(signum) is signal.SIG_DFL:
                 signal.signal(signum, leave)
     try:
-        found.run()
+        found.run(relayed=not (reporter.heard or os.isatty(0)))
     except SystemExit:
         raise
     except BaseException as error:

@@ -26,6 +26,7 @@ import os
 import pkgutil
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.machinery import (
     BuiltinImporter,
@@ -38,8 +39,17 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, NamedTuple
 
 from ..errors import UsageError
+from ..system.streams import say
 
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
+
+#: How long a program may take to arrive on standard input; then it is said what may be wrong.
+LATE_S = 5.0
+
+_ENDLESS = (
+    "still waiting for the end of the program on standard input, which not every mpiexec passes on "
+    "(that of Open MPI 5.0 does not): give it as a file, or start it by `workpool run -`"
+)
 
 #: The files whose frames come before the program's in its tracebacks.
 _OURS = {__file__, os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py")}
@@ -128,8 +138,14 @@ class Program(NamedTuple):
         elif not safe:
             sys.path.insert(0, here if self.kind == "module" else "")
 
-    def run(self) -> None:
-        """Run the program as ``__main__``; whatever it raises, it raises."""
+    def run(self, relayed: bool = False) -> None:
+        """Run the program as ``__main__``; whatever it raises, it raises.
+
+        Parameters
+        ----------
+        relayed : bool
+            Whether standard input comes through an mpiexec, which may keep its end to itself.
+        """
         module = ModuleType("__main__")
         space = module.__dict__
         sys.modules["__main__"] = module
@@ -152,7 +168,7 @@ class Program(NamedTuple):
             space.update(__file__=path, __cached__=None, __loader__=loader)
         else:
             name = "<string>" if self.kind == "command" else "<stdin>"
-            text = self.target if self.kind == "command" else sys.stdin.read()
+            text = self.target if self.kind == "command" else _standard_input(relayed)
             code = compile(text, name, "exec", dont_inherit=True)
             if self.kind == "stdin":
                 space.update(__file__=name, __cached__=None)
@@ -244,6 +260,18 @@ def trimmed(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
         trace = trace.tb_next
     return trace
+
+
+def _standard_input(relayed: bool) -> str:
+    """Return all of standard input; if it is relayed, say what is wrong when its end stays away."""
+    late = threading.Timer(LATE_S, say, [_ENDLESS])
+    late.daemon = True
+    if relayed:
+        late.start()
+    try:
+        return sys.stdin.read()
+    finally:
+        late.cancel()
 
 
 def _read(path: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
