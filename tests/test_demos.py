@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,3 +86,19 @@ def test_no_demo_is_left_out() -> None:
     tested = {demo.path for demo in (*RMA, *POOL)} | {"code_census.py", "run_all.py"}
     found = {path.name for path in (*DEMOS.glob("*.py"), *DEMOS.glob("rma/[0-9]*.py"))}
     assert found == tested
+
+
+@pytest.mark.parametrize("demo", RMA, ids=lambda demo: demo.path)
+def test_the_place_that_it_names_is_there(demo: Demo) -> None:
+    (told,) = re.findall(r"demo\.end\((.*?)\n    \)", (DEMOS / "rma" / demo.path).read_text(), re.S)
+    named = re.findall(r"([\w/]+\.py)(?:, (\w+)(?:\.(\w+))?)?", ast.literal_eval(f"({told})"))
+    assert named
+    for path, name, method in named:
+        (place,) = (DEMOS.parent / "workpool").rglob(path.removeprefix("workpool/"))
+        defined = {
+            node.name: {inner.name for inner in ast.walk(node) if hasattr(inner, "name")}
+            for node in ast.parse(place.read_text()).body
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+        }
+        assert not name or name in defined, f"{path}, {name}"
+        assert not method or method in defined[name], f"{path}, {name}.{method}"

@@ -99,7 +99,7 @@ def main() -> int:
     demo.say()
     demo.check("every number has come round as often as it should", right)
     return demo.end(
-        "workpool/rma/window.py, Window.__init__: the buffers of every atomic are made\n"
+        "workpool/rma/words.py, Words.__init__: the buffers of every atomic are made\n"
         "once (_slots) and used again for each call, because setting up costs more than the atomic"
     )
 

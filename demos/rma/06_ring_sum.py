@@ -79,7 +79,7 @@ def main() -> int:
     demo.check("every rank has the sum over all ranks", np.array_equal(total, expected))
     demo.check("the last to come is what a rank began with", np.array_equal(got, own))
     return demo.end(
-        "workpool/contributions.py, Contributions.make: tasks add up numbers where they\n"
+        "workpool/contributions.py, contribute: tasks add up numbers where they\n"
         "lie, by Accumulate into the repository's window, and nothing goes around"
     )
 

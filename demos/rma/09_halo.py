@@ -152,8 +152,8 @@ def main() -> int:
         demo.check(f"every point as NumPy has it on the whole grid: {name}", same)
     return demo.end(
         "workpool/arena.py, write: the segments of a payload are all on their way\n"
-        "before one Flush completes them; a batch of atomics likewise, compare_and_swap_all in\n"
-        "rma/window.py"
+        "before one Flush completes them; a batch of atomics likewise, in\n"
+        "rma/words.py, Words.compare_and_swap_all"
     )
 
 

@@ -197,7 +197,7 @@ def main() -> int:
     blocks.win.Unlock_all()
     blocks.win.Free()
     return demo.end(
-        "workpool/rma/window.py, Window.compare_and_swap_all: many calls under way, one flush;\n"
+        "workpool/rma/words.py, Words.compare_and_swap_all: many calls under way, one flush;\n"
         "Claimant.complete has the commit of a task and the claim of the next one share it"
     )
 

@@ -187,7 +187,7 @@ def main() -> int:
     demo.check("test, Fetch_and_op: by less", all(n <= end < n + ranks for end in tested.ends))
     demo.check("Compare_and_swap: never past the end", {*swapped.ends} == {n})
     return demo.end(
-        "workpool/repository/tickets.py, both ways: PointerTaker.take is the Compare_and_swap,\n"
+        "workpool/repository/tickets.py, PointerTaker.take, is the Compare_and_swap,\n"
         "and CounterTaker.take the Fetch_and_op, whose tickets past the end wait for work to come"
     )
 

@@ -143,7 +143,7 @@ def main() -> int:
         demo.comm.Barrier()
     repository.win.Free()
     return demo.end(
-        "workpool/contributions.py, Contributions.make: tasks add to numbers in the repository's\n"
+        "workpool/contributions.py, contribute: tasks add to numbers in the repository's\n"
         "window; one Accumulate each under the epoch that is always open, so it takes no lock"
     )
 

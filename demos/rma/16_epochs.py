@@ -143,7 +143,7 @@ def main() -> int:
     counter.win.Free()
     return demo.end(
         "workpool/rma/group.py, Group.allocate: one Lock_all for the window's whole life, then\n"
-        "rma/window.py, Window.fetch_add with Flush; workpool/backoff.py is how its ranks wait"
+        "rma/words.py, Words.fetch_add with Flush; workpool/backoff.py is how its ranks wait"
     )
 
 

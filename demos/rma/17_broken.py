@@ -142,7 +142,7 @@ def main() -> int:
     demo.check("each other rank was told a number of its own", {*tickets[1:]} == {*range(others)})
     return demo.end(
         "workpool/rma/group.py, Group.allocate: store, barrier, one epoch for the window's life;\n"
-        "rma/window.py, Window.fetch_add: two buffers, and no answer without its flush"
+        "rma/words.py, Words.fetch_add: two buffers, and no answer without its flush"
     )
 
 
