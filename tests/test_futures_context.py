@@ -32,11 +32,18 @@ def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
             assert error.args == (root,)
         with MPICommExecutor(MPI.COMM_SELF) as executor:
             assert executor.submit(abs, -comm.rank).result() == comm.rank
-        for wrong in -1, comm.size:
+        halves = comm.Split(comm.rank > 0)
+        between = halves.Create_intercomm(0, comm, int(comm.rank == 0))
+        for refused, of, root in (
+            ("root", comm, -1), ("root", comm, comm.size), ("root", comm, 0.5), ("root", comm, "0"),
+            ("comm", between, 0), ("comm", MPI.COMM_NULL, 0), ("comm", 3, 0),
+        ):
             try:
-                MPICommExecutor(comm, wrong)
+                MPICommExecutor(of, root)
             except ValueError as error:
-                assert f"root={wrong}" in str(error)
+                assert f"{refused}=" in str(error), error
+            else:
+                raise AssertionError((of, root))
         sys.stdout.write("right\\n")  # in one piece: three ranks write
     """
     assert run_ranks(3, script, str(root), spmd=True).stdout == 3 * "right\n"

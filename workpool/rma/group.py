@@ -346,10 +346,10 @@ def check_root(comm: MPI.Intracomm | None, root: int) -> None:
         If it cannot.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
-    if comm.Is_inter():
-        raise UsageError("comm is an inter-communicator: workpool needs an intra-communicator")
-    if not 0 <= root < comm.Get_size():
-        raise UsageError(f"root={root}: the communicator has ranks 0 to {comm.Get_size() - 1}")
+    if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL or comm.Is_inter():
+        raise UsageError(f"comm={comm!r}: workpool needs an intra-communicator")
+    if root not in range(comm.Get_size()):  # nor between two of them
+        raise UsageError(f"root={root!r}: the communicator has ranks 0 to {comm.Get_size() - 1}")
 
 
 def _check() -> None:
