@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
@@ -72,6 +73,19 @@ def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):
     for _ in range(3):
         assert callables.get(1) is fn
         assert fn(4) == original(4)
+
+
+def test_a_warning_is_given_once_and_is_no_trace(codes):
+    callables = CallableCache()
+    script = define("import warnings\ndef fn(): warnings.warn('old'); return len(globals())")
+    fn = restored(codes, script.fn, callables)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            callables.add(2, codes.lookup(script.fn).data)()  # as what goes whole with each task
+            fn()
+            assert callables.get(1) is fn
+    assert len(caught) == 1
 
 
 def test_a_named_callable_is_itself(codes):

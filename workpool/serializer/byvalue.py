@@ -23,12 +23,14 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
   would stand for one that all share.
 * **The generators of random and numpy.random** are each process's own, see `drawing`.
 * **A library that ctypes has loaded**, with its functions: made again of their names.
+* **Which warnings it has given already** a function would forget with its globals, and give each in
+  each task.
 """
 
 from __future__ import annotations
 
 import copyreg
-from collections import ChainMap
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Set
 from contextlib import suppress
 from contextvars import ContextVar
@@ -80,6 +82,9 @@ on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = Contex
 )
 """What is called with the globals of each function that is restored by value."""
 
+_warned: Final[defaultdict[object, dict[object, object]]] = defaultdict(dict)
+"""By the name of a module: what `warnings` keeps in it, for all functions restored of it."""
+
 
 def fill_function(
     function: FunctionType,
@@ -90,9 +95,11 @@ def fill_function(
     setter(function, state)
     for cell, value in cells:  # after the function is there, which may be in one of them
         cell.cell_contents = value
+    names = function.__globals__
+    names["__warningregistry__"] = _warned[names.get("__name__")]
     told = on_restored.get()
     if told is not None:
-        told(function.__globals__)
+        told(names)
 
 
 def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ...]) -> CodeType:
