@@ -275,6 +275,19 @@ def case_exception_that_wants_more_than_its_args(pool):
     assert error.args == (3,)
 
 
+@only("workpool", SHARED)
+def case_exception_that_does_not_say_of_which_class_it_is(pool):
+    class Nameless(Exception):
+        @property
+        def __class__(self):
+            raise LookupError("of no class")
+
+    def task():
+        raise Nameless
+
+    settles(pool, task)
+
+
 def settles(pool, *call):
     """Assert that a future gets an exception of some kind, and that the workers live."""
     error = pool.submit(*call).exception(timeout=PATIENCE_S)

@@ -238,7 +238,8 @@ class Resolver:
         """Return what the future of a failed task gets; None if the task is tried again."""
         if kind == _BROKEN:
             return self._break(error)
-        if isinstance(error, BrokenPool) and loss is not None:
+        # What the user raised is not asked: `isinstance` would have its ``__class__`` looked up.
+        if loss is not None and isinstance(error, BrokenPool):
             self._broken = error
             return self.broken
         try:
