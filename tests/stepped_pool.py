@@ -1,0 +1,153 @@
+"""A whole pool, stepped by hand over one window in memory: ``stepped`` with maps and more workers.
+
+All of it is the pool's own but MPI, threads and processes.  Whoever waits for a result has the
+workers run a row each, one after another.  So what happens is the same each time, and a test may
+have something else come in between, or a worker die, at any item.  What finds no room in the arena
+hangs: nobody hands a worker its pieces while it waits for them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from stepped import Clock
+
+from workpool.accumulator import Accumulators
+from workpool.context import encode_setup
+from workpool.driver.driver import Driver
+from workpool.errors import ProtocolError
+from workpool.extents import in_lines
+from workpool.job.control import Choice
+from workpool.journal.ledger import Ledgers
+from workpool.members.leases import Leases
+from workpool.pool.core import Core
+from workpool.pool.hold import Hold
+from workpool.pool.options import TaskOptions
+from workpool.pool.view import View
+from workpool.serializer import CodeCache
+from workpool.testing import MemoryWindow
+from workpool.worker.worker import Worker
+
+
+class Died(ProtocolError):
+    """Raised by an item: the worker has come to its end, and says nothing any more."""
+
+
+class Members:
+    """The processes of a job, and its workers."""
+
+    def __init__(self, choice: Choice, window: MemoryWindow, carries: bool) -> None:
+        several = range(choice.workers + 1)
+        self.members = [SimpleNamespace(pid=100 + n, rank=n, host="here") for n in several]
+        self.dead: set[int] = set()
+        self.workers = {n: Worker(n, n, "here", carries=carries) for n in several[1:]}
+        for worker in self.workers.values():
+            worker.attach(0, window, choice.geometry(), choice.claim, choice.lease_s)
+
+    def state(self, member: int) -> str:
+        """Return what a member's process does."""
+        return "dead" if member in self.dead else "running"
+
+    def near(self, member: int) -> bool:
+        """Return whether a member is on this host."""
+        return True
+
+    def work(self) -> None:
+        """Have each worker that lives run a row, if there is one for it."""
+        for member, worker in self.workers.items():
+            if member in self.dead:
+                continue
+            (service,) = worker._services.values()
+            service._swept = 0.0
+            worker.runners.own.begin()
+            try:
+                service.work()
+            except Died:
+                self.dead.add(member)
+            finally:
+                worker.runners.own.end()
+
+
+class Stepping(Driver):
+    """A driver whose workers take steps whenever somebody wants to make progress."""
+
+    step: Callable[[], object]
+
+    def progress(self) -> int:
+        """Have the workers take a step, and then do what there is to do."""
+        self.step()
+        return super().progress()
+
+
+class SteppedPool(View):
+    """A pool, which is all there is in its job.
+
+    Parameters
+    ----------
+    workers : int
+    carries : bool
+        Whether outcomes carry contributions.
+    journal : str or Path, optional
+    options : object
+        Of ``Choice``.
+    """
+
+    def __init__(
+        self, workers: int = 2, carries: bool = False, journal: Any = None, **options: Any
+    ) -> None:
+        chosen = {"rows": 8, "arena_nbytes": 1 << 22, "claim": "pointer", "lease_s": 1.0, **options}
+        choice = Choice(workers, repository=0, **chosen)
+        window, self.clock = MemoryWindow(choice.geometry().nbytes), Clock()
+        self.members = Members(choice, window, carries)
+        leases = Leases(lambda member: 0, self.members, choice.lease_s, self.clock)  # type: ignore[arg-type]
+        self.driver = Stepping(window, choice.geometry(), leases)
+        self.driver.step = self.step
+        self.told: list[Callable[[], object]] = []  # what the attendant was, and has not done
+        self.job: Any = SimpleNamespace(
+            codes=CodeCache(),
+            attendant=SimpleNamespace(
+                wake=bool, ring=self._attend, call=self.told.append, join=self._join
+            ),
+            numbers=itertools.count(1),
+            group=SimpleNamespace(is_own_rank=lambda *_: False),
+            lock=threading.RLock(),
+            accumulators=Accumulators(),
+            pools=[],
+            serves=False,
+            survive=carries,
+            table=lambda choice: self.driver,
+            living=lambda workers: workers - len(self.members.dead),
+            rank_of=lambda member: member,
+        )
+        ledgers = Ledgers((None, ()), bool, bool, journal)
+        core = Core(self.job, choice, encode_setup([], None, ()), None, ledgers)
+        super().__init__(core, TaskOptions(), Hold(core.shutdown))
+
+    def step(self) -> None:
+        """Have the workers do something, and time go by."""
+        self.members.work()
+        self.clock.now_s += 0.1
+
+    def _attend(self) -> None:
+        """Do what the attendant does as long as somebody waits who makes no progress himself."""
+        self.driver.wait(lambda: not self.driver.outstanding)
+
+    def _join(self, ended: Callable[[], bool]) -> None:
+        while self.told:
+            self.told.pop(0)()
+
+    def close(self) -> None:
+        """Shut the pool down, and check that nothing of it is left."""
+        self.shutdown()
+        self.driver.progress()  # what has failed in the middle is gone by this
+        driver, core = self.driver, self._core
+        assert not any((driver.outstanding, self.job.pools, core._pending, self.told))
+        driver.close()
+        store = driver._store
+        codes = (code.placed.extent for code in store._codes.values() if code.placed)
+        assert store.busy_nbytes == sum(in_lines(extent.nbytes) for extent in codes)
+        assert not driver._segments._counters._lent

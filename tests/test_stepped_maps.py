@@ -1,0 +1,334 @@
+"""Maps from end to end, step by step: who has which items, also when somebody dies of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import count, islice, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stepped_pool import Died, SteppedPool
+
+from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
+from workpool.pool.mapping import cutter, source, supply
+from workpool.schedule import Schedule
+
+ran: Counter[Any] = Counter()
+during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
+
+
+def note(item: Any) -> Any:
+    """Count a run of an item, and have happen what is to happen during that."""
+    ran[item] += 1
+    during.get(item, bool)()
+    return item
+
+
+def die() -> None:
+    raise Died
+
+
+def fail() -> None:
+    raise KeyError("this item")
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """Forget what ran."""
+    ran.clear()
+    yield
+    during.clear()
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., SteppedPool]]:
+    """Return what makes a pool, of which nothing may be left in the end."""
+    made: list[SteppedPool] = []
+
+    def make(*args: Any, **options: Any) -> SteppedPool:
+        made.append(SteppedPool(*args, **options))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have segments of 64 items, the first of 32."""
+    for module, name, items in [
+        (cutter, "SEGMENT_ITEMS", 64),
+        (supply, "SEGMENT_ITEMS", 64),
+        (cutter, "FIRST_ITEMS", 32),
+    ]:
+        monkeypatch.setattr(module, name, items)
+
+
+def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[Any], Any]:
+    """Return the results that come before an error, and the error."""
+    found: list[Any] = []
+    with pytest.raises(error) as raised:
+        found.extend(results)
+    assert next(results, None) is None
+    return found, raised.value
+
+
+SCHEDULES = [one.name.lower() for one in Schedule]
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+orders = pytest.mark.parametrize("unordered", [False, True])
+Make = Callable[..., SteppedPool]
+
+
+@schedules
+@orders
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_item_runs_once_and_comes_once(
+    make: Make, schedule: str, unordered: bool, workers: int
+) -> None:
+    pool, total = make(workers), 0
+    for number in (0, 1, 30, 300):
+        for kind in (range, lambda n: list(range(n)), lambda n: iter(range(n))):
+            ran.clear()
+            found = list(pool.map(note, kind(number), schedule=schedule, unordered=unordered))
+            assert sorted(found) == list(range(number))
+            assert unordered or found == list(range(number))
+            assert ran == Counter(range(number))
+            total += number
+    assert sum(stats.tasks for stats in pool.stats()) == total
+
+
+@orders
+def test_several_arguments(make: Make, unordered: bool) -> None:
+    pool = make()
+    powers = [n**2 for n in range(100)]
+    assert sorted(pool.map(pow, range(100), repeat(2), unordered=unordered)) == powers
+    assert sorted(pool.starmap(pow, zip(range(100), repeat(2)), unordered=unordered)) == powers
+    assert sorted(pool.starmap(note, [(n,) for n in range(9)], unordered=unordered)) == [*range(9)]
+    assert list(pool.map(max, range(100), [50] * 20)) == [50] * 20
+
+
+@orders
+@pytest.mark.usefixtures("short")
+def test_long_lists_are_cut(make: Make, unordered: bool) -> None:
+    pool = make()
+    items = [float(n) for n in range(1000)]
+    assert sorted(pool.map(note, items, unordered=unordered)) == items
+    assert set(ran.values()) == {1}
+
+
+@pytest.mark.usefixtures("short")
+def test_long_ranges_are_cut(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cutter, source):
+        monkeypatch.setattr(module, "RANGE_ITEMS", 99)
+    pool = make()
+    assert list(pool.map(note, range(1000))) == list(range(1000))
+    assert pool.reduce(note, range(1000)) == sum(range(1000))
+
+
+# What fails.
+
+
+@schedules
+@orders
+def test_an_exception_comes_after_what_is_before_it(
+    make: Make, schedule: str, unordered: bool
+) -> None:
+    pool = make()
+    during[200] = fail
+    found, error = drained(
+        pool.map(note, range(1000), schedule=schedule, unordered=unordered), KeyError
+    )
+    assert unordered or found == list(range(200))
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert error.__cause__.item == 200
+    assert set(ran.values()) == {1}
+    assert sum(pool.map(abs, range(100))) == 4950
+
+
+@schedules
+def test_what_fails_and_is_not_read_runs_once(make: Make, schedule: str) -> None:
+    pool = make()
+    during[200] = fail
+    results = pool.map(note, range(1000), schedule=schedule)
+    pool.shutdown()
+    assert set(ran.values()) == {1}
+    assert set(range(201)) <= set(ran)
+    assert drained(results, KeyError)[0] == list(range(200))
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("bad", [0, 31, 32, 700, 999])
+@pytest.mark.parametrize("buffersize", [None, 1024])
+def test_what_cannot_be_pickled_fails_in_its_place(
+    make: Make, monkeypatch: pytest.MonkeyPatch, bad: int, buffersize: int | None
+) -> None:
+    pool = make()
+    items: list[Any] = list(range(2000))
+    items[bad] = threading.Lock()
+    found, error = drained(pool.map(note, items, buffersize=buffersize), SerializationError)
+    assert found == list(range(bad))
+    assert "argument 1 of 1 of type _thread.lock" in str(error)
+    found, error = drained(
+        pool.map(max, repeat(-1), items, buffersize=buffersize), SerializationError
+    )
+    assert found == list(range(bad))
+    assert "argument 2 of 2 of type _thread.lock" in str(error)
+    with pytest.raises(SerializationError):
+        pool.reduce(note, items)
+
+
+# Who dies.
+
+
+@schedules
+@pytest.mark.parametrize("at", [0, 1, 150, 299])
+def test_the_items_of_a_worker_that_dies_come_again(make: Make, schedule: str, at: int) -> None:
+    def once() -> None:
+        del during[at]
+        raise Died
+
+    pool = make(3)
+    during[at] = once
+    assert list(pool.map(note, range(300), schedule=schedule)) == list(range(300))
+    assert ran[at] == 2
+    assert len(pool.members.dead) == 1
+    assert sum(stats.evicted for stats in pool.stats()) == 1
+
+
+@schedules
+def test_items_that_three_workers_have_died_of_are_tried_no_more(make: Make, schedule: str) -> None:
+    pool = make(5)
+    during[100] = die
+    found, error = drained(pool.map(note, range(300), schedule=schedule), WorkerCrashed)
+    assert found == list(range(len(found)))
+    assert len(found) <= 100
+    assert "so did two others, at the same items" in str(error)
+    assert ran[100] == 3
+
+
+def test_deaths_at_different_items_do_not_add_up(make: Make) -> None:
+    pool = make(5)
+    during.update(dict.fromkeys((10, 110, 210, 290), lambda: (forget_all(), die())))
+
+    def forget_all() -> None:
+        for item in [item for item in during if ran[item]]:
+            del during[item]
+
+    assert list(pool.map(note, range(300), schedule="self")) == list(range(300))
+    assert len(pool.members.dead) == 4
+
+
+# Who is left.
+
+
+@orders
+def test_a_map_that_is_closed_lets_no_more_be_taken(make: Make, unordered: bool) -> None:
+    pool = make()
+    results = pool.map(note, range(1000), schedule="self", unordered=unordered)
+    assert next(results) is not None
+    results.close()
+    seen = sum(ran.values())
+    assert seen < 500
+    pool.shutdown()
+    assert sum(ran.values()) <= seen + 100
+
+
+@pytest.mark.parametrize("buffersize", [1024, 2000, 5000])
+@orders
+def test_a_buffer_is_a_bound(make: Make, buffersize: int, unordered: bool) -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield taken
+
+    pool, most = make(), 0
+    results = pool.map(note, items(), buffersize=buffersize, unordered=unordered)
+    for used, _ in enumerate(islice(results, 4 * buffersize)):
+        most = max(most, taken - used)
+    results.close()
+    assert buffersize // 2 < most <= buffersize
+
+
+@orders
+def test_a_map_goes_on_after_the_shutdown_with_what_it_has(make: Make, unordered: bool) -> None:
+    pool = make()
+    endless = pool.map(note, count(), buffersize=2048, unordered=unordered)
+    whole = pool.map(note, range(500), unordered=unordered)
+    assert next(endless) >= 0
+    pool.shutdown(wait=False)
+    found, _ = drained(endless, RuntimeError)
+    assert len(found) == 2047
+    assert sorted(whole) == list(range(500))
+
+
+def test_a_map_is_cancelled_with_its_pool(make: Make) -> None:
+    pool = make(rows=4)
+    maps = [pool.map(note, range(100)) for _ in range(9)]  # more than there are counters
+    pool.shutdown(cancel_futures=True)
+    for results in maps:
+        found, _ = drained(results, CancelledError)
+        assert found == list(range(len(found)))
+
+
+def test_more_maps_than_counters(make: Make) -> None:
+    pool = make(rows=4)
+    maps = [pool.map(note, range(n, n + 100)) for n in range(9)]
+    for n, results in enumerate(maps):
+        assert list(results) == list(range(n, n + 100))
+
+
+@orders
+def test_a_map_ends_with_its_time(make: Make, unordered: bool) -> None:
+    pool = make()
+    with pytest.raises(FutureTimeout):
+        list(pool.map(note, range(100), timeout=-1, unordered=unordered))
+    pool.driver.step = bool  # the workers do nothing
+    with pytest.raises(FutureTimeout):
+        list(pool.map(note, range(100), timeout=0.01, unordered=unordered))
+    pool.driver.step = pool.step
+
+
+# What is folded, or known.
+
+
+@schedules
+def test_a_reduce_counts_each_item_once(make: Make, schedule: str) -> None:
+    pool = make(3)
+    during[100] = lambda: (during.clear(), die())
+    assert pool.reduce(note, range(1000), schedule=schedule) == sum(range(1000))
+    assert pool.reduce(note, list(range(1000)), op="max", schedule=schedule) == 999
+    during[200] = fail
+    with pytest.raises(KeyError):
+        pool.reduce(note, range(1000), schedule=schedule)
+    with pytest.raises(UsageError):
+        pool.reduce(note, [])
+
+
+@orders
+def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered: bool) -> None:
+    path = tmp_path / "run.db"
+    pool = make(journal=path)
+    assert list(pool.map(note, range(0, 900, 3))) == list(range(0, 900, 3))
+    pool.close()
+    ran.clear()
+    pool = make(journal=path)
+    found = list(pool.map(note, list(range(900)), unordered=unordered))
+    assert sorted(found) == list(range(900))
+    assert not unordered or sorted(found[:300]) == list(range(0, 900, 3))
+    assert ran == Counter(n for n in range(900) if n % 3)
+    pool.close()
+    ran.clear()
+    during[1000] = fail
+    pool = make(journal=path)
+    found, error = drained(pool.map(note, range(100, 1100), unordered=unordered), KeyError)
+    assert error.__cause__.item == 900
+    assert unordered or found == list(range(100, 1000))
