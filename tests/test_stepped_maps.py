@@ -183,6 +183,19 @@ def test_what_cannot_be_pickled_fails_in_its_place(
         pool.reduce(note, items)
 
 
+@pytest.mark.usefixtures("short")
+def test_items_of_a_reduce_that_cannot_be_sent_are_nothing_to_others(make: Make) -> None:
+    """Who waits for something else makes its progress as well, and so does the attendant."""
+    pool, items = make(), [*range(500), threading.Lock()]
+    given = source.Source((items,), False, None)
+    mapping = pool._maps._mapping(note, Schedule.ADAPTIVE, given, max)
+    assert mapping.begin(items, large=True)
+    while not mapping.over:
+        assert pool.submit(abs, -1).result() == 1
+    with pytest.raises(SerializationError, match="items of a reduce: cannot pickle"):
+        mapping.fold(None)
+
+
 # Who dies.
 
 

@@ -137,13 +137,17 @@ class Supply:
 
     def _cut_next(self) -> None:
         """Cut what is next; if it cannot be pickled, who iterates gets what is before it first."""
-        uncut, refusal = self._uncut[0], None
+        uncut = self._uncut[0]
+        refusal: BaseException | None = None
         found: list[Stretch] | None = []
         try:
             found = self._cutter.cut(uncut, large=True)
         except failures() as error:
             if self._cutter.operation is not None:
-                raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
+                refusal = SerializationError(f"cannot pickle the items of a reduce: {error}")
+                refusal.__cause__ = error
+                self._mapping.fail(refusal)  # not here: this may be any thread that makes progress
+                return
             uncut, refusal = self._cutter.blame(uncut, error)
         assert found is not None
         with self._lock:
