@@ -196,6 +196,28 @@ def test_items_of_a_reduce_that_cannot_be_sent_are_nothing_to_others(make: Make)
         mapping.fold(None)
 
 
+class Large:
+    """What goes with the items that its method is called with."""
+
+    def note(self, item: Any) -> int:
+        return len(item)
+
+
+@pytest.mark.parametrize("bad", [0, 200])
+def test_what_cannot_be_pickled_in_a_buffer_of_large_items_fails_in_its_place(
+    make: Make, monkeypatch: pytest.MonkeyPatch, bad: int
+) -> None:
+    """A window of them is cut into several parts at once, for the function goes with each."""
+    monkeypatch.setattr(source, "WINDOWS", 2)
+    monkeypatch.setattr(cutter, "SEGMENT_ITEMS", 1024)
+    pool = make(arena_nbytes=1 << 25)
+    items: list[Any] = [bytes(10_000 + n) for n in range(1400)]
+    items[1000 + bad] = threading.Lock()
+    found, error = drained(pool.map(Large().note, items, buffersize=1400), SerializationError)
+    assert len(found) == 1000 + bad
+    assert "argument 1 of 1 of type _thread.lock" in str(error)
+
+
 # Who dies.
 
 

@@ -284,9 +284,10 @@ class Cutter:
 
     def blame(self, uncut: Uncut, error: BaseException) -> tuple[Uncut, BaseException]:
         """Return the items that can be sent before one that cannot, and the error that names it."""
-        for at, item in enumerate(uncut.part):
+        items = uncut.items[uncut.at :] if self.at_once else uncut.part
+        for at, item in enumerate(items):
             try:
                 pack_call(self.fn, item if self._several else (item,), {}, self._own_code)
             except SerializationError as named:
-                return self.begin(uncut.part[:at]), named
+                return self.begin(items[:at]), named
         return self.begin(()), error
