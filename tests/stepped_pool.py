@@ -16,6 +16,7 @@ from typing import Any
 
 from stepped import Clock
 
+from workpool import contributions
 from workpool.accumulator import Accumulators
 from workpool.context import encode_setup
 from workpool.driver.driver import Driver
@@ -43,33 +44,42 @@ class Members:
     def __init__(self, choice: Choice, window: MemoryWindow, carries: bool) -> None:
         several = range(choice.workers + 1)
         self.members = [SimpleNamespace(pid=100 + n, rank=n, host="here") for n in several]
-        self.dead: set[int] = set()
+        self.states: dict[int, str] = {}  # of those that do not run
+        self.busy: set[int] = set()  # in the middle of a row, in which somebody comes in between
         self.workers = {n: Worker(n, n, "here", carries=carries) for n in several[1:]}
         for worker in self.workers.values():
             worker.attach(0, window, choice.geometry(), choice.claim, choice.lease_s)
 
     def state(self, member: int) -> str:
         """Return what a member's process does."""
-        return "dead" if member in self.dead else "running"
+        return self.states.get(member, "running")
+
+    @property
+    def dead(self) -> list[int]:
+        """The members that have died."""
+        return [member for member, state in self.states.items() if state == "dead"]
 
     def near(self, member: int) -> bool:
         """Return whether a member is on this host."""
         return True
 
     def work(self) -> None:
-        """Have each worker that lives run a row, if there is one for it."""
+        """Have each worker that can run a row, if there is one for it."""
         for member, worker in self.workers.items():
-            if member in self.dead:
+            if member in self.states or member in self.busy:
                 continue
+            before = contributions.current.get()
+            self.busy.add(member)
+            worker.runners.own.begin()
             (service,) = worker._services.values()
             service._swept = 0.0
-            worker.runners.own.begin()
             try:
                 service.work()
             except Died:
-                self.dead.add(member)
+                self.states[member] = "dead"
             finally:
-                worker.runners.own.end()
+                self.busy.discard(member)
+                contributions.current.set(before)
 
 
 class Stepping(Driver):

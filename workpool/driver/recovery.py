@@ -56,7 +56,8 @@ class Recovery:
         self._deserted = False  # whether it was said that no worker answers
 
     def put_off(self) -> None:
-        """Have a while go by before the next look: nobody runs anything yet."""
+        """Have a while go by before the next look: nobody runs anything yet, and all has ended."""
+        self._deserted = False
         if self._leases is not None:
             self._leases.put_off()
 

@@ -1,0 +1,148 @@
+"""What becomes of tasks and maps whose workers die, stop, or come back, step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from stepped_pool import Died, SteppedPool
+
+from workpool.errors import BrokenPool
+from workpool.testing import MemoryWindow
+
+ran: Counter[Any] = Counter()
+during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
+
+Make = Callable[..., SteppedPool]
+
+
+def note(item: Any, numbers: Any = None) -> Any:
+    """Count a run of an item, and have happen what is to happen during that."""
+    ran[item] += 1
+    during.get(item, bool)()
+    if numbers is not None:
+        numbers.add(1)
+    return item
+
+
+def die() -> None:
+    raise Died
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Return what makes a pool, of which nothing may be left in the end."""
+    made: list[SteppedPool] = []
+
+    def make(*args: Any, **options: Any) -> SteppedPool:
+        made.append(SteppedPool(*args, **options))
+        return made[-1]
+
+    ran.clear()
+    yield make
+    during.clear()
+    for pool in made:
+        pool.close()
+
+
+def stop(pool: SteppedPool, seconds: float = 3) -> Callable[[], None]:
+    """Return what stops whoever runs an item, once, for so long; then it goes on."""
+
+    def stopped() -> None:
+        during.clear()
+        (member,) = pool.members.busy
+        pool.members.states[member] = "stopped"
+        for _ in range(int(10 * seconds)):
+            pool.driver.progress()
+        del pool.members.states[member]
+
+    return stopped
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_what_a_stopped_worker_reports_late_does_not_count(make: Make, carries: bool) -> None:
+    pool = make(carries=carries)
+    numbers = pool.accumulator((), "int64")
+    during[2] = stop(pool)
+    futures = [pool.submit(note, n, numbers) for n in range(5)]
+    assert [future.result() for future in futures] == list(range(5))
+    assert ran == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
+    during[150] = stop(pool)
+    assert list(pool.map(note, range(100, 300), [numbers] * 200)) == list(range(100, 300))
+    assert ran[150] == 2
+    assert numbers.value() == 205
+    assert sum(stats.evicted for stats in pool.stats()) == 2
+    assert not pool.driver.recovery.ran  # nobody has died
+
+
+def test_a_worker_that_is_stopped_for_less_than_its_lease_keeps_its_task(make: Make) -> None:
+    pool = make()
+    during[2] = stop(pool, 0.8)
+    assert [pool.submit(note, n).result() for n in range(5)] == list(range(5))
+    assert set(ran.values()) == {1}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_everything_fails_when_the_last_worker_has_died(make: Make, workers: int) -> None:
+    pool = make(workers)
+    for n in range(workers):
+        during[n] = die
+    futures = [pool.submit(note, n) for n in range(workers + 20)]
+    results = pool.map(note, range(1000, 2000))
+    for future in futures[workers:]:
+        with pytest.raises(BrokenPool, match="every worker of the pool has died"):
+            future.result()
+    with pytest.raises(BrokenPool, match="every worker of the pool has died"):
+        list(results)
+    assert len(pool.members.dead) == workers
+    assert set(pool.driver.recovery.ran.values()) == {note}
+    with pytest.raises(BrokenPool):
+        pool.submit(note, 5)
+
+
+def test_it_is_said_once_each_time_that_no_worker_answers(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(states: dict[int, str]) -> int:
+        pool.members.states.clear()
+        pool.members.states.update(states)
+        pool.driver._advanced_s = 0.0  # some time has passed
+        future = pool.submit(note, 1)
+        for _ in range(40):
+            pool.driver.progress()
+        pool.members.states.clear()
+        assert future.result() == 1
+        return capsys.readouterr().err.count("every worker is stopped, silent or dead")
+
+    pool = make()
+    assert told({1: "stopped", 2: "stopped"}) == 1
+    assert told({1: "stopped"}) == 0
+    assert told({1: "stopped", 2: "elsewhere"}) == 1
+    assert told({}) == 0
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_who_dies_after_the_commit_has_run_its_task(
+    make: Make, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """And before it, the task runs once more: what it adds is added once in either case."""
+
+    def accumulate(*args: Any) -> None:
+        monkeypatch.undo()
+        if committed:
+            window.accumulate(*args)
+        raise Died
+
+    pool = make()
+    window = pool.driver.window
+    numbers = pool.accumulator((), "int64")
+    if committed:
+        monkeypatch.setattr(MemoryWindow, "accumulate", lambda self, *args: accumulate(*args))
+    else:
+        during[7] = lambda: (during.clear(), die())
+    assert pool.submit(note, 7, numbers).result() == 7
+    assert ran[7] == 2 - committed
+    assert numbers.value() == 1
+    assert len(pool.members.dead) == 1
