@@ -45,7 +45,7 @@ class Members:
         several = range(choice.workers + 1)
         self.members = [SimpleNamespace(pid=100 + n, rank=n, host="here") for n in several]
         self.states: dict[int, str] = {}  # of those that do not run
-        self.busy: set[int] = set()  # in the middle of a row, in which somebody comes in between
+        self.busy: list[int] = []  # in the middle of a row each, the latest one last
         self.workers = {n: Worker(n, n, "here", carries=carries) for n in several[1:]}
         for worker in self.workers.values():
             worker.attach(0, window, choice.geometry(), choice.claim, choice.lease_s)
@@ -69,7 +69,7 @@ class Members:
             if member in self.states or member in self.busy:
                 continue
             before = contributions.current.get()
-            self.busy.add(member)
+            self.busy.append(member)
             worker.runners.own.begin()
             (service,) = worker._services.values()
             service._swept = 0.0
@@ -78,7 +78,7 @@ class Members:
             except Died:
                 self.states[member] = "dead"
             finally:
-                self.busy.discard(member)
+                self.busy.pop()
                 contributions.current.set(before)
 
 

@@ -27,8 +27,14 @@ def note(item: Any, numbers: Any = None) -> Any:
     return item
 
 
-def die() -> None:
-    raise Died
+def die_once(item: Any) -> Callable[[], None]:
+    """Return what ends the worker that has an item, once."""
+
+    def die() -> None:
+        del during[item]
+        raise Died
+
+    return die
 
 
 @pytest.fixture
@@ -47,12 +53,12 @@ def make() -> Iterator[Make]:
         pool.close()
 
 
-def stop(pool: SteppedPool, seconds: float = 3) -> Callable[[], None]:
-    """Return what stops whoever runs an item, once, for so long; then it goes on."""
+def stop(pool: SteppedPool, item: Any, seconds: float = 3) -> Callable[[], None]:
+    """Return what stops the worker that has an item, once, for so long; then it goes on."""
 
     def stopped() -> None:
-        during.clear()
-        (member,) = pool.members.busy
+        del during[item]
+        member = pool.members.busy[-1]
         pool.members.states[member] = "stopped"
         for _ in range(int(10 * seconds)):
             pool.driver.progress()
@@ -65,11 +71,11 @@ def stop(pool: SteppedPool, seconds: float = 3) -> Callable[[], None]:
 def test_what_a_stopped_worker_reports_late_does_not_count(make: Make, carries: bool) -> None:
     pool = make(carries=carries)
     numbers = pool.accumulator((), "int64")
-    during[2] = stop(pool)
+    during[2] = stop(pool, 2)
     futures = [pool.submit(note, n, numbers) for n in range(5)]
     assert [future.result() for future in futures] == list(range(5))
     assert ran == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
-    during[150] = stop(pool)
+    during[150] = stop(pool, 150)
     assert list(pool.map(note, range(100, 300), [numbers] * 200)) == list(range(100, 300))
     assert ran[150] == 2
     assert numbers.value() == 205
@@ -79,7 +85,7 @@ def test_what_a_stopped_worker_reports_late_does_not_count(make: Make, carries: 
 
 def test_a_worker_that_is_stopped_for_less_than_its_lease_keeps_its_task(make: Make) -> None:
     pool = make()
-    during[2] = stop(pool, 0.8)
+    during[2] = stop(pool, 2, 0.8)
     assert [pool.submit(note, n).result() for n in range(5)] == list(range(5))
     assert set(ran.values()) == {1}
 
@@ -88,7 +94,7 @@ def test_a_worker_that_is_stopped_for_less_than_its_lease_keeps_its_task(make: M
 def test_everything_fails_when_the_last_worker_has_died(make: Make, workers: int) -> None:
     pool = make(workers)
     for n in range(workers):
-        during[n] = die
+        during[n] = die_once(n)
     futures = [pool.submit(note, n) for n in range(workers + 20)]
     results = pool.map(note, range(1000, 2000))
     for future in futures[workers:]:
@@ -141,8 +147,31 @@ def test_who_dies_after_the_commit_has_run_its_task(
     if committed:
         monkeypatch.setattr(MemoryWindow, "accumulate", lambda self, *args: accumulate(*args))
     else:
-        during[7] = lambda: (during.clear(), die())
+        during[7] = die_once(7)
     assert pool.submit(note, 7, numbers).result() == 7
     assert ran[7] == 2 - committed
     assert numbers.value() == 1
     assert len(pool.members.dead) == 1
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "self", "guided", "static"])
+@pytest.mark.parametrize("use", ["map", "reduce"])
+@pytest.mark.parametrize("lost", [None, "dead", "stopped"])
+def test_workers_run_in_the_midst_of_the_turns_of_others(
+    make: Make, schedule: str, use: str, lost: str | None
+) -> None:
+    """So the chunks of one turn are apart, and who is lost has some between those of others."""
+    items = range(400)
+    for at in (3, 152, 399):
+        ran.clear()
+        pool = make(3)
+        during.update(dict.fromkeys(items[::5], pool.members.work))
+        if lost is not None:
+            during[at] = die_once(at) if lost == "dead" else stop(pool, at)
+        if use == "map":
+            assert list(pool.map(note, items, schedule=schedule)) == list(items)
+        else:
+            assert pool.reduce(note, items, schedule=schedule) == sum(items)
+        assert set(ran) == set(items)
+        assert ran[at] == 1 + bool(lost)
+        assert sum(stats.evicted for stats in pool.stats()) == bool(lost)
