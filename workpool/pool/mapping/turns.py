@@ -67,7 +67,6 @@ class TurnFuture:
 
     def cancel(self) -> bool:
         """Cancel the whole map: who iterates gets CancelledError."""
-        self._mapping.fail(CancelledError())
         self._mapping.stop()
         return True
 
@@ -226,7 +225,6 @@ class Turns:
             last = not stretch.turns
         if not last:
             return
-        stretch.tasks.clear()
         ended, stretch.segments = stretch.segments, []
         if not self.over:
             # Items that are missing: taken by a worker that is gone, or by one that was only taken
