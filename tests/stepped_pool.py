@@ -102,12 +102,18 @@ class SteppedPool(View):
     carries : bool
         Whether outcomes carry contributions.
     journal : str or Path, optional
+    initializer : callable, optional
     options : object
         Of ``Choice``.
     """
 
     def __init__(
-        self, workers: int = 2, carries: bool = False, journal: Any = None, **options: Any
+        self,
+        workers: int = 2,
+        carries: bool = False,
+        journal: Any = None,
+        initializer: Any = None,
+        **options: Any,
     ) -> None:
         chosen = {"rows": 8, "arena_nbytes": 1 << 22, "claim": "pointer", "lease_s": 1.0, **options}
         choice = Choice(workers, repository=0, **chosen)
@@ -134,7 +140,7 @@ class SteppedPool(View):
             rank_of=lambda member: member,
         )
         ledgers = Ledgers((None, ()), bool, bool, journal)
-        core = Core(self.job, choice, encode_setup([], None, ()), None, ledgers)
+        core = Core(self.job, choice, encode_setup([], initializer, ()), None, ledgers)
         super().__init__(core, TaskOptions(), Hold(core.shutdown))
 
     def step(self) -> None:

@@ -175,3 +175,26 @@ def test_workers_run_in_the_midst_of_the_turns_of_others(
         assert set(ran) == set(items)
         assert ran[at] == 1 + bool(lost)
         assert sum(stats.evicted for stats in pool.stats()) == bool(lost)
+
+
+class Unsaid(Exception):
+    """Has no message."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
+def begin() -> None:
+    raise Unsaid
+
+
+def test_an_initializer_fails_whatever_becomes_of_its_message(make: Make) -> None:
+    """Whoever makes the progress is not to get that, and least of all the attendant."""
+    pool = make(initializer=begin)
+    futures = [pool.submit(note, n) for n in range(20)]
+    for future in futures:
+        with pytest.raises(BrokenPool, match=r"initializer failed: .*Unsaid: <its __str__ raised"):
+            future.result()
+    assert not ran

@@ -183,17 +183,40 @@ def test_what_cannot_be_pickled_fails_in_its_place(
         pool.reduce(note, items)
 
 
+class Unsaid(Exception):
+    """Has no message."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
+class Unsent:
+    """Cannot be pickled, and cannot say why."""
+
+    def __reduce__(self) -> Any:
+        raise Unsaid
+
+
 @pytest.mark.usefixtures("short")
-def test_items_of_a_reduce_that_cannot_be_sent_are_nothing_to_others(make: Make) -> None:
+@pytest.mark.parametrize(
+    ("item", "why"), [(threading.Lock(), "TypeError"), (Unsent(), "its __str__")]
+)
+def test_items_of_a_reduce_that_cannot_be_sent_are_nothing_to_others(
+    make: Make, item: Any, why: str
+) -> None:
     """Who waits for something else makes its progress as well, and so does the attendant."""
-    pool, items = make(), [*range(500), threading.Lock()]
+    pool, items = make(), [*range(500), item]
     given = source.Source((items,), False, None)
     mapping = pool._maps._mapping(note, Schedule.ADAPTIVE, given, max)
     assert mapping.begin(items, large=True)
     while not mapping.over:
         assert pool.submit(abs, -1).result() == 1
-    with pytest.raises(SerializationError, match="items of a reduce: cannot pickle"):
+    with pytest.raises(SerializationError, match=f"items of a reduce: .*{why}"):
         mapping.fold(None)
+    with pytest.raises(SerializationError, match=f"items of a reduce: .*{why}"):
+        pool.reduce(note, [item])
 
 
 class Large:

@@ -16,7 +16,7 @@ from ..accumulator import Accumulator
 from ..errors import SerializationError, WorkPoolError
 from ..interrupts import failures
 from ..lazy import np
-from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, task_name
+from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, said, task_name
 from .journal import Keys, read_keys
 
 if TYPE_CHECKING:
@@ -154,5 +154,5 @@ def _told(what: object, tell: Callable[..., bytes], *parts: object) -> bytes:
             raise
         raise SerializationError(
             f"cannot tell whether task {task_name(what)} is in the journal: its call cannot be "
-            f"pickled ({error!r}); pass plain data, or use a pool without journal="
+            f"pickled ({said(error)}); pass plain data, or use a pool without journal="
         ) from error

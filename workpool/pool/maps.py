@@ -16,7 +16,7 @@ from ..interrupts import failures
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
-from ..serializer import pack_call
+from ..serializer import pack_call, said
 from ..tasks import PoolContext, Retry
 from .core import Core
 from .hold import Hold
@@ -140,7 +140,9 @@ class Maps:
         except failures() as error:
             if mapping.over:  # some turns were submitted
                 raise
-            raise SerializationError(f"cannot pickle the items of a reduce: {error}") from error
+            raise SerializationError(
+                f"cannot pickle the items of a reduce: {said(error)}"
+            ) from error
         values: list[T] = mapping.fold(deadline)
         if not values:
             raise UsageError("reduce of no items has no value")

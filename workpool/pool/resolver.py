@@ -20,7 +20,7 @@ from ..errors import BrokenPool, RemoteTraceback, TaskLost, UsageError
 from ..interrupts import by_handler
 from ..journal.ledger import Ledgers
 from ..loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
-from ..serializer import Kind, unpack_outcome
+from ..serializer import Kind, said, unpack_outcome
 from ..tasks import Finished, Outcome, Tally, Task
 from ..turns import Turn
 from ..whole import need_stack, whole
@@ -287,7 +287,7 @@ class Resolver:
     def _break(self, error: BaseException) -> BrokenPool | None:
         """Fail what is queued, because the initializer has failed; return with what."""
         if self._broken is None:
-            self._broken = BrokenPool(f"initializer failed: {error!r}")
+            self._broken = BrokenPool(f"initializer failed: {said(error)}")
             self._broken.__cause__ = error
             for task in self._driver.tasks(self._pool_id):
                 if self._driver.cancel(task):

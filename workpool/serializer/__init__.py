@@ -109,7 +109,7 @@ from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
 from .references import Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES, clear_script, leave_script, stay_in_script
-from .wording import task_name
+from .wording import said, task_name
 
 __all__ = [
     "APART",
@@ -151,6 +151,7 @@ __all__ = [
     "pack_value",
     "prepared_by",
     "reads",
+    "said",
     "segments",
     "split",
     "stay_in_script",

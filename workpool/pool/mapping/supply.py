@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ...errors import SerializationError
 from ...interrupts import failures
+from ...serializer import said
 from ...whole import whole
 from .cutter import SEGMENT_ITEMS, Cutter, Uncut
 from .stretch import Stretch
@@ -144,7 +145,7 @@ class Supply:
             found = self._cutter.cut(uncut, large=True)
         except failures() as error:
             if self._cutter.operation is not None:
-                refusal = SerializationError(f"cannot pickle the items of a reduce: {error}")
+                refusal = SerializationError(f"cannot pickle the items of a reduce: {said(error)}")
                 refusal.__cause__ = error
                 self._mapping.fail(refusal)  # not here: this may be any thread that makes progress
                 return
