@@ -194,7 +194,23 @@ def test_an_initializer_fails_whatever_becomes_of_its_message(make: Make) -> Non
     """Whoever makes the progress is not to get that, and least of all the attendant."""
     pool = make(initializer=begin)
     futures = [pool.submit(note, n) for n in range(20)]
+    results = pool.map(note, range(1000))
+    with pytest.raises(BrokenPool, match="initializer failed"):
+        list(results)
     for future in futures:
         with pytest.raises(BrokenPool, match=r"initializer failed: .*Unsaid: <its __str__ raised"):
             future.result()
     assert not ran
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_the_row_of_one_who_has_died_on_another_host_is_not_used_again(
+    make: Make, near: bool
+) -> None:
+    """What it has put last may still be on its way."""
+    pool = make()
+    pool.members.near = lambda member: near  # type: ignore[method-assign]
+    during[7] = die_once(7)
+    assert pool.submit(note, 7).result() == 7
+    assert list(pool.map(note, range(20, 500))) == list(range(20, 500))
+    assert bool(pool.driver._published._evicted) is not near
