@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from stepped import Clock
 
 from workpool import contributions
@@ -36,6 +39,66 @@ from workpool.worker.worker import Worker
 
 class Died(ProtocolError):
     """Raised by an item: the worker has come to its end, and says nothing any more."""
+
+
+ran: Counter[Any] = Counter()  # by item
+during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
+
+
+def note(item: Any, numbers: Any = None) -> Any:
+    """Count a run of an item, have happen what is to happen during that, and add one to numbers."""
+    ran[item] += 1
+    during.get(item, bool)()
+    if numbers is not None:
+        numbers.add(1)
+    return item
+
+
+def fail() -> None:
+    """Be what an item raises."""
+    raise KeyError("this item")
+
+
+def die() -> None:
+    """Be what ends the worker that has an item."""
+    raise Died
+
+
+def die_once(item: Any) -> Callable[[], None]:
+    """Return what ends the worker that has an item, once."""
+
+    def die() -> None:
+        del during[item]
+        raise Died
+
+    return die
+
+
+def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[Any], Any]:
+    """Return the results that come before an error, and the error."""
+    found: list[Any] = []
+    with pytest.raises(error) as raised:
+        found.extend(results)
+    assert next(results, None) is None
+    return found, raised.value
+
+
+@contextmanager
+def pools() -> Iterator[Callable[..., SteppedPool]]:
+    """Give what makes a pool; in the end nothing may be left of any."""
+    made: list[SteppedPool] = []
+
+    def make(*args: Any, **options: Any) -> SteppedPool:
+        made.append(SteppedPool(*args, **options))
+        return made[-1]
+
+    ran.clear()
+    try:
+        yield make
+    finally:
+        during.clear()
+    for pool in made:
+        pool.close()
 
 
 class Members:
@@ -150,7 +213,9 @@ class SteppedPool(View):
 
     def _attend(self) -> None:
         """Do what the attendant does as long as somebody waits who makes no progress himself."""
-        self.driver.wait(lambda: not self.driver.outstanding)
+        idle = 0
+        while self.driver.outstanding and idle < 30:
+            idle = 0 if self.driver.progress() else idle + 1
 
     def _join(self, ended: Callable[[], bool]) -> None:
         while self.told:

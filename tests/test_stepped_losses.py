@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from stepped_pool import Died, SteppedPool
+from stepped_pool import Died, SteppedPool, die_once, during, note, pools, ran
 
 from workpool.errors import BrokenPool
 from workpool.testing import MemoryWindow
 
-ran: Counter[Any] = Counter()
-during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
-
 Make = Callable[..., SteppedPool]
-
-
-def note(item: Any, numbers: Any = None) -> Any:
-    """Count a run of an item, and have happen what is to happen during that."""
-    ran[item] += 1
-    during.get(item, bool)()
-    if numbers is not None:
-        numbers.add(1)
-    return item
-
-
-def die_once(item: Any) -> Callable[[], None]:
-    """Return what ends the worker that has an item, once."""
-
-    def die() -> None:
-        del during[item]
-        raise Died
-
-    return die
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
     """Return what makes a pool, of which nothing may be left in the end."""
-    made: list[SteppedPool] = []
-
-    def make(*args: Any, **options: Any) -> SteppedPool:
-        made.append(SteppedPool(*args, **options))
-        return made[-1]
-
-    ran.clear()
-    yield make
-    during.clear()
-    for pool in made:
-        pool.close()
+    with pools() as make:
+        yield make
 
 
 def stop(pool: SteppedPool, item: Any, seconds: float = 3) -> Callable[[], None]:

@@ -12,51 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepped_pool import Died, SteppedPool
+from stepped_pool import SteppedPool, die, die_once, drained, during, fail, note, pools, ran
 
 from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
 from workpool.pool.mapping import cutter, source, supply
 from workpool.schedule import Schedule
 
-ran: Counter[Any] = Counter()
-during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
-
-
-def note(item: Any) -> Any:
-    """Count a run of an item, and have happen what is to happen during that."""
-    ran[item] += 1
-    during.get(item, bool)()
-    return item
-
-
-def die() -> None:
-    raise Died
-
-
-def fail() -> None:
-    raise KeyError("this item")
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """Forget what ran."""
-    ran.clear()
-    yield
-    during.clear()
+Make = Callable[..., SteppedPool]
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., SteppedPool]]:
+def make() -> Iterator[Make]:
     """Return what makes a pool, of which nothing may be left in the end."""
-    made: list[SteppedPool] = []
-
-    def make(*args: Any, **options: Any) -> SteppedPool:
-        made.append(SteppedPool(*args, **options))
-        return made[-1]
-
-    yield make
-    for pool in made:
-        pool.close()
+    with pools() as make:
+        yield make
 
 
 @pytest.fixture
@@ -70,19 +39,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, items)
 
 
-def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[Any], Any]:
-    """Return the results that come before an error, and the error."""
-    found: list[Any] = []
-    with pytest.raises(error) as raised:
-        found.extend(results)
-    assert next(results, None) is None
-    return found, raised.value
-
-
 SCHEDULES = [one.name.lower() for one in Schedule]
 schedules = pytest.mark.parametrize("schedule", SCHEDULES)
 orders = pytest.mark.parametrize("unordered", [False, True])
-Make = Callable[..., SteppedPool]
 
 
 @schedules
@@ -247,12 +206,8 @@ def test_what_cannot_be_pickled_in_a_buffer_of_large_items_fails_in_its_place(
 @schedules
 @pytest.mark.parametrize("at", [0, 1, 150, 299])
 def test_the_items_of_a_worker_that_dies_come_again(make: Make, schedule: str, at: int) -> None:
-    def once() -> None:
-        del during[at]
-        raise Died
-
     pool = make(3)
-    during[at] = once
+    during[at] = die_once(at)
     assert list(pool.map(note, range(300), schedule=schedule)) == list(range(300))
     assert ran[at] == 2
     assert len(pool.members.dead) == 1
@@ -361,7 +316,7 @@ def test_a_map_ends_with_its_time(make: Make, unordered: bool) -> None:
 @schedules
 def test_a_reduce_counts_each_item_once(make: Make, schedule: str) -> None:
     pool = make(3)
-    during[100] = lambda: (during.clear(), die())
+    during[100] = die_once(100)
     assert pool.reduce(note, range(1000), schedule=schedule) == sum(range(1000))
     assert pool.reduce(note, list(range(1000)), op="max", schedule=schedule) == 999
     during[200] = fail

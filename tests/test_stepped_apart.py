@@ -1,0 +1,81 @@
+"""Maps whose items, or chunks of a given size, are tasks of their own, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import count, islice
+
+import pytest
+from stepped_pool import SteppedPool, die_once, drained, during, fail, note, pools, ran
+
+Make = Callable[..., SteppedPool]
+orders = pytest.mark.parametrize("unordered", [False, True])
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Return what makes a pool, of which nothing may be left in the end."""
+    with pools() as make:
+        yield make
+
+
+@orders
+@pytest.mark.parametrize("chunksize", [1, 7])
+@pytest.mark.parametrize("buffersize", [None, 1, 20])
+def test_every_item_runs_once_though_a_worker_dies(
+    make: Make, unordered: bool, chunksize: int, buffersize: int | None
+) -> None:
+    pool = make()
+    during[25] = die_once(25)
+    sizes = {"chunksize": chunksize, "buffersize": buffersize}
+    found = list(pool.map(note, range(50), unordered=unordered, **sizes))  # type: ignore[arg-type]
+    assert sorted(found) == list(range(50))
+    assert unordered or found == list(range(50))
+    assert set(ran) == set(range(50))
+    assert ran[25] == 2
+
+
+@orders
+def test_a_buffer_is_a_bound(make: Make, unordered: bool) -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield taken
+
+    for chunksize, buffersize in (1, 10), (4, 10), (4, 1):
+        pool, taken, most = make(), 0, 0
+        sizes = {"chunksize": chunksize, "buffersize": buffersize}
+        results = pool.map(note, items(), unordered=unordered, **sizes)  # type: ignore[arg-type]
+        bound = -(-buffersize // chunksize) * chunksize
+        assert taken == bound
+        for used, _ in enumerate(islice(results, 40)):
+            most = max(most, taken - used)
+        assert most <= bound + chunksize  # whose results are just given
+        results.close()
+
+
+@orders
+def test_an_exception_says_which_item_it_is_of(make: Make, unordered: bool) -> None:
+    pool = make()
+    during[25] = fail
+    found, error = drained(pool.map(note, range(50), chunksize=1, unordered=unordered), KeyError)
+    assert unordered or found == list(range(25))
+    assert error.__cause__.item == 25
+    found, error = drained(pool.map(note, range(50), chunksize=10, unordered=unordered), KeyError)
+    assert unordered or found == list(range(20))
+    assert error.__cause__.item is None
+
+
+def test_it_ends_with_its_time(make: Make) -> None:
+    pool = make()
+    pool.driver.step = bool  # the workers do nothing
+    results = pool.map(note, count(), chunksize=1, buffersize=5, timeout=0.01)
+    with pytest.raises(FutureTimeout):
+        next(results)
+    pool.driver.step = pool.step
+    assert pool.submit(note, "later").result() == "later"
+    assert set(ran) == {"later"}  # the others were cancelled
