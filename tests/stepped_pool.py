@@ -211,6 +211,14 @@ class SteppedPool(View):
         self.members.work()
         self.clock.now_s += 0.1
 
+    def stop_current(self, seconds: float) -> None:
+        """Stop the worker that is just running a row for so long, while all else goes on."""
+        member = self.members.busy[-1]
+        self.members.states[member] = "stopped"
+        for _ in range(int(10 * seconds)):
+            self.driver.progress()
+        del self.members.states[member]
+
     def _attend(self) -> None:
         """Do what the attendant does as long as somebody waits who makes no progress himself."""
         idle = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from stepped_pool import Died, SteppedPool, die_once, during, note, pools, ran
+from stepped_pool import Died, SteppedPool, die_once, drained, during, fail, note, pools, ran
 
-from workpool.errors import BrokenPool
+from workpool.errors import BrokenPool, SerializationError
 from workpool.testing import MemoryWindow
 
 Make = Callable[..., SteppedPool]
@@ -26,11 +27,7 @@ def stop(pool: SteppedPool, item: Any, seconds: float = 3) -> Callable[[], None]
 
     def stopped() -> None:
         del during[item]
-        member = pool.members.busy[-1]
-        pool.members.states[member] = "stopped"
-        for _ in range(int(10 * seconds)):
-            pool.driver.progress()
-        del pool.members.states[member]
+        pool.stop_current(seconds)
 
     return stopped
 
@@ -182,3 +179,77 @@ def test_the_row_of_one_who_has_died_on_another_host_is_not_used_again(
     assert pool.submit(note, 7).result() == 7
     assert list(pool.map(note, range(20, 500))) == list(range(20, 500))
     assert bool(pool.driver._published._evicted) is not near
+
+
+def test_items_before_one_that_fails_are_not_lost_with_another_worker(make: Make) -> None:
+    """Whose chunk was taken in the midst of the turn that has failed."""
+    pool = make()
+    assert list(pool.map(note, range(100, 200))) == list(
+        range(100, 200)
+    )  # its turns are longer now
+    during.update({0: pool.members.work, 1: die_once(1), 5: fail})
+    found, error = drained(pool.map(note, range(100), schedule="self"), KeyError)
+    assert found == list(range(5))
+    assert error.__cause__.item == 5
+    assert (ran[1], ran[5]) == (2, 1)
+
+
+def test_many_workers_may_be_stopped_at_the_same_item(make: Make) -> None:
+    """That is not the item's doing, as their death would be."""
+    pool, left = make(7), 5
+
+    def again() -> None:
+        nonlocal left
+        left -= 1
+        during[150] = again if left else bool
+        pool.stop_current(2)
+
+    during[150] = again
+    assert list(pool.map(note, range(300))) == list(range(300))
+    assert ran[150] == 6
+
+
+class Unrestored:
+    """Cannot be restored, by whoever runs it."""
+
+    def __call__(self, item: int) -> int:
+        return item
+
+    def __setstate__(self, state: object) -> None:
+        raise OSError("no such file on this host")
+
+
+def test_what_cannot_be_restored_fails_its_map(make: Make) -> None:
+    pool, function = make(), Unrestored()
+    function.weight = 1  # type: ignore[attr-defined]
+    for use in (lambda: list(pool.map(function, range(100))), lambda: pool.reduce(function, [1])):
+        with pytest.raises(SerializationError, match="no such file on this host"):
+            use()
+
+
+def test_what_counts_has_no_result_before_it_is_counted(make: Make) -> None:
+    """Though those of its row that have ended are fetched, because one behind them is withdrawn."""
+    pool = make()
+    numbers = pool.accumulator((), "int64")
+    for n in range(3):
+        assert pool.submit(note, n, numbers).result() == n  # by now it is known to be short
+    pool.driver._dispatcher._again_s = float("inf")  # the next ones wait for each other
+    futures = [pool.submit(note, n, numbers) for n in range(10, 20)]
+
+    def withdraw_and_die() -> None:
+        del during[11]
+        seen.append(futures[5].cancel())
+        pool.driver.progress()
+        seen.append(futures[0].done())
+        raise Died
+
+    seen: list[bool] = []
+    during[10] = lambda: time.sleep(1e-3)  # else the next ones are started together
+    during[11] = withdraw_and_die
+    pool.driver._dispatcher._again_s = 0.0
+    assert [future.result() for n, future in enumerate(futures) if n != 5] == [
+        n for n in range(10, 20) if n != 15
+    ]
+    assert seen == [True, False]
+    assert ran[10] == ran[11] == 2
+    assert numbers.value() == 12
