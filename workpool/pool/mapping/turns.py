@@ -171,10 +171,9 @@ class Turns:
 
     def _take_in(self, future: TurnFuture, turn: Turn) -> None:
         stretch = future.stretch
-        failed = turn.failed if self._operation is None else None
         for part in turn.parts:
             last = part is turn.parts[-1]
-            stretch.parts[part.start] = part, failed if last else None
+            stretch.parts[part.start] = part, turn.failed if last else None
         if self._abandoned:
             stretch.parts.clear()
         covered = turn.covered or [(part.start, part.total) for part in turn.parts]
