@@ -232,6 +232,28 @@ def test_a_class_made_in_a_task_comes_back_whole(run_script):
     """)
 
 
+def test_what_msgspec_keeps_of_a_class_stays_where_it_is(run_script):
+    run_script("""
+        import dataclasses, enum, typing
+        @dataclasses.dataclass
+        class Row:
+            number: int
+        class Pair(typing.NamedTuple):
+            number: int
+        class Color(enum.Enum):
+            RED = 1
+        class Said(typing.TypedDict):
+            number: int
+        def read(): return Row(1), Pair(1), Color.RED, Said(number=1)
+        assert run(read) == read()
+        for cls in (Row, Pair, Color, Said):  # as decoding does
+            type.__setattr__(cls, "__msgspec_cache__", (None for _ in ()))
+        for _ in range(4):
+            assert run(read) == read()
+        assert len(set(worker.code_ids_used[2:])) == 1 and worker.code_ids_used[2]
+    """)
+
+
 def test_a_class_may_have_an_object_whose_attributes_are_its_items(run_script):
     run_script("""
         class Options(dict):

@@ -350,6 +350,7 @@ def _as_defined(cls: type, attributes: dict[str, Any]) -> None:
 
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
+    reduced[2][0].pop("__msgspec_cache__", None)  # which cannot be pickled
     _as_defined(cls, reduced[2][0])
     if vars(cls).get("__annotate_func__") is not None:
         reduced[2][0]["__annotations__"] = annotations_of(cls)

@@ -26,6 +26,7 @@ _INCIDENTAL: Final = frozenset(
         # `dataclass` makes a docstring of the defaults, with their addresses.
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
         "__slotnames__",  # kept by copyreg once an instance was pickled
+        "__msgspec_cache__",  # and by msgspec once one was decoded
         *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
         # What pydantic makes of the fields and the rest, with the addresses of classes.
         *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__"),

@@ -14,8 +14,12 @@ from ..interrupts import failures
 
 WHEN_ASKED: Final = frozenset(
     {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
+    | {"__msgspec_cache__"}
 )
-"""Attributes that a class gets when its instances are pickled, or its annotations looked at."""
+"""Attributes that a class gets when its instances are pickled, or its annotations looked at.
+
+msgspec keeps there how it decodes to a class that is not its own.
+"""
 
 DERIVED: Final = WHEN_ASKED | {
     *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
