@@ -295,3 +295,40 @@ def test_classes_with_slots(run_script):
             assert run(pair, Pair(1)) == Pair(1, 3)
             assert failure(fails).code == 4
     """)
+
+
+def test_what_a_function_reads_may_be_made_of_arguments_that_nobody_knows(run_script):
+    """As a template of jinja2 is: its class has a ``__new__`` that wants some."""
+    run_script(
+        """
+        import maker
+        class Pair(tuple):
+            def __new__(cls, left, right): return super().__new__(cls, (left, right))
+        class Slotted:
+            __slots__ = ("name",)
+            def __new__(cls, name):
+                made = super().__new__(cls)
+                made.name = name
+                return made
+        template, table = maker.Template("x"), maker.Table(3)
+        pair, slotted = Pair(1, 2), Slotted("y")
+        template.me, table["pair"] = template, pair
+        def read():
+            assert template.me is template and table["pair"] is pair
+            assert type(table) is maker.Table and type(pair) is Pair
+            return template.source, template.show(1), table["n"], tuple(pair), slotted.name
+        for _ in range(3):
+            assert run(read) == ("x", "x1", 3, (1, 2), "y")
+        assert len(set(worker.code_ids_used[1:])) == 1 and worker.code_ids_used[1]
+        """,
+        maker="""
+            class Template:
+                def __new__(cls, source):
+                    made = super().__new__(cls)
+                    made.source, made.show = source, lambda n: source + str(n)
+                    return made
+            class Table(dict):
+                def __new__(cls, n): return super().__new__(cls)
+                def __init__(self, n): self["n"] = n
+        """,
+    )

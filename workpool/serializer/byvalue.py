@@ -67,6 +67,7 @@ from .rebuilt import (
     reduce_kept,
     reduce_member,
     reduce_past_getattr,
+    wants_more,
 )
 from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 from .tensors import reducers
@@ -211,6 +212,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return name  # pickle looks in its __module__
         if ordinary and (names := names_of_instances(kind)):
             return name_of_mark(obj, names) or NotImplemented
+        if is_left_to_pickle(kind) and wants_more(obj):
+            return reduce_kept(obj)
         if ordinary:
             self._ordinary[id(kind)] = kind
         return NotImplemented

@@ -29,6 +29,8 @@ And of any other class:
   looks into: one that stands for another object would ask itself, again and again.
 * **An instance that its class keeps**, as the only one or for a key, is restored before the class
   has anything: the ``__new__`` that looks for it there is passed over.
+* **An instance whose ``__new__`` wants arguments**, and which does not say them, as a template of
+  jinja2, could not be restored.
 """
 
 from __future__ import annotations
@@ -127,6 +129,19 @@ def instances_kept(cls: Any, attributes: Iterable[Any]) -> Iterator[object]:
             for obj in list(it.values()) if mapping else [it]:
                 if cls in type(obj).__mro__:
                     yield obj
+
+
+def wants_more(obj: Any) -> bool:
+    """Tell whether pickle could not restore an object: its ``__new__`` wants what nobody knows."""
+    cls = type(obj)
+    if type(cls.__new__) is not FunctionType or hasattr(cls, "__getnewargs_ex__"):
+        return False
+    args = obj.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()
+    try:
+        inspect.signature(cls.__new__).bind(cls, *args)
+    except TypeError:
+        return True
+    return False
 
 
 def reduce_kept(obj: Any) -> Any:
