@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import operator
@@ -69,6 +70,16 @@ class ModuleLevel:
 
     def method(self):
         return 1
+
+
+_bound = ctypes.pythonapi.PyInstanceMethod_New
+_bound.restype, _bound.argtypes = ctypes.py_object, [ctypes.py_object]
+
+
+class OfPybind:
+    """Has a method in C of what cannot be pickled."""
+
+    locked = _bound(threading.Lock().locked)
 
 
 # By name
@@ -157,6 +168,16 @@ def test_a_function_in_c_of_what_cannot_be_pickled_goes_by_the_name_of_its_modul
     found = unpack_call(pack_call(fn, (), {}))[0]
     assert (found if fn is locked else found.__globals__["fn"]) is locked
     assert unpack_call(pack_call(map, (locked, [1]), {}))[1][0] is locked
+
+
+def test_a_method_in_c_of_what_cannot_be_pickled_goes_by_the_name_that_its_object_has_for_it():
+    method = OfPybind().locked
+    read = unpack_call(pack_call(reader(method), (), {}))[0].__globals__["fn"]
+    argument = unpack_call(pack_call(map, (method, lambda: 1), {}))[1][0]
+    for found in (read, argument):
+        assert found.__func__ is method.__func__
+        assert type(found.__self__) is OfPybind
+    fingerprint(reader(method), type(None))  # for a journal
 
 
 def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pickle import PickleBuffer, PicklingError
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, TypeAlias
 
 import cloudpickle
@@ -99,6 +99,16 @@ def name_of_refusing(obj: Any) -> str | None:
         name: str = getattr(obj, attribute)
         return name
     return None
+
+
+def is_found(method: MethodType) -> bool:
+    """Tell whether pickle, which looks for a method by the name of its function, finds it.
+
+    It does not where a decorator has left its own name, or for a method of a base.
+    """
+    name = getattr(method.__func__, "__name__", "")
+    found = getattr(method.__self__, name, None)
+    return type(found) is MethodType and found.__func__ is method.__func__
 
 
 def names_of_instances(kind: Any) -> Sequence[str]:

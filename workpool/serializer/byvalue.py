@@ -15,6 +15,8 @@ cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classe
 * **What refuses to be pickled and can be imported**, such as a function of pybind11 or
   Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
   it.
+* **A method written in C**, which cloudpickle takes apart as well, goes by the name that its object
+  has for it: the function may refuse, as those of pybind11 do.
 * **Annotations** from Python 3.14 on, see `annotations_of`.
 * **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
 * **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
@@ -37,7 +39,7 @@ from contextvars import ContextVar
 from enum import Enum
 from importlib import import_module
 from io import BytesIO
-from types import CellType, CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 import cloudpickle
@@ -46,6 +48,7 @@ from ..interrupts import FAILURES
 from .byname import (
     PROTOCOL,
     Keep,
+    is_found,
     is_imported,
     name_of_mark,
     name_of_refusing,
@@ -165,7 +168,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         kind = type(obj)
         if id(obj) in self._kept and is_left_to_pickle(kind):
             return reduce_kept(obj)
-        if id(kind) in self._ordinary or kind is MethodType:  # which cloudpickle takes apart
+        if kind is MethodType:  # which cloudpickle takes apart
+            written_in_c = type(obj.__func__) is BuiltinFunctionType
+            return obj.__reduce__() if written_in_c and is_found(obj) else NotImplemented
+        if id(kind) in self._ordinary:
             return NotImplemented
         if anew := maker_anew(kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented

@@ -18,7 +18,7 @@ from pickle import Pickler, PicklingError
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from .byname import PROTOCOL, Keep, named
+from .byname import PROTOCOL, Keep, is_found, named
 from .classes import known_class, refer_to
 from .names import CACHED
 from .reach import Reach, check_torn
@@ -76,7 +76,7 @@ class _Pickler(Pickler):
         if kind not in _LOOKED_AT and not isinstance(obj, type):
             return reduce_member(obj) if isinstance(obj, Enum) else NotImplemented
         if kind is MethodType:
-            if not _is_found(obj):
+            if not is_found(obj):
                 raise PicklingError("a method that its object does not have under that name")
             return NotImplemented
         if obj is known_class or obj is companion:  # in each reference itself
@@ -87,16 +87,6 @@ class _Pickler(Pickler):
         if named(obj) if kind in _FUNCTIONS else obj.__module__ not in SCRIPT_MODULES:
             return NotImplemented
         raise UnknownDefinition(obj)
-
-
-def _is_found(method: MethodType) -> bool:
-    """Tell whether pickle, which looks for a method by the name of its function, finds it.
-
-    It does not where a decorator has left its own name, or for a method of a base.
-    """
-    name = getattr(method.__func__, "__name__", "")
-    found = getattr(method.__self__, name, None)
-    return type(found) is MethodType and found.__func__ is method.__func__
 
 
 def dumps_by_reference(obj: object, keep: Keep, refer: Refer) -> bytes:
