@@ -15,6 +15,7 @@ import pytest
 from stepped_pool import SteppedPool, die, die_once, drained, during, fail, note, pools, ran
 
 from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
+from workpool.journal.journal import Journal
 from workpool.pool.mapping import cutter, source, supply
 from workpool.schedule import Schedule
 
@@ -345,3 +346,22 @@ def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered
     found, error = drained(pool.map(note, range(100, 1100), unordered=unordered), KeyError)
     assert error.__cause__.item == 900
     assert unordered or found == list(range(100, 1000))
+
+
+def test_what_a_journal_cannot_store_fails_and_nothing_else(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def store(journal: Journal, entries: Any) -> None:
+        raise OSError("no room on the disk")
+
+    pool = make()
+    futures = [pool.submit(note, n) for n in range(5)]
+    results = pool.map(note, range(100, 1000), journal=tmp_path / "run.db")
+    monkeypatch.setattr(Journal, "store", store)
+    assert drained(results, OSError)[0] == []
+    assert [future.result() for future in futures] == list(range(5))
+    results = pool.map(note, range(3), journal=tmp_path / "run.db", chunksize=1)
+    assert drained(results, OSError)[0] == []
+    monkeypatch.undo()
+    again = pool.map(note, range(100, 1000), journal=tmp_path / "run.db")
+    assert list(again) == list(range(100, 1000))
