@@ -301,3 +301,35 @@ def test_what_a_forked_task_forks_keeps_its_files_and_signals() -> None:
         assert pool.with_options(isolate=True).submit(fork, first).result(30) == 0
         """,
     )
+
+
+def test_shared_memory_goes_with_the_child_that_has_made_it() -> None:
+    script = """
+        import os
+        import time
+        from multiprocessing.shared_memory import SharedMemory
+        from workpool import WorkPool
+
+        def hold(name, end, *args):
+            import sys
+            sys.held = SharedMemory(name, create=True, size=1)
+            end(*args)
+
+        def left(view, *call):
+            name = f"workpool-test-{os.getpid()}"
+            view.submit(hold, name, *call).exception(30)
+            view.submit(abs, -1).result(30)  # by another child
+            try:
+                found = SharedMemory(name)
+            except FileNotFoundError:
+                return False
+            found.close()
+            found.unlink()
+            return True
+
+        with WorkPool(max_workers=1) as pool:
+            print(left(pool.with_options(timeout_s=2), time.sleep, 60))
+            print(left(pool.with_options(isolate=True), os._exit, 3))
+            print(left(pool.with_options(max_tasks_per_child=1), abs, -1))
+    """
+    assert run_ranks(2, script).stdout == "False\n" * 3

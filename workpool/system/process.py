@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from io import FileIO  # a task may have replaced `open`
 from typing import IO
 
 from ..clock import monotonic, sleep
@@ -25,7 +26,8 @@ from .streams import open_streams
 #: Bytes of standard error that are remembered.
 TAIL_NBYTES = 4096
 
-#: How long a process may take to write its stack, and to be gone after it was killed.
+#: How long a process may take to write its stack, and to be gone after it was killed; the same for
+#: what then removes its shared memory, which may just be starting.
 STACK_S = 1.0
 GONE_S = 5.0
 
@@ -179,17 +181,55 @@ class ChildProcess:
             os.kill(self.pid, signum)
 
     def _end(self) -> None:
+        with contextlib.suppress(OSError):  # no descriptors: then its shared memory stays
+            self._end_before_trackers()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._wait()
         if self._process.poll() is None:
             self._process.returncode = -signal.SIGKILL  # as it will be
 
+    def _end_before_trackers(self) -> None:
+        """If it has had shared memory tracked, end all others first, and let that be removed.
+
+        A resource tracker of multiprocessing, or of loky, does so when its pipe is closed.
+        """
+        group = _group(self.pid)
+        trackers = [pid for pid in group if _tracks(pid)]
+        if trackers:
+            for pid in set(group) - set(trackers):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            give_up = monotonic() + GONE_S
+            while any(map(_tracks, trackers)) and monotonic() < give_up:
+                sleep(1e-3)
+
     def _wait(self) -> None:
         """Wait for the process to end: a frozen one, or one whose disk is gone, may never do so."""
         give_up = monotonic() + GONE_S
         while not self.ended() and monotonic() < give_up:
             sleep(1e-3)
+
+
+def _group(number: int) -> list[int]:
+    """Return the processes of a group."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+            if os.getpgid(int(name)) == number:
+                found.append(int(name))
+    return found
+
+
+def _tracks(pid: int) -> bool:
+    """Return whether a process lives and is a resource tracker, or just begins and may be one."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")  # a zombie has none
+        with FileIO(f"/proc/{pid}/cmdline") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return not line or b"resource_tracker import main" in line
 
 
 def _start(module: str, *arguments: object) -> bytes:
