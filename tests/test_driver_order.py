@@ -172,7 +172,7 @@ def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.Mon
     for number in range(2):
         times[0] += 1.0
         scene.submit(number)
-        rests.append(driver._rest_s())
+        rests.append(driver._rest_s(0.0))
         scene.end_one()
         driver.progress()
         driver._collector.row_s = 2 * SHORT_S

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from driven import NOTHING_TO_FETCH, Scene
 
-from workpool.backoff import SPINS
+from workpool.backoff import SPINS, WAIT_S
 from workpool.driver import waits as waits_module
+from workpool.driver.dispatcher import LAX_PART, LAX_S
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
 from workpool.layout import NOTHING, Piece
@@ -34,7 +35,7 @@ def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str
         return True
 
     steps: list[str] = []
-    return Waits(progress, lambda: rest_s, lambda: True, still), steps
+    return Waits(progress, lambda waited_s: rest_s, lambda: True, still), steps
 
 
 @contextmanager
@@ -61,6 +62,28 @@ def test_many_who_wait_do_not_look_more_often_than_a_few() -> None:
         time.sleep(0.5)
         over.append(None)
     assert len(steps) < 1500
+
+
+def test_who_has_waited_for_long_and_in_vain_looks_seldom() -> None:
+    scene = Scene()
+    scene.submit(1)
+    scene.driver.progress()
+    rest_s = scene.driver._dispatcher.rest_s
+    for late_s, waited_s in ((0.0, 9.0), (0.1, 9.0), (9.0, 0.0), (9.0, 0.1)):
+        assert (rest_s(late_s, waited_s) or 0.0) <= WAIT_S, "a result may come soon"
+    assert rest_s(1.0, 9.0) == rest_s(9.0, 1.0) == LAX_PART
+    assert rest_s(9.0, 9.0) == LAX_S
+
+    def asked(waited_s: float) -> float:
+        waits.append(waited_s)
+        return 20e-3
+
+    waits: list[float] = []
+    for _ in range(2):
+        Waits(lambda: 0, asked, lambda: True, bool).wait(lambda: False, 0.1)
+    first, *others = waits[: waits.index(min(waits[1:]))]
+    assert first < others[-1] <= 0.1
+    assert others == sorted(others), "a wait by itself"
 
 
 def test_who_rests_is_told_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +220,7 @@ def test_who_may_rest_does_not_glance() -> None:
 @pytest.mark.parametrize("outstanding", [True, False])
 def test_what_waits_on_the_driver_is_not_lost(outstanding: bool) -> None:
     """As a task does that is tried again later: nothing is in the table meanwhile."""
-    waits = Waits(lambda: 0, lambda: 1e-3, lambda: outstanding, lambda: False)
+    waits = Waits(lambda: 0, lambda waited_s: 1e-3, lambda: outstanding, lambda: False)
     waits._patience_s = 1e-2
     with nullcontext() if outstanding else pytest.raises(TaskLost):
         assert not waits.wait(lambda: False, 0.1)

@@ -33,7 +33,7 @@ mpi = pytest.mark.mpi
 def test_what_comes_back_between_two_looks_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread has the task in its hands, puts it back, and leaves its step."""
     back: list[bool] = []
-    waits = Waits(lambda: 0, lambda: None, lambda: bool(back), lambda: False)
+    waits = Waits(lambda: 0, lambda waited_s: None, lambda: bool(back), lambda: False)
     waits._patience_s = 0.0
 
     def stepping() -> bool:

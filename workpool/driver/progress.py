@@ -201,8 +201,8 @@ class Progress:
         with self._looking:
             return not self._closed and self._collector.still()
 
-    def _rest_s(self) -> float | None:
-        return self._dispatcher.rest_s(self._advanced_s - self._asked_s)
+    def _rest_s(self, waited_s: float) -> float | None:
+        return self._dispatcher.rest_s(self._advanced_s - self._asked_s, waited_s)
 
 
 def progress_until(

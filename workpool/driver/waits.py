@@ -33,7 +33,8 @@ class Waits:
     progress : callable
         Makes progress; returns how many rows have ended.
     rest_s : callable
-        Returns the seconds for which there will be nothing to do; None: look again at once.
+        Takes the seconds that a thread has waited, and returns those for which there will be
+        nothing to do; None: look again at once.
     outstanding : callable
         Returns whether some tasks are not over, wherever they are.
     still : callable
@@ -43,7 +44,7 @@ class Waits:
     def __init__(
         self,
         progress: Callable[[], int],
-        rest_s: Callable[[], float | None],
+        rest_s: Callable[[float], float | None],
         outstanding: Callable[[], bool],
         still: Callable[[], bool],
     ) -> None:
@@ -75,7 +76,7 @@ class Waits:
         me = threading.get_ident()
         deadline = None if timeout is None else monotonic() + timeout
         backoff: Backoff | None = None
-        lost_s = math.inf
+        lost_s = since_s = math.inf
         try:
             while not ended():
                 self._threads.add(me)
@@ -86,12 +87,12 @@ class Waits:
                     backoff = None  # mostly it was what we wait for
                     continue
                 if backoff is None:
-                    backoff = Backoff(WAIT_S)
+                    backoff, since_s = Backoff(WAIT_S), monotonic()
                 if self._looks is None:
                     self._looks = me
                 if self._looks != me:
                     self._rest(me, ended, left)
-                elif self.pause(backoff, left):
+                elif self.pause(backoff, left, monotonic() - since_s):
                     # A glance at one word takes a third of the time of a whole look.
                     while backoff.spins and self._still() and not ended():
                         if deadline is not None and monotonic() >= deadline:
@@ -135,9 +136,11 @@ class Waits:
             if ended():
                 bell.set()
 
-    def pause(self, backoff: Backoff, at_most_s: float | None = None) -> bool:
+    def pause(
+        self, backoff: Backoff, at_most_s: float | None = None, waited_s: float = 0.0
+    ) -> bool:
         """Leave the core to others for a while; return whether a result is due."""
-        rest_s = self._rest_s()
+        rest_s = self._rest_s(waited_s)
         if rest_s is None:
             backoff.pause(at_most_s)
         else:
