@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from gc import get_referents
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -202,15 +202,22 @@ def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
-def test_futures_have_no_dict_each() -> None:
+def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     """However many are made before one ends: the garbage collector would look at each."""
-    pool: Any = SimpleNamespace(lock=threading.RLock())
-    futures = [PoolFuture[int](pool) for _ in range(100)]
-    for future in futures:
-        future.resolve(1, None)
-    assert not [
-        future for future in futures if any(type(it) is dict for it in get_referents(future))
-    ]
+    run_script(
+        """
+        import threading
+        from gc import get_referents
+        from types import SimpleNamespace
+        from workpool.pool.future import PoolFuture
+
+        pool = SimpleNamespace(lock=threading.RLock())
+        futures = [PoolFuture(pool) for _ in range(100)]
+        for future in futures:
+            future.resolve(1, None)
+        assert not any(type(it) is dict for future in futures for it in get_referents(future))
+        """
+    )
 
 
 def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> None:
