@@ -171,3 +171,24 @@ def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
     assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(1000))}", "end"]
     assert f"on {hosts.names[1]} " in ended.err
     assert "has not been heard of for 1 s: the job ends without it" in ended.err
+
+
+HOLDING = """
+import ctypes
+from workpool import WorkPool
+
+def hold():
+    ctypes.PyDLL(None).usleep(2_500_000)
+    return 1
+
+with WorkPool(lease_s=0.5) as pool:
+    print(sum(future.result() for future in [pool.submit(hold) for _ in range(pool.num_workers)]))
+"""
+
+
+def test_that_a_task_is_too_long_for_the_lease_is_said(hosts: Hosts) -> None:
+    """On other hosts nobody can tell a worker that is dead from one that keeps its lock."""
+    with hosts.run("-c", HOLDING) as started:
+        ended = started.wait()
+    assert (ended.status, ended.out) == (0, "5\n"), ended
+    assert ended.err.count("so others run task hold; where tasks keep the interpreter's lock") == 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..loss import Loss, Why
+from ..loss import OF_THE_WORKER, Loss, Why
 from ..members.leases import Leases
-from ..serializer import Kind
+from ..serializer import Kind, task_name
 from ..system.streams import say
 from ..tasks import Batch, Finished
 from .backlog import Backlog
@@ -54,6 +54,7 @@ class Recovery:
         self._store = store
         self._backlog = backlog
         self._deserted = False  # whether it was said that no worker answers
+        self._said = False  # whether it was said that one is silent
 
     def put_off(self) -> None:
         """Have a while go by before the next look: nobody runs anything yet, and all has ended."""
@@ -99,6 +100,13 @@ class Recovery:
             self.evicted[member] += 1
             if loss.why is Why.DEAD:
                 self.ran[member] = lost[0].function
+            if loss.why is Why.SILENT and not self._said:
+                self._said = True  # a task that is too long for the lease is run again and again
+                say(
+                    f"worker rank {loss.rank} on {loss.host}: {OF_THE_WORKER[loss.why]}, so others "
+                    f"run task {task_name(lost[0].function)}; where tasks keep the interpreter's "
+                    "lock for so long, raise lease_s= (WORKPOOL_LEASE_S)"
+                )
             try:
                 content = loss.encoded()
                 outcomes = [(task, _LOST, content) for task in lost]
