@@ -20,7 +20,7 @@ from . import launcher, mpiexec, program
 _RUN_TEXT = f"""\
 Run a Python program with N workers: start N + 1 ranks under the mpiexec that belongs to mpi4py's
 MPI. Rank 0 runs the program as its __main__, the others are its workers. The exit status is the
-program's; Ctrl-C is a KeyboardInterrupt in the program, a second one ends the job.
+program's; Ctrl-C is a KeyboardInterrupt in the program, a second one soon after ends the job.
 
 program:
   {program.USAGE}

@@ -146,7 +146,10 @@ class Core:
         self.check_open()
         # A submit with a journal takes further locks, of which the driver knows nothing.
         if self.driver.held or (self.ledgers.used and held(sys._getframe(1))):
-            raise RuntimeError("a finalizer cannot submit: this may be in the middle of a submit")
+            raise RuntimeError(
+                "neither a finalizer nor a signal's handler can submit in the middle of a step of "
+                "the pool: have it set a flag"
+            )
 
     def _new_context(self, limits: Limits | None) -> PoolContext:
         others = tuple(pool.pool_id for pool in tuple(self._job.pools))
