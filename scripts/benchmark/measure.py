@@ -135,17 +135,22 @@ def wait_for(path: str) -> None:
 def rate(run: Callable[[int], object], count: int, seconds: float, least: int = 100) -> float:
     """Return the tasks per second of `count` tasks, or of as many as take about `seconds`.
 
-    Not of the first `least` ones, for which memory is touched that all others use again.
+    As many have run before, by which memory is touched that these use again.
     """
-    tasks = min(count, least)
+    first = tasks = min(count, least)
     run(tasks)
-    while True:
-        begun = time.perf_counter()
-        run(tasks)
-        elapsed_s = time.perf_counter() - begun
-        if tasks == count or elapsed_s >= seconds / 2:
-            return tasks / elapsed_s
+    while (elapsed_s := seconds_of(run, tasks)) < seconds / 2 and tasks < count:
         tasks = min(count, 10 * tasks, max(2 * tasks, int(tasks * seconds / elapsed_s)))
+    if tasks > first:
+        elapsed_s = seconds_of(run, tasks)
+    return tasks / elapsed_s
+
+
+def seconds_of(run: Callable[[int], object], tasks: int) -> float:
+    """Return the seconds that some tasks take."""
+    begun = time.perf_counter()
+    run(tasks)
+    return time.perf_counter() - begun
 
 
 def processes_of(pool: Pool, workers: int) -> set[int]:
