@@ -16,11 +16,6 @@ from .serializer import Encoded, segments
 #: for one takes a hundredth of what copying it takes.
 PIECE_NBYTES = 1 << 22
 
-#: So many bytes of a region are used again before others are touched, as far as whoever hands them
-#: out can wait for a moment: what is used again and again is in some cache, and what has never been
-#: used costs 2 us for each page.
-WARM_NBYTES = 1 << 23
-
 
 def pair_nbytes(room_nbytes: int) -> int:
     """Return the size of two pieces that have room in so many bytes."""

@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-from ..arena import WARM_NBYTES
 from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
 from ..context import LARGE_NBYTES
@@ -25,6 +24,10 @@ TOGETHER = 255
 
 #: With so many rows in the table for each worker, publishing more may wait.
 ROWS_EACH = 2
+
+#: So many bytes of arguments lie in the arena at a time, if workers have enough to do: what is used
+#: again and again is in some cache, and what has never been used costs 2 us for each page.
+WARM_NBYTES = 1 << 23
 
 #: What it takes to copy a byte into fresh memory: mostly what its pages cost.
 COPY_S = 0.5e-9

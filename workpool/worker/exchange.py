@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .. import layout
-from ..arena import WARM_NBYTES, pair_nbytes, piece_of, write
+from ..arena import pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
 from ..extents import Region
@@ -16,6 +16,10 @@ from ..repository import Claim, Claimant, Miss, Stream
 from ..serializer import Encoded
 from ..system.memory import empty
 from .runner import Evicted
+
+#: After so many bytes of results a worker sees what was collected, and uses the room again.  A few
+#: large ones fit into a cache together with the arguments.
+WARM_NBYTES = 1 << 21
 
 
 class Exchange:
