@@ -16,7 +16,8 @@ _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 LEGEND = """\
 Each figure is the median of all rounds; under it stand the least and the greatest. "times" is how
-many times better workpool's median is. What would take more than a second is done with fewer tasks.
+many times better workpool's median is. What would take more than a second is done with fewer tasks;
+as many have run before those that are timed.
 its control   mpi4py.futures with os.sched_yield() in place of every sleep while it waits
 serial loop   pickle, restore and call each task, pickle and restore its result, in one process
 claim loop    as many ranks as there are workers take numbers from a counter in an MPI window"""
