@@ -16,7 +16,7 @@ from ..interrupts import failures
 from ..journal.ledger import Ledger
 from ..reduction import OPERATIONS, Binary
 from ..schedule import Schedule
-from ..serializer import pack_call, said
+from ..serializer import pack_call
 from ..tasks import PoolContext, Retry
 from .core import Core
 from .hold import Hold
@@ -24,6 +24,7 @@ from .mapping import apart
 from .mapping.call import MapCall
 from .mapping.cutter import RANGE_ITEMS, Cutter
 from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
+from .mapping.supply import refused
 
 #: Items of a reduce, all of which are cut into segments at once.
 MOST_REDUCED = 1000 * RANGE_ITEMS
@@ -140,9 +141,7 @@ class Maps:
         except failures() as error:
             if mapping.over:  # some turns were submitted
                 raise
-            raise SerializationError(
-                f"cannot pickle the items of a reduce: {said(error)}"
-            ) from error
+            raise refused(error) from error
         values: list[T] = mapping.fold(deadline)
         if not values:
             raise UsageError("reduce of no items has no value")

@@ -15,6 +15,13 @@ from .cutter import SEGMENT_ITEMS, Cutter, Uncut
 from .stretch import Stretch
 
 
+def refused(error: BaseException) -> SerializationError:
+    """Return what is said of the items of a reduce that cannot be pickled."""
+    refusal = SerializationError(f"cannot pickle the items of a reduce: {said(error)}")
+    refusal.__cause__ = error
+    return refusal
+
+
 class Map(Protocol):
     """What a supply needs of its map."""
 
@@ -145,9 +152,8 @@ class Supply:
             found = self._cutter.cut(uncut, large=True)
         except failures() as error:
             if self._cutter.operation is not None:
-                refusal = SerializationError(f"cannot pickle the items of a reduce: {said(error)}")
-                refusal.__cause__ = error
-                self._mapping.fail(refusal)  # not here: this may be any thread that makes progress
+                # Not raised: this may be any thread that makes progress.
+                self._mapping.fail(refused(error))
                 return
             uncut, refusal = self._cutter.blame(uncut, error)
         assert found is not None
