@@ -74,6 +74,22 @@ def die_once(item: Any) -> Callable[[], None]:
     return die
 
 
+class Endless(Iterator[int]):
+    """Items without an end.
+
+    Attributes
+    ----------
+    taken : int
+        How many were, and the last of them.
+    """
+
+    taken = 0
+
+    def __next__(self) -> int:
+        self.taken += 1
+        return self.taken
+
+
 def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[Any], Any]:
     """Return the results that come before an error, and the error."""
     found: list[Any] = []

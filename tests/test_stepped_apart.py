@@ -7,7 +7,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count, islice
 
 import pytest
-from stepped_pool import SteppedPool, die_once, drained, during, fail, note, pools, ran
+from stepped_pool import Endless, SteppedPool, die_once, drained, during, fail, note, pools, ran
 
 Make = Callable[..., SteppedPool]
 orders = pytest.mark.parametrize("unordered", [False, True])
@@ -38,22 +38,14 @@ def test_every_item_runs_once_though_a_worker_dies(
 
 @orders
 def test_a_buffer_is_a_bound(make: Make, unordered: bool) -> None:
-    taken = 0
-
-    def items() -> Iterator[int]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield taken
-
     for chunksize, buffersize in (1, 10), (4, 10), (4, 1):
-        pool, taken, most = make(), 0, 0
+        pool, items, most = make(), Endless(), 0
         sizes = {"chunksize": chunksize, "buffersize": buffersize}
-        results = pool.map(note, items(), unordered=unordered, **sizes)  # type: ignore[arg-type]
+        results = pool.map(note, items, unordered=unordered, **sizes)  # type: ignore[arg-type]
         bound = -(-buffersize // chunksize) * chunksize
-        assert taken == bound
+        assert items.taken == bound
         for used, _ in enumerate(islice(results, 40)):
-            most = max(most, taken - used)
+            most = max(most, items.taken - used)
         assert most <= bound + chunksize  # whose results are just given
         results.close()
 

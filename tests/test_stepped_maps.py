@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepped_pool import SteppedPool, die, die_once, drained, during, fail, note, pools, ran
+from stepped_pool import (
+    Endless,
+    SteppedPool,
+    die,
+    die_once,
+    drained,
+    during,
+    fail,
+    note,
+    pools,
+    ran,
+)
 
 from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
 from workpool.journal.journal import Journal
@@ -256,18 +267,10 @@ def test_a_map_that_is_closed_lets_no_more_be_taken(make: Make, unordered: bool)
 @pytest.mark.parametrize("buffersize", [1024, 2000, 5000])
 @orders
 def test_a_buffer_is_a_bound(make: Make, buffersize: int, unordered: bool) -> None:
-    taken = 0
-
-    def items() -> Iterator[int]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield taken
-
-    pool, most = make(), 0
-    results = pool.map(note, items(), buffersize=buffersize, unordered=unordered)
+    pool, items, most = make(), Endless(), 0
+    results = pool.map(note, items, buffersize=buffersize, unordered=unordered)
     for used, _ in enumerate(islice(results, 4 * buffersize)):
-        most = max(most, taken - used)
+        most = max(most, items.taken - used)
     results.close()
     assert buffersize // 2 < most <= buffersize
 
