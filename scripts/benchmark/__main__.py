@@ -1,7 +1,7 @@
 """Measure workpool and its peers, and print one table.
 
     sh scripts/bench                                  all rows, some 20 minutes
-    sh scripts/bench --quick                          2 workers, less of everything, some 3 minutes
+    sh scripts/bench --quick                          2 workers, less of everything, some 6 minutes
     sh scripts/bench --rows submit map --workers 2 --json bench.json --plot bench.png
     sh scripts/bench --mpi openmpi
 
