@@ -59,7 +59,7 @@ def test_very_short_tasks_share_one_whatever_their_share() -> None:
 
 
 def test_a_row_is_not_for_any_number_of_bytes() -> None:
-    assert rows(code(5), 10, 10, bytes(BATCH_NBYTES // 4)) == [4, 4, 2]
+    assert rows(code(5), 40, 40, bytes(BATCH_NBYTES // 16)) == [16, 16, 8]
     assert rows(code(5), 3, 3, bytes(BATCH_NBYTES + 1)) == [1, 1, 1]
 
 
@@ -148,7 +148,7 @@ def test_large_tasks_of_two_functions_share_no_row() -> None:
 
 def test_a_large_payload_without_room_waits_for_it_by_itself() -> None:
     batches = Arena(room=2).rows(LARGE, LARGE, LARGE, LARGE, 1)
-    assert numbers(batches) == [[0, 1], [2], [3, 4]]
+    assert numbers(batches) == [[0, 1], [2], [3], [4]]
     assert not batches[1].placed
     assert len(batches[1].payload) == LARGE
 

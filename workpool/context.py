@@ -30,7 +30,7 @@ ISOLATED = 1 << 4
 
 #: A payload of more bytes lies apart in the arena, by itself, and so does an outcome: to join it
 #: with those of the other tasks of its row would take longer than what a row costs.
-LARGE_NBYTES = 32 << 10
+LARGE_NBYTES = 16 << 10
 
 
 def encode_setup(

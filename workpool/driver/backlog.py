@@ -21,7 +21,7 @@ from ..tasks import Batch, Segment, Task
 #: payloads.
 BATCH_S = 0.5e-3
 BATCH_TASKS = layout.MAX_TASKS
-BATCH_NBYTES = 64 << 10
+BATCH_NBYTES = 256 << 10
 
 #: The bytes of a batch whose payloads lie apart in the arena, each by itself.
 LARGE_BATCH_NBYTES = 1 << 20
@@ -45,6 +45,8 @@ class Backlog:
         none, its turns wait until ``resume`` finds one.
     place : callable
         ``place(task)``: puts a payload into the arena, if there is room.
+    batch_nbytes : int
+        Of the payloads of a row, where these are joined.
 
     Attributes
     ----------
@@ -52,9 +54,15 @@ class Backlog:
         That wait now, the last one at the end.
     """
 
-    def __init__(self, lend: Callable[[Segment], bool], place: Callable[[Task], object]) -> None:
+    def __init__(
+        self,
+        lend: Callable[[Segment], bool],
+        place: Callable[[Task], object],
+        batch_nbytes: int = BATCH_NBYTES,
+    ) -> None:
         self._lend = lend
         self._place = place
+        self._batch_nbytes = batch_nbytes
         self.tasks: deque[Task] = deque()
         self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap, by time and then by number
@@ -120,22 +128,28 @@ class Backlog:
             raise
 
     def _add_others(self, found: list[Task], share: int) -> None:
-        """Add to the first task of a row others like it; all payloads lie apart, or none does."""
+        """Add to the first task of a row others like it; all payloads lie apart, or none does.
+
+        A large payload for which there is no room waits for it by itself.
+        """
         tasks, (first,) = self.tasks, found
         apart = self._lies_apart(first)
-        left_nbytes = (LARGE_BATCH_NBYTES if apart else BATCH_NBYTES) - _nbytes(first)
+        if not (apart or _is_small(first)):
+            return
+        left_nbytes = (LARGE_BATCH_NBYTES if apart else self._batch_nbytes) - _nbytes(first)
         for _ in range(min(self._most(first, share) - 1, len(tasks))):
             task = tasks[0]
             left_nbytes -= _nbytes(task)
-            if left_nbytes < 0 or task.over or (apart and not self._lies_apart(task)):
+            if left_nbytes < 0 or task.over:
                 break
-            if not task.goes_with(first):
+            alike = self._lies_apart(task) if apart else _is_small(task)
+            if not (alike and task.goes_with(first)):
                 break
             found.append(tasks.popleft())
 
     def _lies_apart(self, task: Task) -> bool:
         """Return whether a payload lies apart in the arena; put it there if it is large."""
-        if task.extent is None and len(task.payload) > LARGE_NBYTES:
+        if task.extent is None and not _is_small(task):
             self._place(task)
         return task.extent is not None
 
@@ -151,6 +165,10 @@ class Backlog:
 
 def _nbytes(task: Task) -> int:
     return len(task.payload) if task.extent is None else task.extent.nbytes
+
+
+def _is_small(task: Task) -> bool:
+    return task.extent is None and len(task.payload) <= LARGE_NBYTES
 
 
 def _first(waiting: deque[Task]) -> Task | None:
