@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 from workpool import layout
+from workpool.serializer.values import encode
 from workpool.system import pages
 from workpool.system.memory import LONG_NBYTES, empty, keep_freed
 from workpool.system.pages import LARGE_PAGE_NBYTES, Mapped, _mincore, is_there, populate
-from workpool.system.spares import SLAB_NBYTES, Spares, spares
+from workpool.system.spares import HEAD_NBYTES, SLAB_NBYTES, Spares, spares
 
 NBYTES = 1 << 19
 
@@ -104,6 +105,18 @@ def test_a_block_is_used_again_when_the_last_view_of_it_is_gone(some: Spares) ->
     assert len(other) == NBYTES
 
 
+@pytest.mark.parametrize("nbytes", [1 << 16, 100_000, 1 << 20, 3 << 20, SLAB_NBYTES])
+def test_a_copy_of_an_array_and_its_encoding_have_blocks_of_one_size(
+    some: Spares, nbytes: int
+) -> None:
+    array = np.zeros(nbytes // 8)
+    copied, encoded = array.nbytes, len(encode((array,)))
+    first = address(some.take(copied))
+    assert encoded > copied
+    assert address(some.take(encoded)) == first
+    assert address(some.take(copied)) == first
+
+
 VIEWS: dict[str, Callable[[memoryview], Any]] = {
     "bytes": lambda memory: memory[16:24],
     "numbers": lambda memory: memory.cast("d")[2:3],
@@ -178,7 +191,7 @@ def test_what_is_in_use_is_never_handed_out_again(some: Spares) -> None:
 
 
 def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
-    half = SLAB_NBYTES // 2
+    half = SLAB_NBYTES // 2 - HEAD_NBYTES
     many = [some.take(half) for _ in range(5)]
     assert [memory is None for memory in many] == [False] * 4 + [True]
     assert some.take(some.most_nbytes + 1) is None
@@ -192,8 +205,9 @@ def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
 
 
 def test_blocks_become_larger_and_smaller_ones(some: Spares) -> None:
-    for nbytes in (1 << 16, SLAB_NBYTES // 2, 3 << 16, 1 << 20, 1 << 16):
-        blocks = [some.take(nbytes) for _ in range(2 * (SLAB_NBYTES // nbytes))]
+    for room in (1 << 16, SLAB_NBYTES // 2, 3 << 16, 1 << 20, 1 << 16):
+        nbytes = room - HEAD_NBYTES
+        blocks = [some.take(nbytes) for _ in range(2 * (SLAB_NBYTES // room))]
         assert all(blocks), nbytes
         assert some.take(nbytes) is None
         places = sorted(address(memory) for memory in blocks if memory is not None)
@@ -203,7 +217,7 @@ def test_blocks_become_larger_and_smaller_ones(some: Spares) -> None:
 
 def test_a_small_block_does_not_keep_a_large_slab(some: Spares) -> None:
     some.most_nbytes = 3 * SLAB_NBYTES
-    large = some.take(2 * SLAB_NBYTES)
+    large = some.take(2 * SLAB_NBYTES - HEAD_NBYTES)
     del large
     small = some.take(1 << 16)
     assert small is not None

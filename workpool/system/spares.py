@@ -17,6 +17,11 @@ from .pages import LARGE_PAGE_NBYTES, Mapped
 #: What up to half as large blocks are cut from; larger ones have slabs of their own.
 SLAB_NBYTES = 1 << 24
 
+#: What the encoding of an array has besides its elements, and some more.  A copy of the array gets
+#: a block of the same size: blocks of one size do not serve another, and where all room is in use,
+#: each would be cut anew from those of the other.
+HEAD_NBYTES = 512
+
 #: How long it may take until another thread has its block: then all are given back.
 CLEAR_S = 0.1
 
@@ -101,9 +106,10 @@ class Spares:
         -----
         Cost: 2 us where it was used before.
         """
-        step = 1 << nbytes.bit_length() - 6  # sizes that hardly differ are one
-        size = -(-nbytes // step) * step
-        if size > self.most_nbytes or not self._lock.acquire(blocking=False):
+        with_head = nbytes + HEAD_NBYTES
+        step = 1 << with_head.bit_length() - 6  # sizes that hardly differ are one
+        size = min(-(-with_head // step) * step, self.most_nbytes)
+        if size < nbytes or not self._lock.acquire(blocking=False):
             return None
         try:
             while self._ended:
