@@ -27,7 +27,7 @@ from ..errors import UsageError
 from ..interrupts import interrupts
 from ..lazy import hashlib
 from .atoms import ATOMS
-from .byname import PROTOCOL, REFUSALS, named, registered_modules
+from .byname import PROTOCOL, REFUSALS, has, named, registered_modules
 from .byvalue import ByValuePickler, undisturbed
 from .definitions import (
     bounds_of,
@@ -131,7 +131,7 @@ def _bytes_of(obj: object, refused: type, within: _Pickler | None = None) -> byt
     try:
         pickled = _pickle(obj, lambda file: Pickler(file, PROTOCOL))
         suspect = (*_SUSPECT, refused.__module__.encode(), *map(str.encode, registered_modules()))
-        if not any(mark in pickled for mark in suspect):
+        if not any(has(pickled, mark) for mark in suspect):
             return pickled
     except interrupts():
         raise
