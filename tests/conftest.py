@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -92,6 +93,15 @@ def claim(request: pytest.FixtureRequest) -> Iterator[str]:
 def codes() -> CodeCache:
     """Give a memory of code with nothing in it."""
     return CodeCache()
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Any]]:
+    """Give what makes a stepped pool; in the end nothing may be left of any."""
+    from stepped_pool import pools  # which most files do without
+
+    with pools() as make:
+        yield make
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from stepped import Clock
@@ -40,6 +40,8 @@ from workpool.worker.worker import Worker
 class Died(ProtocolError):
     """Raised by an item: the worker has come to its end, and says nothing any more."""
 
+
+Make: TypeAlias = "Callable[..., SteppedPool]"
 
 ran: Counter[Any] = Counter()  # by item
 during: dict[Any, Callable[[], object]] = {}  # what comes in between, by item
@@ -100,8 +102,8 @@ def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[An
 
 
 @contextmanager
-def pools() -> Iterator[Callable[..., SteppedPool]]:
-    """Give what makes a pool; in the end nothing may be left of any."""
+def pools() -> Iterator[Make]:
+    """Give what makes a pool; in the end nothing may be left of any.  See the fixture `make`."""
     made: list[SteppedPool] = []
 
     def make(*args: Any, **options: Any) -> SteppedPool:

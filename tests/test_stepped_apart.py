@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count, islice
 
 import pytest
-from stepped_pool import Endless, SteppedPool, die_once, drained, during, fail, note, pools, ran
+from stepped_pool import Endless, Make, die_once, drained, during, fail, note, ran
 
-Make = Callable[..., SteppedPool]
 orders = pytest.mark.parametrize("unordered", [False, True])
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Return what makes a pool, of which nothing may be left in the end."""
-    with pools() as make:
-        yield make
 
 
 @orders

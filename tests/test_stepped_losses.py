@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stepped_pool import Died, SteppedPool, die_once, drained, during, fail, note, pools, ran
+from stepped_pool import Died, Make, SteppedPool, die_once, drained, during, fail, note, ran
 
 from workpool.errors import BrokenPool, SerializationError
 from workpool.testing import MemoryWindow
-
-Make = Callable[..., SteppedPool]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Return what makes a pool, of which nothing may be left in the end."""
-    with pools() as make:
-        yield make
 
 
 def stop(pool: SteppedPool, item: Any, seconds: float = 3) -> Callable[[], None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count, islice, repeat
@@ -12,32 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepped_pool import (
-    Endless,
-    SteppedPool,
-    die,
-    die_once,
-    drained,
-    during,
-    fail,
-    note,
-    pools,
-    ran,
-)
+from stepped_pool import Endless, Make, die, die_once, drained, during, fail, note, ran
 
 from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
 from workpool.journal.journal import Journal
 from workpool.pool.mapping import cutter, source, supply
 from workpool.schedule import Schedule
-
-Make = Callable[..., SteppedPool]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Return what makes a pool, of which nothing may be left in the end."""
-    with pools() as make:
-        yield make
 
 
 @pytest.fixture
