@@ -166,7 +166,7 @@ def test_a_result_waits_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> 
 def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """And where nothing of it is collected yet, it is not looked for each time."""
     warm_nbytes = 4 * in_lines(NBYTES)
-    monkeypatch.setattr(exchange_module, "WARM_NBYTES", warm_nbytes)
+    monkeypatch.setattr(exchange_module, "REAP_NBYTES", warm_nbytes)
     scene = Scene()
     exchange, claim = scene.exchange, scene.claim
     looks = count_looks(scene, monkeypatch)

@@ -19,7 +19,7 @@ from .runner import Evicted
 
 #: After so many bytes of results a worker sees what was collected, and uses the room again.  A few
 #: large ones fit into a cache together with the arguments.
-WARM_NBYTES = 1 << 21
+REAP_NBYTES = 1 << 21
 
 
 class Exchange:
@@ -42,7 +42,7 @@ class Exchange:
         self.share_nbytes = self.region.stretch.nbytes // 4
         self._window = claimant.window
         self._claimant = claimant
-        self._warm_nbytes = WARM_NBYTES  # with more bytes in use, see first what was collected
+        self._reap_nbytes = REAP_NBYTES  # with more bytes in use, see first what was collected
         self._results: deque[tuple[int, int, Extent]] = deque()  # (row, our word, extent)
 
     def keep(self, claim: Claim, extents: Sequence[Extent]) -> None:
@@ -68,9 +68,9 @@ class Exchange:
 
     def try_reserve(self, nbytes: int) -> Extent | None:
         """Return room for results if there is any now."""
-        if self.region.used_nbytes > self._warm_nbytes:
+        if self.region.used_nbytes > self._reap_nbytes:
             self.reap()
-            self._warm_nbytes = self.region.used_nbytes + WARM_NBYTES
+            self._reap_nbytes = self.region.used_nbytes + REAP_NBYTES
         while (extent := self.region.reserve(nbytes)) is None:
             if not self.reap():
                 return None
