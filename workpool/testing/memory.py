@@ -231,9 +231,6 @@ class MemoryWindow:
             view[:] = content
         self._wanted.clear()
 
-    def close(self) -> None:
-        """Nothing: plain memory is collected."""
-
     def _check(self, disp: int, nbytes: int, aligned: int = 1) -> None:
         if disp % aligned or not 0 <= disp <= self.nbytes - nbytes:
             raise WindowError(f"{nbytes} bytes at {disp}: outside the window, or not aligned")
