@@ -116,25 +116,25 @@ class Waits:
             # Even if it was not we who looked: we may have been woken to do so, and have found
             # that what we wait for has ended as well.
             if self._looks is None:
-                for _, bell in tuple(self._resting.values())[:1]:
-                    bell.set()  # it is the next one to look
+                for _, told in tuple(self._resting.values())[:1]:
+                    told.set()  # it is the next one to look
 
     def _rest(self, me: int, ended: Callable[[], bool], at_most_s: float | None) -> None:
         """Rest until somebody finds that `ended` says so; at the longest until it is our turn."""
         rest_s = WAIT_S * len(self._threads)
-        bell = Flag()
-        self._resting[me] = ended, bell
+        told = Flag()
+        self._resting[me] = ended, told
         try:
             if not ended():
-                bell.wait(rest_s if at_most_s is None else min(rest_s, at_most_s))
+                told.wait(rest_s if at_most_s is None else min(rest_s, at_most_s))
         finally:
             self._resting.pop(me, None)
 
     def tell(self) -> None:
         """End the rest of those who wait for something that has come."""
-        for ended, bell in tuple(self._resting.values()):
+        for ended, told in tuple(self._resting.values()):
             if ended():
-                bell.set()
+                told.set()
 
     def pause(
         self, backoff: Backoff, at_most_s: float | None = None, waited_s: float = 0.0
