@@ -38,13 +38,13 @@ class RankCheck:
     def look(self, fn: object) -> None:
         """Warn, once for each function, if it does, or one of the script that it calls."""
         inner = innermost(fn)
-        for name in self._ranks(inner.__func__ if isinstance(inner, MethodType) else inner):
+        for name in self._ranks_read(inner.__func__ if isinstance(inner, MethodType) else inner):
             warn(
                 f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank on "
                 f"every worker: ask there for its own, or in the initializer (global {name})"
             )
 
-    def _ranks(self, function: object) -> Iterator[str]:
+    def _ranks_read(self, function: object) -> Iterator[str]:
         if type(function) is not FunctionType or function.__module__ not in SCRIPT_MODULES:
             return
         code, names = function.__code__, function.__globals__
@@ -56,7 +56,7 @@ class RankCheck:
                 asked = _asked(names.get("__file__")).get(name)
                 if asked is not None and self._is_ours(value, _found(asked, names)):
                     yield name
-            yield from self._ranks(value)
+            yield from self._ranks_read(value)
 
 
 @functools.lru_cache(maxsize=8)
@@ -79,13 +79,13 @@ def _asked(file: str | None) -> dict[str, ast.expr]:
             case ast.Global(names):
                 others.update(names)
             case ast.Assign(targets, value):
-                mine = {name: comm for target in targets for name, comm in _ranks(target, value)}
+                mine = {name: comm for target in targets for name, comm in _assigned(target, value)}
                 others.subtract(mine.keys())
                 found.update(mine)
     return {name: comm for name, comm in found.items() if not others[name]}
 
 
-def _ranks(target: Any, value: Any) -> Iterator[tuple[str, ast.expr]]:
+def _assigned(target: Any, value: Any) -> Iterator[tuple[str, ast.expr]]:
     """Yield each name that is given ``comm.Get_rank()`` or ``comm.rank``, and what `comm` is."""
     pairs = zip(getattr(target, "elts", [target]), getattr(value, "elts", [value]), strict=False)
     for pair in pairs:
