@@ -59,7 +59,7 @@ class Region:
         return self.stretch.nbytes - self._free_nbytes
 
     def reserve(self, nbytes: int) -> Extent | None:
-        """Return an extent of at least `nbytes`, or None while there is no hole so large.
+        """Return an extent of `nbytes`, on cache lines of its own; None while no hole is so large.
 
         Notes
         -----

@@ -42,7 +42,7 @@ OF_THE_WORKER = {
 
 
 class Loss(NamedTuple):
-    """What is known of it.
+    """What is known of an attempt that was lost.
 
     Parameters
     ----------

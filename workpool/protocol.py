@@ -16,7 +16,7 @@ The rules that hold in every reachable table:
 
 * A word changes only by a step of ``TRANSITIONS``, and its generation only grows.
 * Who may write a row's records follows from its word: the publisher while RESERVED or WANTED, the
-  owner while CLAIMED; nobody while READY or DONE.  An EVICTED row is left alone until its former
+  owner while CLAIMED; nobody in any other state.  An EVICTED row is left alone until its former
   owner, whose last Put may still be on its way, lets go of it.
 * A generation of a row is one attempt, of one task or of those of a batch: a task that is taken
   back is published again under a new ticket, so an outcome is private to its attempt until

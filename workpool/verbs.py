@@ -25,7 +25,7 @@ class Window(Protocol):
     nbytes: int
 
     def entered(self) -> bool:
-        """Return whether this thread is in the middle of a call, and who asks has come there."""
+        """Return whether this thread is in a call: then a finalizer or a signal's handler asks."""
 
     def load(self, disp: int) -> int: ...
     def compare_and_swap(self, disp: int, expected: int, desired: int) -> int: ...

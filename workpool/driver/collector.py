@@ -61,7 +61,7 @@ class Collector:
     backlog : Backlog
         Where tasks go that come back without an outcome.
     heard_s : dict of int to float
-        When each member has ended a task, at the earliest; kept here.
+        When each member has ended its last task, at the earliest; brought up to date here.
 
     Attributes
     ----------

@@ -53,8 +53,8 @@ class Progress:
     waits : Waits
         Threads that make progress because they wait.
     beats : int
-        Grows with each progress, and with each submit that does as well.  The attendant makes
-        progress itself as long as this stands still.
+        Grows with each progress, and with each submit unless there are futures to be resolved: a
+        submit resolves none.  The attendant makes progress itself as long as this stands still.
     drained : bool
         Whether nothing more will come of the tasks that are left.
     task_thread : int or None

@@ -4,8 +4,8 @@ What a caller may rely on, whatever the MPI:
 
 * The exit status is the driver's, told by the driver itself (see ``status``).
 * A signal goes to the driver, as it would to any program: Ctrl-C is a KeyboardInterrupt there.
-  The driver is ended, with all its ranks, if it is still there when the grace after another signal
-  is over, when Ctrl-C comes a second time, or when any signal comes after another than Ctrl-C.
+  The driver is ended, with all its ranks, by a second Ctrl-C within the grace; after SIGTERM or
+  SIGHUP, when the grace is over or any further signal comes.
 * No process of the job outlives it, nor any that a rank has started.  They are found by a mark in
   their environment: MPICH's hydra gives each rank a session of its own, and Open MPI's ranks
   outlive an mpiexec that was killed.

@@ -14,8 +14,8 @@ One window holds the table, at the repository rank, all displacements in bytes::
     ...      arena         one region for each member                       (Put, Get, Accumulate)
 
 A *ticket* numbers a publication and only grows; it belongs to row ``ticket % rows`` in generation
-``ticket // rows + 1``.  A *member* is the driver (0) or a worker (1, 2, ...); beyond one rank the
-member is the rank.
+``ticket // rows + 1``.  A *member* is the driver (0) or a worker (1, 2, ...); where there are
+several ranks, it is a rank of the job's ``rma.Group``.
 
 Each control word belongs to one kind of atomic for its whole life (see ``rma``), and the columns
 keep the words together so that one small Get shows the state of the whole table.

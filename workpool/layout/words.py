@@ -143,8 +143,8 @@ class States:
     def rows_behind(self, words: array[int], turn: int, generation: int) -> list[int]:
         """Return those of them that are not in their latest generation, in order.
 
-        Nor in one that differs from it by a multiple of 16: what lies behind by that is found when
-        the next generation has come.
+        Only the last four bits of generations are compared: a row that is behind by a multiple of
+        16 is found when the next generation has come.
 
         Parameters
         ----------

@@ -116,7 +116,7 @@ class Doorbells:
     heard_s : dict of int to float
         When each member has ended its last task, at the earliest, by the monotonic clock.
     tables : dict of object to collection
-        The rows of each table that is open, by whose it is.
+        The rows of each open table, by its driver.
     """
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:

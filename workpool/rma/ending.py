@@ -44,7 +44,7 @@ def at_finalize(
 
 
 def _finalize_after() -> None:
-    """Terminate MPI, as mpi4py's function of this name, after the job that needs it."""
+    """End the job that needs MPI, and then MPI: in the place of mpi4py's ``MPI.Finalize``."""
     if _before is not None:
         _before()
     _finalize()

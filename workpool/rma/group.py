@@ -22,7 +22,7 @@ from .patient import PatientWindow
 from .ticker import Ticker
 from .window import Window
 
-#: How long the host of a window waits to see another rank count there, and how far that counts.
+#: How long the host of a window waits to see another rank count there, and how far that one counts.
 PROBE_S = 0.1
 PROBES = 4
 

@@ -25,7 +25,7 @@ BATCH = 256
 
 
 class Words(Elements):
-    """The part of a ``Window`` that works on words, completes what is under way, and has it all.
+    """The part of a ``Window`` that works on words, flushes, and has the attributes of all parts.
 
     The parameters are those of ``Window``.
     """

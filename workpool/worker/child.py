@@ -58,7 +58,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of it."""
+    """What became of the task of a request."""
 
     kind: int
     encoded: Encoded

@@ -68,7 +68,7 @@ class Uncut:
     Attributes
     ----------
     at : int
-        Where that begins.
+        Where the part begins that is cut off next.
     block : int
         Items in one of its blocks.
     heavier : int
