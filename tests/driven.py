@@ -8,6 +8,7 @@ from workpool import layout
 from workpool.context import Context, TaskKind
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
+from workpool.members.doorbell import Doorbells
 from workpool.repository import TAKERS, Claim, Claimant, Miss
 from workpool.serializer import Encoded, Kind
 from workpool.tasks import Finished, PoolContext, Tally, Task
@@ -27,7 +28,8 @@ def pool(
     resolve: Callable[[Finished], object] = nothing, tally: Tally | None = None
 ) -> PoolContext:
     """Return a pool whose outcomes go to `resolve`."""
-    return PoolContext(1, Context(1, None, b""), resolve, nothing, tally)  # type: ignore[arg-type]
+    context = Context(1, None, b"")
+    return PoolContext(1, context, resolve, nothing, tally or Tally())  # type: ignore[arg-type]
 
 
 class Scene:
@@ -37,7 +39,7 @@ class Scene:
         self.context = context or pool()
         self.geometry = geometry = Geometry(rows, 2, 1 << 20)
         self.window = window = MemoryWindow(geometry.nbytes)
-        self.driver = Driver(window, geometry)
+        self.driver = Driver(window, geometry, None, Doorbells({}))
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
 
     def submit(self, number: int, payload: Encoded = b"") -> Task:

@@ -13,10 +13,11 @@ from workpool.context import LARGE_NBYTES, Context, TaskKind, encode_setup
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
 from workpool.loss import Loss, Why
+from workpool.members.doorbell import Doorbells
 from workpool.repository import Row
 from workpool.serializer import CodeCache, Encoded, Kind, pack_call
 from workpool.serializer.outcomes import unpack_outcome
-from workpool.tasks import Finished, PoolContext, Retry, Task
+from workpool.tasks import Finished, PoolContext, Retry, Tally, Task
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker, _Service
 
@@ -45,12 +46,13 @@ class Scene:
     def __init__(self, rows: int = 64, arena_nbytes: int = 16 << 20) -> None:
         geometry = Geometry(rows, 2, arena_nbytes)
         self.window = window = MemoryWindow(geometry.nbytes)
-        self.driver = Pause.driver = Driver(window, geometry)
+        self.driver = Pause.driver = Driver(window, geometry, None, Doorbells({}))
         worker = Worker(1, 1, "here")
         worker.runners.own.begin()
         self.service = _Service(worker, window, geometry, "pointer")
         setup = encode_setup(sys.path, None, ())
-        self.context = PoolContext(1, Context(1, None, setup), self.resolve, lambda several: None)
+        context = Context(1, None, setup)
+        self.context = PoolContext(1, context, self.resolve, lambda several: None, Tally())
         self.codes = CodeCache()
         self.tries_again = True  # what was lost
         self.found: dict[int, Any] = {}

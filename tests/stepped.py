@@ -18,6 +18,7 @@ from workpool.accumulator import Accumulator, Accumulators
 from workpool.context import CALL, Context, encode_setup
 from workpool.driver.driver import Driver
 from workpool.layout import Geometry
+from workpool.members.doorbell import Doorbells
 from workpool.members.leases import Leases
 from workpool.pool.resolver import Resolver
 from workpool.repository import Claim, Claimant
@@ -62,7 +63,7 @@ class Stepped:
     ) -> None:
         geometry = Geometry(rows=8, members=2, arena_nbytes=arena_nbytes)
         self.window = MemoryWindow(geometry.nbytes)
-        self.driver = Driver(self.window, geometry, leases)
+        self.driver = Driver(self.window, geometry, leases, Doorbells({}))
         self.accumulators = Accumulators()
         self.ended = 0  # tasks
         self.attend: Callable[[], None] = lambda: None

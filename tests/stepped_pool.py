@@ -27,6 +27,7 @@ from workpool.errors import ProtocolError
 from workpool.extents import in_lines
 from workpool.job.control import Choice
 from workpool.journal.ledger import Ledgers
+from workpool.members.doorbell import Doorbells
 from workpool.members.leases import Leases
 from workpool.pool.core import Core
 from workpool.pool.hold import Hold
@@ -201,7 +202,7 @@ class SteppedPool(View):
         window, self.clock = MemoryWindow(choice.geometry().nbytes), Clock()
         self.members = Members(choice, window, carries)
         leases = Leases(lambda member: 0, self.members, choice.lease_s, self.clock)  # type: ignore[arg-type]
-        self.driver = Stepping(window, choice.geometry(), leases)
+        self.driver = Stepping(window, choice.geometry(), leases, Doorbells({}))
         self.driver.step = self.step
         self.told: list[Callable[[], object]] = []  # what the attendant was, and has not done
         self.job: Any = SimpleNamespace(

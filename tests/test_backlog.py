@@ -8,9 +8,9 @@ from workpool.context import LARGE_NBYTES, Context, TaskKind
 from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
 from workpool.layout import Extent, Items, Terms
 from workpool.serializer import split
-from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Task
+from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Tally, Task
 
-CONTEXT = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
+CONTEXT = PoolContext(1, Context(1, None, b""), bool, bool, Tally())
 
 
 def a_backlog() -> Backlog:

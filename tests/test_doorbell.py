@@ -143,7 +143,7 @@ def test_as_many_are_woken_as_there_are_rows() -> None:
     bells.wake(4, now, coming=1)
     assert bells.rung == [1, 2], "for a row that is about to be there"
     assert woken(1) == [], "and not again"
-    Doorbells().wake(4, now)
+    Doorbells({}).wake(4, now)
 
 
 @pytest.mark.mpi

@@ -20,7 +20,7 @@ from workpool.layout import NO_BLOB, NOTHING, Blob, Descriptor, Extent, Geometry
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream
 from workpool.serializer import as_bytes
-from workpool.tasks import Batch, PoolContext, SharedCode, Task
+from workpool.tasks import Batch, PoolContext, SharedCode, Tally, Task
 from workpool.testing import MemoryWindow
 from workpool.worker import exchange as exchange_module
 from workpool.worker.exchange import Exchange
@@ -216,7 +216,7 @@ class Facing(Scene):
         super().__init__()
         payload, code, setup = (content(nbytes, first) for first in range(3))
         context = Context(1, None, setup)
-        pool = PoolContext(1, context, lambda finished: None, lambda several: None)
+        pool = PoolContext(1, context, lambda finished: None, lambda several: None, Tally())
         self.contents = {
             Stream.PAYLOAD: payload,
             Stream.CODE: code,

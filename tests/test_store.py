@@ -11,7 +11,7 @@ from workpool.driver.store import Store
 from workpool.layout import NOTHING, Extent, Piece
 from workpool.repository import Row
 from workpool.serializer import Code, as_bytes, pack_value
-from workpool.tasks import Batch, PoolContext, Retry, Task
+from workpool.tasks import Batch, PoolContext, Retry, Tally, Task
 from workpool.testing import MemoryWindow
 
 STRETCH = Extent(4096, 1 << 16)
@@ -24,7 +24,7 @@ def store() -> Store:
 
 @pytest.fixture
 def task() -> Task:
-    context = PoolContext(1, Context(1, None, b""), lambda finished: None, lambda several: None)
+    context = PoolContext(1, Context(1, None, b""), bool, bool, Tally())
     return Task(1, TaskKind.CALL, abs, context, b"", None)
 
 

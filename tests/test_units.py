@@ -29,7 +29,7 @@ from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
-from workpool.tasks import Finished, PoolContext, Task
+from workpool.tasks import Finished, PoolContext, Tally, Task
 
 
 def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
@@ -327,7 +327,7 @@ def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> N
 
     errors: list[BaseException] = []
     future = SimpleNamespace(resolve=lambda value, error: errors.append(error))
-    context = PoolContext(1, Context(1, None, b""), nothing, nothing)
+    context = PoolContext(1, Context(1, None, b""), nothing, nothing, Tally())
     task = Task(1, TaskKind.CALL, divmod, context, b"", future)
     task.attempt = 1
     raised = pack_exception(ZeroDivisionError(), task=divmod, rank=1, host="here")

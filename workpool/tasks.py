@@ -99,7 +99,7 @@ class PoolContext(Shared):
         ``resolve(finished)``: called outside of every lock, again if it was interrupted.
     write_down : callable
         ``write_down(several)``: called with what will be resolved, before it is.
-    tally : Tally, optional
+    tally : Tally
         Of the pool.
 
     Attributes
@@ -114,14 +114,14 @@ class PoolContext(Shared):
         context: Context,
         resolve: Callable[[Finished], None],
         write_down: Callable[[Iterable[Finished]], None],
-        tally: Tally | None = None,
+        tally: Tally,
     ) -> None:
         super().__init__(blob_id, context.encoded())
         self.pool_id = context.pool_id
         self.isolated = context.limits is not None
         self.resolve = resolve
         self.write_down = write_down
-        self.tally = tally or Tally()
+        self.tally = tally
         self.journaled = False
 
 

@@ -41,9 +41,9 @@ class Progress:
     ----------
     window : verbs.Window
     geometry : Geometry
-    leases : Leases, optional
+    leases : Leases or None
         Of the workers; without, none is ever taken for gone.
-    bells : Doorbells, optional
+    bells : Doorbells
         Of the workers that can be woken.
 
     Attributes
@@ -65,8 +65,8 @@ class Progress:
         self,
         window: verbs.Window,
         geometry: Geometry,
-        leases: Leases | None = None,
-        bells: Doorbells | None = None,
+        leases: Leases | None,
+        bells: Doorbells,
     ) -> None:
         self.geometry = geometry
         self.beats = 0
@@ -79,7 +79,7 @@ class Progress:
         self._store = store = Store(window, geometry.region(0))
         batch_nbytes = min(BATCH_NBYTES, store.most_nbytes // 4)  # of a small arena, too
         self._backlog = backlog = Backlog(self._segments.lend, store.place, batch_nbytes)
-        self._bells = bells = bells or Doorbells()
+        self._bells = bells
         self._collector = collector = Collector(publisher, store, backlog, bells.heard_s)
         self._published = collector.published
         self._rows = self._published.rows

@@ -108,7 +108,7 @@ class Doorbells:
 
     Parameters
     ----------
-    names : mapping of int to str, optional
+    names : mapping of int to str
         By member.
 
     Attributes
@@ -119,8 +119,8 @@ class Doorbells:
         The rows of each open table, by its driver.
     """
 
-    def __init__(self, names: Mapping[int, str] | None = None) -> None:
-        self._addresses = {m: _address(name) for m, name in (names or {}).items()}
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._addresses = {m: _address(name) for m, name in names.items()}
         self.heard_s = dict.fromkeys(self._addresses, monotonic())
         self.tables: dict[object, Sized] = {}
 

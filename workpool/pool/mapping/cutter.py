@@ -128,7 +128,7 @@ class Cutter:
         That share the items.
     fn : callable
     code : Code or None
-        Of `fn`; without, it is sent with the items.
+        Of `owner`; without, `fn` is sent with the items.
     codes : CodeCache
     schedule : Schedule
     several : bool
@@ -137,9 +137,9 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
-    owner : type, optional
-        Whose code it is, if not that of `fn`: the class of `fn`, or of the object whose method that
-        is.  Then `fn` goes with the items, and refers to the class, which comes with the code.
+    owner : callable
+        Whose code it is: `fn`; or the class of `fn`, or of the object whose method that is.  Then
+        `fn` goes with the items, and refers to the class, which comes with the code.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Cutter:
         several: bool,
         operation: Binary | None,
         ledger: Ledger | None,
-        owner: Any = None,
+        owner: Callable[..., Any],
     ) -> None:
         self._number = number
         self.workers = workers
@@ -170,7 +170,7 @@ class Cutter:
         self._several = several
         self.operation = operation
         self._ledger = ledger
-        self._owner: Any = fn if owner is None else owner
+        self._owner = owner
         self.at_once = self._own_code is None or ledger is not None
 
     @property
