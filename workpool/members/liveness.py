@@ -41,7 +41,7 @@ class Liveness:
     def __init__(self, members: Sequence[Process], here: Process) -> None:
         self.members = tuple(members)
         self._here = (here.host, here.space)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # else one who just says good-bye may be noted as dead
         self._left: set[int] = set()  # who have said good-bye
         self._dead: dict[int, None] = {}  # in the order in which it was noticed
 

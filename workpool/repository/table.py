@@ -106,7 +106,7 @@ class Table:
         for run in runs(indices):
             part = copy[run.start * nbytes : run.stop * nbytes]
             self.window.get(place(indices[run.start]), part)
-        self.window.flush()
+        self.window.flush()  # the copies are here only after it
         return [copy[i * nbytes : (i + 1) * nbytes] for i in range(len(indices))]
 
 

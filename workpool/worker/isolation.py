@@ -173,7 +173,7 @@ class IsolatedRunner:
                 requests = [_request(pool, kind, code_id, payload) for payload in payloads]
             except MemoryError:
                 return  # for all of them: each by itself may find some
-            self._ahead.extend(payloads)
+            self._ahead.extend(payloads)  # nobody retracts meanwhile: the batch holds its lock
             self._tasks += len(requests)
             with suppress(OSError):  # the child is gone, as ``call`` will find
                 self._child.channel.send(*map(segments, requests))
