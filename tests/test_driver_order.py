@@ -199,7 +199,7 @@ def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> Non
     scene = Scene()
     driver = scene.driver
     region = driver._store.region
-    nbytes = region.stretch.nbytes * 45 // 100
+    nbytes = region.nbytes * 45 // 100
     scene.submit(1, bytes(nbytes))
     driver.progress()
     scene.end_one()
@@ -215,7 +215,7 @@ def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> Non
 def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
     scene = Scene(rows=1024)
     driver = scene.driver
-    content = bytes(driver._store.region.stretch.nbytes // 5)
+    content = bytes(driver._store.region.nbytes // 5)
     for number in range(3):
         segment = Segment(number, content, 5, Terms(0, 1, 1, 0, 5))
         driver.submit(Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment), None)

@@ -157,7 +157,7 @@ def test_a_result_waits_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> 
                 scene.publisher.retire([scene.row(claim)])
 
     monkeypatch.setattr(exchange_module, "Backoff", lambda longest_s: Pause())
-    whole = exchange.reserve(exchange.region.stretch.nbytes)
+    whole = exchange.reserve(exchange.region.nbytes)
     scene.commit(claim, whole)
     assert exchange.reserve(NBYTES).offset == whole.offset
     assert len(pauses) == 3
@@ -187,7 +187,7 @@ def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_wherever_one_share_lies_there_is_room_for_another() -> None:
     scene = Scene()
     exchange = scene.exchange
-    for before in range(1, exchange.region.stretch.nbytes - exchange.share_nbytes + 1, NBYTES):
+    for before in range(1, exchange.region.nbytes - exchange.share_nbytes + 1, NBYTES):
         first, one = exchange.reserve(before), exchange.reserve(exchange.share_nbytes)
         exchange.region.release(first)
         other = exchange.try_reserve(exchange.share_nbytes)

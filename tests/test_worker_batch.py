@@ -160,8 +160,8 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
     scene.runner.during = during
     with pytest.raises(Evicted):
         attempts._run_batch(scene.claim, scene.runner, CALL, [bytes([n]) for n in range(TASKS)])
-    assert region.stretch.nbytes - free_nbytes[0] > TASKS * large_nbytes
-    assert free_nbytes[0] < region.free_nbytes == region.stretch.nbytes
+    assert region.nbytes - free_nbytes[0] > TASKS * large_nbytes
+    assert free_nbytes[0] < region.free_nbytes == region.nbytes
 
 
 @pytest.mark.parametrize("retracts", [True, False])

@@ -39,7 +39,7 @@ def write(
     position: int = 0,
     nbytes: int | None = None,
 ) -> None:
-    """Put an encoding into a window, or a stretch of it; complete when this returns.
+    """Put an encoding into a window, or a part of it; complete when this returns.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def write(
         Displacement of the first byte.
     encoded : bytes or Packed
     position, nbytes : int
-        Where in the encoding the stretch begins, and its size; by default all of the encoding.
+        Where in the encoding the part begins, and its size; by default all of the encoding.
 
     Notes
     -----
-    RMA cost: 1 put for each segment that the stretch touches, 1 flush.
+    RMA cost: 1 put for each segment that the part touches, 1 flush.
     """
     if nbytes is None:
         for segment in segments(encoded):

@@ -1,4 +1,4 @@
-"""Bytes that are handed out of a stretch and come back, by plain first fit.
+"""Bytes that are handed out of a region and come back, by plain first fit.
 
 A `Region` knows nothing of what the bytes are: of the arena in the window, or of this process's own
 memory.
@@ -18,7 +18,7 @@ LINE_NBYTES = 64  # one cache line, so that two busy words never share one
 
 
 class Extent(NamedTuple):
-    """Some bytes of a stretch: where they begin, and how many they are."""
+    """Some bytes of many: where they begin, and how many they are."""
 
     offset: int
     nbytes: int
@@ -35,18 +35,24 @@ def in_lines(nbytes: int) -> int:
 
 
 class Region:
-    """Hands out extents of one stretch.  Does no RMA, and touches none of the bytes.
+    """Hands out extents of a larger one.  Does no RMA, and touches none of the bytes.
 
     Parameters
     ----------
-    stretch : Extent
+    whole : Extent
         What there is to hand out; begins on a cache line.
+
+    Attributes
+    ----------
+    nbytes : int
+        Of all of it.
     """
 
-    def __init__(self, stretch: Extent) -> None:
-        self.stretch = stretch
-        self._holes = [(stretch.offset, stretch.end)]  # in order, never adjacent
-        self._free_nbytes = stretch.nbytes
+    def __init__(self, whole: Extent) -> None:
+        self.nbytes = whole.nbytes
+        self._whole = whole
+        self._holes = [(whole.offset, whole.end)]  # in order, never adjacent
+        self._free_nbytes = whole.nbytes
 
     @property
     def free_nbytes(self) -> int:
@@ -56,7 +62,7 @@ class Region:
     @property
     def used_nbytes(self) -> int:
         """Bytes that are handed out."""
-        return self.stretch.nbytes - self._free_nbytes
+        return self.nbytes - self._free_nbytes
 
     def reserve(self, nbytes: int) -> Extent | None:
         """Return an extent of `nbytes`, on cache lines of its own; None while no hole is so large.
@@ -92,10 +98,10 @@ class Region:
         end = start + nbytes
         holes = self._holes
         first = last = bisect_right(holes, (start, end))  # of the holes that become one with it
-        _, before = holes[first - 1] if first else (0, self.stretch.offset)
-        after, _ = holes[first] if first < len(holes) else (self.stretch.end, 0)
+        _, before = holes[first - 1] if first else (0, self._whole.offset)
+        after, _ = holes[first] if first < len(holes) else (self._whole.end, 0)
         if before > start or end > after:
-            raise ProtocolError(f"release of {extent}, which is not reserved in {self.stretch}")
+            raise ProtocolError(f"release of {extent}, which is not reserved in {self._whole}")
         if first and before == start:
             first -= 1
             start = holes[first][0]

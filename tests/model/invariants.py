@@ -45,7 +45,7 @@ def check_end(memory: Memory, processes: dict[str, Any], alive: dict[str, bool])
         if process.member in dead:
             continue
         kept = sum(layout.LINE_NBYTES for _ in process.extents)
-        full = process.region.stretch.nbytes
+        full = process.region.nbytes
         assert process.region.free_nbytes == full - kept, "an extent is lost"
         assert len(process.extents) == isinstance(process, Submitter), "an extent is left"
         if isinstance(process, Submitter):

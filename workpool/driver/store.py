@@ -33,8 +33,8 @@ class Store:
     Parameters
     ----------
     window : verbs.Window
-    stretch : Extent
-        The part.
+    part : Extent
+        Where it lies.
 
     Attributes
     ----------
@@ -44,14 +44,14 @@ class Store:
         Whose payloads lie there until they are over, the last one at the end.
     """
 
-    def __init__(self, window: verbs.Window, stretch: Extent) -> None:
-        self.region = Region(stretch)
+    def __init__(self, window: verbs.Window, part: Extent) -> None:
+        self.region = Region(part)
         self.apart: dict[Task, None] = {}
         self._window = window
         self._codes: OrderedDict[int, SharedCode] = OrderedDict()  # the latest used last
-        self._shared_room = stretch.nbytes // 4  # left for shared bytes
-        buffer = self.region.reserve(pair_nbytes(stretch.nbytes // 8))
-        self.most_nbytes = stretch.nbytes // 8 * 5  # which buffer and shared bytes leave
+        self._shared_room = part.nbytes // 4  # left for shared bytes
+        buffer = self.region.reserve(pair_nbytes(part.nbytes // 8))
+        self.most_nbytes = part.nbytes // 8 * 5  # which buffer and shared bytes leave
         assert buffer is not None
         self._buffer = buffer
         self._reader: int | None = None  # the row whose piece lies in the buffer

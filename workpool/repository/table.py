@@ -111,7 +111,7 @@ class Table:
 
 
 def runs(indices: Sequence[int]) -> list[range]:
-    """Split positions into the longest stretches over which the values grow by one."""
+    """Split positions into the longest ranges over which the values grow by one."""
     found: list[range] = []
     start = 0
     for i, index in enumerate(indices):

@@ -106,7 +106,7 @@ class Commits:
         nbytes = len(content)
         if nbytes <= layout.INLINE_OUTCOME_NBYTES and isinstance(content, bytes):
             return layout.write_outcome(kind, elapsed_ns, layout.INLINE, nbytes, content)
-        if nbytes > (self._exchange.share_nbytes if held else self._exchange.region.stretch.nbytes):
+        if nbytes > (self._exchange.share_nbytes if held else self._exchange.region.nbytes):
             try:
                 self._exchange.offer_all(claim, content)
             except Evicted:

@@ -39,7 +39,7 @@ class Exchange:
 
     def __init__(self, claimant: Claimant) -> None:
         self.region = Region(claimant.geometry.region(claimant.member))
-        self.share_nbytes = self.region.stretch.nbytes // 4
+        self.share_nbytes = self.region.nbytes // 4
         self._window = claimant.window
         self._claimant = claimant
         self._reap_nbytes = REAP_NBYTES  # with more bytes in use, see first what was collected
