@@ -8,7 +8,7 @@ themselves nothing::
 
     @whole                      the function is one of them
     @collective                 the same, and other ranks wait for its end
-    @uncut                      the same, but it calls the user's functions, and then holds no lock
+    @uncut                      the same, but who comes in its midst finds no lock to wait for
     within(frame)               one of them is under way
     delays(frame, late)         one is for which Ctrl-C waits
     held(frame)                 one that may hold a lock is
@@ -38,7 +38,7 @@ def whole(function: F) -> F:
 
 
 def uncut(function: F) -> F:
-    """Mark a function as `whole` does; while it runs the user's code it holds no lock."""
+    """Mark a function as `whole` does; who comes in its midst finds no lock to wait for."""
     _codes.add(function.__code__)
     return function
 

@@ -19,5 +19,5 @@
     accumulators  its accumulators, and their room
     stats         what workers have done
 
-All of it runs on the driver, but for ``run`` on the ranks that serve.
+All of it runs on the driver, but for ``run`` on the ranks that serve, and ``absent`` in tasks.
 """
