@@ -61,9 +61,9 @@ class Runtime:
     Attributes
     ----------
     survive : bool
-        Whether the job does.
+        Whether the job outlives its workers: no job of one rank does.
     liveness : Liveness or None
-        Who is dead.
+        Knows who is dead; None in a job of one rank.
     tables : Tables
         Those that are open.
     pools : list

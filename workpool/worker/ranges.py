@@ -176,7 +176,7 @@ class TurnRun:
         self._over_s = 0.0  # when the turn is over
         self._parts: list[Part] = []
         self._failed: bytes | None = None
-        self.exhausted = False
+        self.exhausted = False  # whether no items are left to be taken
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
         self._sent = self._reduction.function if self._reduction is not None else sent
