@@ -194,6 +194,19 @@ def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> No
             assert len(driver._collector.retired) == retired
 
 
+def test_rows_that_are_published_together_wait_for_each_others_room() -> None:
+    """In pieces goes only what a worker would be idle without."""
+    scene = Scene()
+    driver = scene.driver
+    payload, waiting = bytes(driver._store.most_nbytes // 2), driver._backlog.tasks
+    waiting += [Task(i, TaskKind.CALL, abs, scene.context, payload, None) for i in range(5)]
+    driver._dispatcher.publish()
+    while driver.outstanding:
+        assert all(batch.placed for batch in driver._rows.values())
+        scene.end_one()
+        driver.progress()
+
+
 @pytest.mark.parametrize("comes", ["task", "numbers"])
 def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> None:
     scene = Scene()

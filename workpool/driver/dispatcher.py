@@ -328,7 +328,9 @@ class Dispatcher:
             if batch.tasks[0].attempt != batches[0].tasks[0].attempt:
                 record = None  # `publish` takes rows of one attempt: these are next
             else:
-                record = self._store.descriptor(batch) or self._without_room(batch)
+                record = self._store.descriptor(batch)
+                if record is None and len(batches) == 1:  # else those before it may give room
+                    record = self._without_room(batch)
             if record is None:
                 self._backlog.put_back(batches.pop().tasks)
                 break
