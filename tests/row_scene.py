@@ -29,6 +29,7 @@ class Runner:
         self.during: Callable[[int], object] = lambda n: None
         self.ahead: list[int] = []  # sent, and not asked for
         self.retracts = True
+        self.more = b""  # in the results
 
     def call(self, pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, bytes]:
         assert (pool, kind, code_id) == CALL
@@ -37,7 +38,7 @@ class Runner:
             assert self.ahead.pop(0) == n
         self.ran.append(n)
         self.during(n)
-        return Kind.VALUE, payload
+        return Kind.VALUE, payload + self.more
 
     def send_ahead(self, pool: str, kind: int, code_id: int, payloads: Collection[bytes]) -> None:
         assert (pool, kind, code_id) == CALL

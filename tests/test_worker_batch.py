@@ -164,6 +164,19 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
     assert free_nbytes[0] < region.free_nbytes == region.nbytes
 
 
+def room_for(tasks: int) -> int:
+    """Return room for the outcomes of so many tasks, and for the marks of a stride."""
+    outcome, mark = (len(layout.write_task_outcome(0, 0, bytes(n))) for n in (1, 0))
+    return tasks * outcome + STRIDE * mark
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 8, 9, 10, 20])
+def test_a_row_ends_where_its_room_does(tasks: int) -> None:
+    scene = Scene(room_for(tasks))
+    assert scene.run() == scene.ran == list(range(tasks))
+    assert scene.batch.outcomes.nbytes <= scene.batch.outcomes.room_nbytes
+
+
 @pytest.mark.parametrize("retracts", [True, False])
 @pytest.mark.parametrize("room", [0, 24, 216, 292, 392])
 def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
@@ -178,12 +191,10 @@ def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
 
 def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
     """What runs in a child process may have begun before its worker knew that room is short."""
-    room = 2 * len(layout.write_task_outcome(0, 0, bytes(1))) + STRIDE * len(
-        layout.write_task_outcome(0, 0, b"")
-    )
-    scene = Scene(room)
+    scene = Scene(room_for(1 + STRIDE))
 
     def during(n: int) -> None:
+        scene.runner.more = bytes(1000 if n else 0)
         scene.runner.retracts = n == 5  # until then the next one has begun each time
         if n == 5:
             scene.batch.give_back()
@@ -284,9 +295,11 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
     assert outcomes.place.nbytes + 3 * in_lines(LARGE_NBYTES + 1) == region.used_nbytes
     region.release(outcomes.extent)
     share = attempts._exchange.share_nbytes
-    outcomes = attempts._room(100)
-    assert region.used_nbytes <= share < region.used_nbytes + layout.LINE_NBYTES
-    assert outcomes.room_nbytes > 0
+    for attempts._outcome_nbytes in layout.LINE_NBYTES, share // 4:
+        outcomes = attempts._room(100)
+        assert region.used_nbytes <= share < region.used_nbytes + layout.LINE_NBYTES
+        assert outcomes.room_nbytes > 0
+        region.release(outcomes.extent)
     attempts._outcome_nbytes = share
     assert attempts._room(1).extent is NOTHING
 

@@ -233,11 +233,10 @@ class Attempts:
 
     def _room(self, tasks: int) -> Outcomes:
         """Return room for the outcomes of so many tasks, as far as there is some now."""
-        nbytes = in_lines(ROOM_NBYTES + tasks * self._outcome_nbytes)
-        left_nbytes = self._exchange.share_nbytes - nbytes
-        large_nbytes = min(tasks * in_lines(self._large_nbytes), left_nbytes & -LINE_NBYTES)
-        if left_nbytes >= 0:
-            extent = self._exchange.try_reserve(nbytes + large_nbytes)
-            if extent is not None:
-                return Outcomes(extent, large_nbytes)
-        return Outcomes(NOTHING)
+        most_nbytes = self._exchange.share_nbytes & -LINE_NBYTES
+        if 2 * self._outcome_nbytes > most_nbytes:
+            return Outcomes(NOTHING)  # else one outcome, which is all, might have to go in pieces
+        nbytes = min(in_lines(ROOM_NBYTES + tasks * self._outcome_nbytes), most_nbytes)
+        large_nbytes = min(tasks * in_lines(self._large_nbytes), most_nbytes - nbytes)
+        extent = self._exchange.try_reserve(nbytes + large_nbytes)
+        return Outcomes(NOTHING) if extent is None else Outcomes(extent, large_nbytes)

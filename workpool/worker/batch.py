@@ -190,12 +190,16 @@ class BatchRun:
             if outcomes.nbytes > outcomes.room_nbytes:
                 return False  # all outcomes go elsewhere with the row; tasks that are left go back
             disp, entries = self._unsaid(done)
-            if done == len(payloads):
+            left_nbytes = outcomes.room_nbytes - outcomes.nbytes
+            next_nbytes = outcomes.nbytes // done  # as far as one can tell
+            # Without room for the next one, those that are there would have to be put elsewhere.
+            if done == len(payloads) or next_nbytes > left_nbytes:
                 self._window.put(disp, entries)  # complete when the row is
                 return False
             if not self._said:
                 self._claimant.announce(self._claim, place)
             ended = done - self._said
+            stride = stride and STRIDE * next_nbytes <= left_nbytes
             following = self._claimant.next(self._claim, disp, entries, ended, stride)
             if following is Miss.CONTENDED:
                 raise Evicted
