@@ -9,6 +9,7 @@ import operator
 import os.path
 import sys
 import threading
+import types
 import weakref
 
 import cloudpickle
@@ -17,7 +18,16 @@ import pytest
 from scripted import looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import Code, fingerprint, pack_call, pack_value, unpack, unpack_call
+from workpool.pool.generators import GeneratorCheck
+from workpool.serializer import (
+    Code,
+    CodeCache,
+    fingerprint,
+    pack_call,
+    pack_value,
+    unpack,
+    unpack_call,
+)
 
 LIMIT = 10
 
@@ -45,7 +55,12 @@ def module_level(x):
 
 
 class OfBoost(weakref.ref):
-    """Has no qualified name, nor a ``__reduce__`` that refuses, as functions of Boost.Python."""
+    """Has no qualified name, nor a ``__reduce__`` that refuses, as functions of Boost.Python.
+
+    It claims to be of another type, as they do.
+    """
+
+    __class__ = types.BuiltinFunctionType
 
     def __call__(self, x):
         return x + 1
@@ -161,6 +176,11 @@ def test_what_refuses_to_be_pickled_goes_by_the_name_of_its_module(fn):
     assert unpack_call(pack_call(map, (fn, [1]), {}))[1][0](1) == 2
     assert unpack(pack_value(fn))(1) == 2
     assert fingerprint((fn, 1), type(None)) != fingerprint((fn, 2), type(None))  # for a journal
+
+
+def test_what_claims_to_be_a_method_in_c_may_have_no_object():
+    assert CodeCache().lookup(of_boost) is None
+    GeneratorCheck().look(reader(of_boost))
 
 
 @pytest.mark.parametrize("fn", [locked, reader(locked)], ids=["itself", "read"])

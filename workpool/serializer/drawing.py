@@ -37,7 +37,7 @@ def generator_reducers() -> dict[type, Callable[[Any], Any]]:
 def goes_by_name(obj: object) -> bool:
     """Tell whether an object is what one of these modules draws from, or a method of that."""
     if isinstance(obj, (MethodType, BuiltinMethodType)):
-        obj = obj.__self__
+        obj = getattr(obj, "__self__", None)  # functions of Boost.Python claim to be of these
     return _place(obj) is not None
 
 
