@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from concurrent.futures import CancelledError
@@ -163,10 +164,12 @@ def test_items_of_a_reduce_that_cannot_be_sent_are_nothing_to_others(
     assert mapping.begin(items, large=True)
     while not mapping.over:
         assert pool.submit(abs, -1).result() == 1
-    with pytest.raises(SerializationError, match=f"items of a reduce: .*{why}"):
+    with pytest.raises(SerializationError, match=f"reduce's function or items: .*{why}"):
         mapping.fold(None)
-    with pytest.raises(SerializationError, match=f"items of a reduce: .*{why}"):
+    with pytest.raises(SerializationError, match=f"reduce's function or items: .*{why}"):
         pool.reduce(note, [item])
+    with pytest.raises(SerializationError, match=f"reduce's function or items: .*{why}"):
+        pool.reduce(functools.partial(note, item), [0])
 
 
 class Large:

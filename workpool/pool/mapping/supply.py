@@ -16,8 +16,8 @@ from .stretch import Stretch
 
 
 def refused(error: BaseException) -> SerializationError:
-    """Return what is said of the items of a reduce that cannot be pickled."""
-    refusal = SerializationError(f"cannot pickle the items of a reduce: {said(error)}")
+    """Return what is said of a reduce whose function or items cannot be pickled."""
+    refusal = SerializationError(f"cannot pickle a reduce's function or items: {said(error)}")
     refusal.__cause__ = error
     return refusal
 
