@@ -200,11 +200,15 @@ def test_spares_are_bounded_with_all_that_are_in_use(some: Spares) -> None:
     many.clear()
     assert some.take(some.most_nbytes), "others have made room"
     assert [slab.nbytes for slab in some._slabs] == [some.most_nbytes]
+    full = some.take(some.most_nbytes), some.take(NBYTES)
+    assert [memory is None for memory in full] == [False, True]
     some.clear()
     assert not any((some._slabs, some._free, some._used, some._ended))
+    assert some.take(NBYTES), "what was refused before may be had now"
 
 
 def test_blocks_become_larger_and_smaller_ones(some: Spares) -> None:
+    some.take((1 << 19) - HEAD_NBYTES)  # and is free: it gives way when there is no other room
     for room in (1 << 16, SLAB_NBYTES // 2, 3 << 16, 1 << 20, 1 << 16):
         nbytes = room - HEAD_NBYTES
         blocks = [some.take(nbytes) for _ in range(2 * (SLAB_NBYTES // room))]
@@ -264,6 +268,8 @@ def test_a_slab_goes_back_to_the_system_with_its_last_view(some: Spares) -> None
         return not _mincore(page, mmap.PAGESIZE, ctypes.create_string_buffer(1))
 
     memory, other = some.take(NBYTES), some.take(NBYTES)
+    some.take(NBYTES)
+    some.take(2 * NBYTES)  # and finds that the one before is free
     page = address(memory) // mmap.PAGESIZE * mmap.PAGESIZE
     some.clear()
     del memory
