@@ -82,6 +82,20 @@ def test_pools_that_are_over_are_forgotten() -> None:
         assert [number for number in (11, 13, 14, 15) if either.find(number)] == [13, 15]
 
 
+def test_whose_tasks_run_is_known_of_each_pool_again() -> None:
+    """What a task adds to an accumulator of another pool must not go into this one's window."""
+    own = runner.Runner(1, "here")
+    isolated = isolation.IsolatedRunner(own)
+    setup = encode_setup([], None, ())
+    either: Any
+    for either, limits, pool in ((own, None, 1), (isolated, Limits(), 2), (own, None, 3)):
+        either.enter(10 + pool, Context(pool, limits, setup, others=(1, 2, 3)).encoded())
+        assert own.contributions.pool == pool
+    for either, pool in ((isolated, 2), (own, 1), (isolated, 2), (own, 3)):
+        either.find(10 + pool)
+        assert own.contributions.pool == pool
+
+
 class Child:
     """A child process and one function that it runs."""
 
