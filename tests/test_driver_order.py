@@ -22,8 +22,8 @@ from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.layout import Extent, Piece, Terms
 from workpool.protocol import Step
 from workpool.repository import Claim, Miss, Stream
-from workpool.serializer import Code, Kind, Packed, pack_value, unpack
-from workpool.tasks import Segment, Task
+from workpool.serializer import Code, Kind, Packed, as_bytes, pack_value, unpack
+from workpool.tasks import Batch, Segment, Task
 
 
 def test_who_finds_each_result_at_once_leaves_nothing_undone() -> None:
@@ -223,6 +223,24 @@ def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> Non
         assert scene.claim().descriptor[0].payload.offset != layout.STREAMED
     else:
         assert driver.reserve(nbytes) is not None
+
+
+def test_what_goes_into_a_row_makes_no_way() -> None:
+    scene = Scene()
+    dispatcher, store = scene.driver._dispatcher, scene.driver._store
+    nbytes = 1 << 15
+    payloads = [bytes([number]) * nbytes for number in range(4)]
+    waits, about, *own = tasks = [
+        Task(number, TaskKind.CALL, abs, scene.context, payload, None)
+        for number, payload in enumerate(payloads)
+    ]
+    assert all(map(store.place, tasks))
+    assert store.descriptor(Batch([about], b"")), "it is published with the next ones"
+    while store.region.reserve(layout.LINE_NBYTES):
+        pass
+    assert dispatcher._make_way(Batch(own, bytes(nbytes)))
+    assert [task.extent is None for task in tasks] == [True, False, False, False]
+    assert as_bytes(waits.payload) == payloads[0]
 
 
 def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
