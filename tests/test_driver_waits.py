@@ -224,3 +224,32 @@ def test_what_waits_on_the_driver_is_not_lost(outstanding: bool) -> None:
     waits._patience_s = 1e-2
     with nullcontext() if outstanding else pytest.raises(TaskLost):
         assert not waits.wait(lambda: False, 0.1)
+
+
+@pytest.mark.parametrize("what", ["a step", "a task", "the end"])
+def test_what_has_come_since_the_last_look_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    asked: list[str] = []
+
+    def found(whom: str, at: int) -> bool:
+        """Return whether it is there, from the time on when it is asked for so often."""
+        asked.append(whom)
+        return whom == what and asked.count(whom) >= at
+
+    def ended() -> bool:
+        return found("the end", 3) or "once more" in asked
+
+    def outstanding() -> bool:
+        assert waits.attended
+        return found("a task", 3) and not asked.append("once more")
+
+    def stepping() -> bool:
+        return found("a step", 1) and not asked.append("once more")
+
+    monkeypatch.setattr(waits_module, "LOST_S", 0.0)
+    monkeypatch.setattr(waits_module, "_stepping", stepping)
+    waits = Waits(lambda: 0, lambda waited_s: 0.0, outstanding, lambda: False)
+    assert waits.wait(ended, None)
+    assert "a step" in asked, "it was about to say that the task is lost"
+    assert not waits.attended
