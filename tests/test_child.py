@@ -20,8 +20,9 @@ from workpool.context import Context, Limits, encode_setup
 from workpool.loss import Loss, Why
 from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
-from workpool.system import process
+from workpool.system import channel, process
 from workpool.system.channel import Channel
+from workpool.system.memory import empty
 from workpool.system.process import ChildProcess
 from workpool.worker import isolation, runner
 
@@ -369,6 +370,23 @@ def test_what_is_damaged_fails_its_task(child: Child, monkeypatch: pytest.Monkey
         kind, encoded = child.runner.call(child.pool, 0, 1, payload(1))
     assert isinstance(unpack_outcome(kind, encoded)[1], MemoryError)
     assert child.call(payload(2)) == -2
+
+
+def test_a_result_without_memory_is_not_taken_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(nbytes: int) -> memoryview:
+        if nbytes > 1 << 20:
+            raise MemoryError
+        return empty(nbytes)
+
+    found = Child(bytes, Limits())
+    with monkeypatch.context() as poor:
+        poor.setattr(channel, "empty", refuse)
+        kind, encoded = found.runner.call(found.pool, 0, 1, payload(1 << 21))
+    assert isinstance(unpack_outcome(kind, encoded)[1], MemoryError)
+    assert found.call(payload(3)) == bytes(3)
+    found.runner.leave()
 
 
 @pytest.mark.parametrize(
