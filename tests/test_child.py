@@ -245,6 +245,16 @@ def test_a_child_that_dies_between_two_tasks_costs_none(child: Child, tmp_path: 
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+def test_what_is_sent_ahead_to_a_child_that_is_gone_costs_one_task(child: Child) -> None:
+    assert child.process is not None
+    os.kill(child.process.pid, signal.SIGKILL)
+    until(child.process.ended)
+    tasks = [payload(1), payload(2)]
+    child.send_ahead(tasks)
+    assert child.call(tasks[0]).why == Why.CRASHED
+    assert child.call(tasks[1]) == -2
+
+
 def test_a_child_ends_in_peace_though_nobody_reads_what_it_refuses(
     child: Child, tmp_path: Path
 ) -> None:
