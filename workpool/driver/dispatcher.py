@@ -315,7 +315,6 @@ class Dispatcher:
         self._recover_s = now + RECOVER_S
         rows = self._published.rows
         self._publisher.recover({*rows, *(row.number for row, *_ in self._collector.retired)})
-        self._store.forget_readers_but(rows)
         self._backlog.resume()  # a counter may have been lost as well
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
