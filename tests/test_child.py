@@ -97,6 +97,13 @@ def test_whose_tasks_run_is_known_of_each_pool_again() -> None:
         assert own.contributions.pool == pool
 
 
+def test_a_runner_leaves_no_hook_of_a_fork_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: list[object] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.append(given))
+    runner.Runner(1, "here")  # one for each run of `workpool.run`, in a program that runs on
+    assert not hooks
+
+
 class Child:
     """A child process and one function that it runs."""
 

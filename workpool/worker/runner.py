@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Sequence
 from traceback import print_exception
 from typing import Any, NamedTuple, NoReturn, Protocol
-from weakref import ref
+from weakref import WeakSet
 
 from .. import contributions
 from ..caches import LruCache
@@ -134,8 +134,7 @@ class Runner:
         self._pools: LruCache[EnteredPool] = LruCache(POOLS)
         self._pool: EnteredPool | None = None  # the one whose tasks run now
         self._forked = False
-        me = ref(self)  # weakly: a hook of a fork stays for good
-        os.register_at_fork(after_in_child=lambda: _note_fork(me))
+        _runners.add(self)
 
     def begin(self) -> None:
         """Say that tasks run in this thread: what they add to accumulators is theirs."""
@@ -301,10 +300,16 @@ class Runner:
         return pack_exception(error, task=task, rank=self.rank, host=self.host)
 
 
-def _note_fork(me: ref[Runner]) -> None:
-    runner = me()
-    if runner is not None:
+#: Those of this process: one for each run of `workpool.run`, and a hook of a fork stays for good.
+_runners: WeakSet[Runner] = WeakSet()
+
+
+def _note_fork() -> None:
+    for runner in _runners:
         runner._forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def _add_to_path(path: Sequence[str]) -> None:
