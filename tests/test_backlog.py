@@ -12,10 +12,12 @@ from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Tally, Task
 
 CONTEXT = PoolContext(1, Context(1, None, b""), bool, bool, Tally())
 
+ROOM_NBYTES = 1 << 30
+
 
 def a_backlog() -> Backlog:
     """Return one without an arena."""
-    return Backlog(lambda segment: True, lambda task: None)
+    return Backlog(lambda segment: True, lambda task: None, ROOM_NBYTES)
 
 
 def a_task(number: int, payload: bytes = b"") -> Task:
@@ -78,7 +80,7 @@ def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> No
 
     asked: list[Segment] = []
     free = [0, 1]
-    backlog = Backlog(lend, lambda task: None)
+    backlog = Backlog(lend, lambda task: None, ROOM_NBYTES)
     ranges = [Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(50)]
     turns = [turn(segment) for segment in ranges for _ in range(2)]
     backlog.tasks.extend(turns)
@@ -102,9 +104,9 @@ def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> No
 class Arena:
     """Room for so many payloads."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, room_nbytes: int = ROOM_NBYTES) -> None:
         self.room = room
-        self.backlog = Backlog(lambda segment: True, self.place)
+        self.backlog = Backlog(lambda segment: True, self.place, room_nbytes)
 
     def place(self, task: Task) -> None:
         if self.room:
@@ -157,6 +159,12 @@ def test_a_row_is_not_for_any_number_of_large_bytes() -> None:
     nbytes = LARGE_BATCH_NBYTES // 3
     assert numbers(Arena(room=9).rows(*[nbytes] * 7)) == [[0, 1, 2], [3, 4, 5], [6]]
     assert numbers(Arena(room=9).rows(*[LARGE_BATCH_NBYTES + 1] * 3)) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("nbytes", [100, LARGE])
+def test_a_row_has_a_quarter_of_the_room_for_payloads(nbytes: int) -> None:
+    rows = Arena(9, room_nbytes=12 * nbytes).rows(*[nbytes] * 7)
+    assert numbers(rows) == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_a_large_payload_that_is_alone_is_not_placed_for_nothing() -> None:

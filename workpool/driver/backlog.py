@@ -45,8 +45,8 @@ class Backlog:
         none, its turns wait until ``resume`` finds one.
     place : callable
         ``place(task)``: puts a payload into the arena, if there is room.
-    batch_nbytes : int
-        Of the payloads of a row, where these are joined.
+    room_nbytes : int
+        Of the arena, for payloads: those of a row take a quarter of it at the most.
 
     Attributes
     ----------
@@ -55,14 +55,11 @@ class Backlog:
     """
 
     def __init__(
-        self,
-        lend: Callable[[Segment], bool],
-        place: Callable[[Task], object],
-        batch_nbytes: int = BATCH_NBYTES,
+        self, lend: Callable[[Segment], bool], place: Callable[[Task], object], room_nbytes: int
     ) -> None:
         self._lend = lend
         self._place = place
-        self._batch_nbytes = batch_nbytes
+        self._most_nbytes = room_nbytes // 4
         self.tasks: deque[Task] = deque()
         self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap, by time and then by number
@@ -136,7 +133,8 @@ class Backlog:
         apart = self._lies_apart(first)
         if not (apart or _is_small(first)):
             return
-        left_nbytes = (LARGE_BATCH_NBYTES if apart else self._batch_nbytes) - _nbytes(first)
+        most_nbytes = min(LARGE_BATCH_NBYTES if apart else BATCH_NBYTES, self._most_nbytes)
+        left_nbytes = most_nbytes - _nbytes(first)
         for _ in range(min(self._most(first, share) - 1, len(tasks))):
             task = tasks[0]
             left_nbytes -= _nbytes(task)

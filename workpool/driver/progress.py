@@ -23,7 +23,7 @@ from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..repository import Publisher
 from ..whole import held, whole
-from .backlog import BATCH_NBYTES, Backlog
+from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import Dispatcher
 from .recovery import Recovery
@@ -77,8 +77,7 @@ class Progress:
         self._segments = Segments(window, geometry)
         publisher = Publisher(window, geometry, 0)
         self._store = store = Store(window, geometry.region(0))
-        batch_nbytes = min(BATCH_NBYTES, store.most_nbytes // 4)  # of a small arena, too
-        self._backlog = backlog = Backlog(self._segments.lend, store.place, batch_nbytes)
+        self._backlog = backlog = Backlog(self._segments.lend, store.place, store.most_nbytes)
         self._bells = bells
         self._collector = collector = Collector(publisher, store, backlog, bells.heard_s)
         self._published = collector.published

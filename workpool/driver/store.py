@@ -180,6 +180,8 @@ class Store:
             return task.extent
         if batch.extent is None:
             batch.extent = self._put(batch.payload, self.most_nbytes)
+            if batch.extent is not None:
+                batch.payload = b""  # each task has its own
         return batch.extent
 
     def _hold(self, batch: Batch) -> None:
