@@ -111,6 +111,18 @@ def test_no_mpiexec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "workpool run: no mpiexec of MPICH\n"
 
 
+@pytest.mark.parametrize("rank", [None, "0"])
+def test_a_command_is_a_program_to_a_rank_alone(tmp_path: Path, rank: str | None) -> None:
+    env = ranks.without_rank() if rank is None else {**os.environ, "PMI_RANK": rank, "PMI_FD": "99"}
+    command = [sys.executable, "-m", "workpool", "run", "-w", "0", "x.py"]
+    ended = subprocess.run(
+        command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=20
+    )
+    expected = "workpool run: argument -w" if rank is None else "python -m workpool: cannot open"
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(expected)
+
+
 def test_inside_a_rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PMI_RANK", "3")
     monkeypatch.setenv("PMI_FD", "7")

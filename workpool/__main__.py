@@ -18,7 +18,7 @@ from .errors import UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
-from .system.ranks import forget_line, may_be_first, size_here
+from .system.ranks import forget_line, may_be_first, rank_here, size_here
 from .system.shared_memory import too_little
 from .system.status import Reporter
 from .system.streams import flush, say, write_files
@@ -43,10 +43,15 @@ Easier: `workpool run -w N {program.USAGE}` finds mpiexec by itself.
 
 def main() -> int:
     """Run this rank's part of the program, and return the rank's exit status."""
+    words = sys.argv[1:]
+    if words and words[0] in program.COMMANDS and not os.path.exists(words[0]) and not rank_here():
+        from .launch import cli  # no rank needs it
+
+        gc.enable()
+        return cli.main(words)
     # First, so called last: a launcher that has been told waits `--grace` seconds for all the rest.
     atexit.register(write_files)
     reporter = Reporter()
-    words = sys.argv[1:]
     if words[:1] in (["-h"], ["--help"]):
         return _say_once(_HELP, sys.stdout, 0)
     if not words:

@@ -43,6 +43,9 @@ from ..system.streams import say
 
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 
+#: Words of the command line ``workpool``: no programs, unless there are such files.
+COMMANDS = ("run", "info", "bench", "journal")
+
 #: How long a program may take to arrive on standard input; then it is said what may be wrong.
 LATE_S = 5.0
 
@@ -116,7 +119,7 @@ class Program(NamedTuple):
             return "; give the program without it: workpool runs it by its own Python"
         if self.target == "run":
             return "; give the program without it, or start all of it by `workpool run`"
-        if self.target in ("bench", "info", "journal"):
+        if self.target in COMMANDS:
             return f"; that command is `workpool {self.target}`"
         from shutil import which  # no program that is there needs it
 
