@@ -14,7 +14,7 @@ from launching import LIMIT_S, ROOT, Ended, by_hand, job
 
 import workpool
 from workpool.errors import ResourceError
-from workpool.launch import cli, launcher, mpiexec
+from workpool.launch import cli, launcher, mpiexec, program
 from workpool.launch.mpiexec import Kind, library
 from workpool.system import ranks
 
@@ -68,6 +68,10 @@ def test_refused(
     assert err.startswith("workpool")
     assert err.count("\n") == 1
     assert named in err
+
+
+def test_ranks_know_the_commands() -> None:
+    assert set(program.COMMANDS) == set(cli._COMMANDS)
 
 
 def test_nothing_asked(capsys: pytest.CaptureFixture[str]) -> None:
