@@ -22,7 +22,7 @@ from workpool.serializer.values import encode
 from workpool.system import pages
 from workpool.system.memory import LONG_NBYTES, empty, keep_freed
 from workpool.system.pages import LARGE_PAGE_NBYTES, Mapped, _mincore, is_there, populate
-from workpool.system.spares import HEAD_NBYTES, SLAB_NBYTES, Spares, spares
+from workpool.system.spares import EASE_S, HEAD_NBYTES, SLAB_NBYTES, Spares, spares
 
 NBYTES = 1 << 19
 
@@ -279,6 +279,28 @@ def test_a_slab_goes_back_to_the_system_with_its_last_view(some: Spares) -> None
     gc.collect()
     assert not mapped()
     assert not some._ended
+
+
+def test_what_is_not_used_for_a_while_goes_back(some: Spares) -> None:
+    def slabs(after_s: float) -> int:
+        some.ease(after_s * EASE_S)
+        return len(some._slabs)
+
+    half = SLAB_NBYTES // 2 - HEAD_NBYTES
+    kept, *others = [some.take(half) for _ in range(3)]
+    assert [slabs(1), slabs(2)] == [2, 2], "in use"
+    others.clear()
+    assert slabs(3) == 2, "in use until now"
+    assert slabs(3.9) == 2, "not yet"
+    assert slabs(4) == 1
+    assert some.take(half), "the other half of what is kept"
+    assert len(some._slabs) == 1
+    del kept
+    for after_s in range(5, 8):
+        assert slabs(after_s) == 1, "used meanwhile"
+        some.take(half)
+    assert [slabs(8), slabs(9)] == [1, 0]
+    assert some.take(half)
 
 
 def test_what_another_thread_is_about_to_take_is_waited_for(some: Spares) -> None:

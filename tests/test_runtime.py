@@ -330,6 +330,29 @@ def test_tasks_that_add_to_accumulators_leave_no_memory_behind() -> None:
     run_ranks(2, script)
 
 
+def test_memory_of_large_arguments_and_results_is_not_kept_for_long() -> None:
+    script = """
+        import time
+        import numpy as np
+        from workpool import WorkPool
+
+        def kept(array=None):
+            from workpool.system import spares
+            spares.EASE_S = 0.1
+            return len(spares.spares._slabs)
+
+        with WorkPool() as pool:
+            assert pool.submit(kept, np.zeros(1 << 20)).result() == 1, "in use"
+            pool.submit(np.ones, 1 << 20).result()
+            assert kept() == 1
+            end = time.monotonic() + 30
+            while kept() or pool.submit(kept).result():
+                assert time.monotonic() < end
+                time.sleep(0.5)
+    """
+    run_ranks(2, script)
+
+
 def test_who_has_served_may_drive() -> None:
     script = """
         import workpool

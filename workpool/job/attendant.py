@@ -8,8 +8,10 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from ..backoff import Backoff
+from ..clock import monotonic
 from ..driver.driver import Driver
 from ..flag import Flag
+from ..system.spares import spares
 from ..system.streams import vital
 
 #: How often the attendant looks while nobody waits for a result; and, after a while, while threads
@@ -132,6 +134,7 @@ class Attendant:
         while True:
             self._work.wait(REST_S)
             self._check()
+            spares.ease(monotonic())
             stopped = self._stopped  # first: what we were told before the stop is still done
             self._act()
             if stopped or self._thread is not threading.current_thread():

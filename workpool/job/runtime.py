@@ -43,7 +43,7 @@ IN_A_STEP = (
 )
 
 #: Bytes of memory that the driver keeps, to use it again for large results.
-SPARES_NBYTES = 1 << 29
+SPARES_NBYTES = 1 << 30
 
 
 class Runtime:

@@ -28,6 +28,7 @@ from ..layout import Geometry
 from ..members.leases import Heart
 from ..repository import CONTENDED, EMPTY, TAKERS, Claim, Claimant, Miss, Offer
 from ..system.memory import keep_freed
+from ..system.spares import spares
 from .attempts import Attempts, Runners
 from .commits import Commits
 from .exchange import Exchange
@@ -149,6 +150,7 @@ class Worker:
             now = monotonic()
             if now - asked > (CONTROL_S if busy else IDLE_CONTROL_S) or not self._services:
                 asked = now
+                spares.ease(now)
                 if not control():
                     return
                 if self._services is not services:
