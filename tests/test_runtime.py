@@ -345,8 +345,10 @@ def test_memory_of_large_arguments_and_results_is_not_kept_for_long() -> None:
             assert pool.submit(kept, np.zeros(1 << 20)).result() == 1, "in use"
             pool.submit(np.ones, 1 << 20).result()
             assert kept() == 1
+            isolated = pool.with_options(isolate=True)
+            assert isolated.submit(kept, np.zeros(1 << 20)).result() == 1, "in use"
             end = time.monotonic() + 30
-            while kept() or pool.submit(kept).result():
+            while kept() or pool.submit(kept).result() or isolated.submit(kept).result():
                 assert time.monotonic() < end
                 time.sleep(0.5)
     """

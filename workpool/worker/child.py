@@ -20,11 +20,12 @@ from pickle import PickleBuffer
 from types import ModuleType
 from typing import NamedTuple
 
+from ..clock import monotonic
 from ..contributions import Parts
 from ..serializer import Encoded, Kind, Packed, join_apart, leave_script, segments, split
 from ..system.channel import Channel
 from ..system.process import NUMBERS, map_numbers
-from ..system.spares import spares
+from ..system.spares import EASE_S, spares
 from ..system.supervisor import die_with
 from .runner import SPARES_NBYTES, Runner
 
@@ -124,6 +125,9 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     channel.send([READY])
     with suppress(EOFError, ConnectionError):  # nobody asks any more, or reads what we answer
         while True:
+            spares.ease(monotonic())
+            if not channel.ready(EASE_S):
+                continue
             request = channel.receive()
             numbers[BEGUN] += 1
             # Only after the step above: the worker has stopped us before it looks at BEGUN, so it
