@@ -93,11 +93,13 @@ class Backlog:
 
     def resume(self) -> None:
         """Put ranges that waited for a counter before all others, as far as there are some now."""
+        place = 0
         while (first := _first(self._without)) is not None:
             assert first.segment is not None
             if not self._lend(first.segment):
                 break
-            self.tasks.appendleft(self._without.popleft())
+            self.tasks.insert(place, self._without.popleft())
+            place += 1
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
