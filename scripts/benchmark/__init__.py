@@ -2,6 +2,6 @@
 
 ``rows`` says what is measured, ``peers`` of whom.  The table program (``__main__``) asks for one
 measurement after another: ``launch`` starts a process or an MPI job for each, which runs
-``measure`` or ``limits`` and prints a JSON line.  ``results`` collects the lines; ``table`` and
-``chart`` show them.
+``measure`` or ``limits`` and prints a JSON line; both count by ``rates``.  ``results`` collects the
+lines; ``table`` and ``chart`` show them.
 """

@@ -16,7 +16,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from .measure import CHUNK, PAYLOADS, TASKS, array_of, echo, nothing, rate
+from .measure import CHUNK, ITEMS, PAYLOADS, TASKS, array_of, echo, nothing
+from .rates import rate
 from .request import Request
 
 
@@ -60,7 +61,7 @@ def mapped(request: Request) -> dict[str, float]:
             for at in range(0, count, CHUNK):
                 _there_and_back(_chunk, nothing, kind(at, min(count, at + CHUNK)))
 
-        found[name] = rate(run, request.count(1_000_000), request.seconds)
+        found[name] = rate(run, request.count(ITEMS), request.seconds)
     return found
 
 

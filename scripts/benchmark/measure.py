@@ -15,7 +15,7 @@ import tempfile
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from typing import Any
 
 from . import uneven
 from .peers import PEERS, Pool
+from .rates import consume, fastest, finish, rate
 from .request import Request
 from .usage import peak_nbytes, reset_peak, resident_nbytes, used_s
 
@@ -31,7 +32,6 @@ ITEMS = 1_000_000
 FUTURES, FEWER_FUTURES = 1_000_000, 100_000
 BUFFERSIZE = 50_000
 CHUNK = 1000
-CHUNKSIZES = (1, 10, 100, 1000, 10_000)
 STATIC_CHUNKSIZES = (1, 2, 4, 8, 16, 64, 256)
 
 #: Bytes of an array, and how many of them go there and back.
@@ -132,27 +132,6 @@ def wait_for(path: str) -> None:
 # The measures. They run on the driver.
 
 
-def rate(run: Callable[[int], object], count: int, seconds: float, least: int = 100) -> float:
-    """Return the tasks per second of `count` tasks, or of as many as take about `seconds`.
-
-    As many have run before, by which memory is touched that these use again.
-    """
-    first = tasks = min(count, least)
-    run(tasks)
-    while (elapsed_s := seconds_of(run, tasks)) < seconds / 2 and tasks < count:
-        tasks = min(count, 10 * tasks, max(2 * tasks, int(tasks * seconds / elapsed_s)))
-    if tasks > first:
-        elapsed_s = seconds_of(run, tasks)
-    return tasks / elapsed_s
-
-
-def seconds_of(run: Callable[[int], object], tasks: int) -> float:
-    """Return the seconds that some tasks take."""
-    begun = time.perf_counter()
-    run(tasks)
-    return time.perf_counter() - begun
-
-
 def processes_of(pool: Pool, workers: int) -> set[int]:
     """Return the processes that run a pool's tasks, when each has run some."""
     found: set[int] = set()
@@ -161,17 +140,11 @@ def processes_of(pool: Pool, workers: int) -> set[int]:
     return found
 
 
-def consume(results: Iterable[Any]) -> None:
-    """Take all results."""
-    deque(results, maxlen=0)
-
-
 def submit(pool: Pool, request: Request) -> dict[str, float]:
     """Return the tasks per second, submitted all and then waited for."""
 
     def run(count: int) -> None:
-        for future in pool.run(nothing, [()] * count):
-            pool.result(future)
+        finish(pool, nothing, [()] * count)
 
     return {"rate": rate(run, request.count(TASKS), request.seconds)}
 
@@ -181,12 +154,11 @@ def objects(pool: Pool, request: Request) -> dict[str, float]:
     points = [Point(float(i)) for i in range(request.count(TASKS))]
 
     def run(count: int) -> None:
-        for future in pool.run(moved, zip(points[:count], strict=True)):
-            pool.result(future)
+        finish(pool, moved, zip(points[:count], strict=True))
 
     return {
         "rate": rate(run, len(points), request.seconds),
-        **fastest(pool, request, "map", lambda items: points[:items], moved, TASKS),
+        **fastest(pool, request, "map", moved, lambda items: points[:items], TASKS),
     }
 
 
@@ -194,8 +166,7 @@ def reads(pool: Pool, request: Request) -> dict[str, float]:
     """Return the tasks per second of functions that read an array, and of those passed on."""
 
     def run(fn: Callable[..., Any], count: int, *first: Any) -> None:
-        for future in pool.run(fn, [(*first, i) for i in range(count)]):
-            pool.result(future)
+        finish(pool, fn, [(*first, i) for i in range(count)])
 
     count = request.count(TASKS)
     return {
@@ -235,39 +206,9 @@ def mapped(pool: Pool, request: Request) -> dict[str, float]:
     count = request.count(ITEMS)
     floats = [float(i) for i in range(count)]
     return {
-        **fastest(pool, request, "range", lambda items: range(items)),
-        **fastest(pool, request, "list", lambda items: floats[:items]),
+        **fastest(pool, request, "range", nothing, range, ITEMS),
+        **fastest(pool, request, "list", nothing, lambda items: floats[:items], ITEMS),
     }
-
-
-def fastest(
-    pool: Pool,
-    request: Request,
-    name: str,
-    items: Callable[[int], Iterable[Any]],
-    fn: Callable[..., Any] = nothing,
-    most: int = ITEMS,
-    **bound: int,
-) -> dict[str, float]:
-    """Return the items per second of a map, with the best chunk size where a pool wants one."""
-
-    def run(count: int, chunksize: int | None) -> None:
-        options = dict(bound)
-        if chunksize is not None:
-            options = {key: max(1, value // chunksize) for key, value in bound.items()}
-            options["chunksize"] = chunksize
-        consume(pool.map(fn, items(count), **options))
-
-    def attempt(chunksize: int | None, seconds: float) -> float:
-        least = 200 if chunksize is None else 4 * request.workers * chunksize
-        count = request.count(most)
-        return rate(partial(run, chunksize=chunksize), count, seconds, min(count, least))
-
-    if not pool.chunked:
-        return {name: attempt(None, request.seconds)}
-    trials = {size: attempt(size, request.seconds / 10) for size in CHUNKSIZES}
-    best = max(trials, key=lambda size: trials[size])
-    return {name: attempt(best, request.seconds), f"{name} chunksize": best}
 
 
 def generator(pool: Pool, request: Request) -> dict[str, float]:
@@ -281,7 +222,7 @@ def generator(pool: Pool, request: Request) -> dict[str, float]:
                 grown = max(grown, resident_nbytes())
             yield i
 
-    found = fastest(pool, request, "rate", watched, buffersize=BUFFERSIZE)
+    found = fastest(pool, request, "rate", nothing, watched, ITEMS, buffersize=BUFFERSIZE)
     return {**found, "growth": (grown - start) / 1e6}
 
 
@@ -364,8 +305,7 @@ def accumulator(pool: Pool, request: Request) -> dict[str, float]:
     numbers = pool.native.accumulator(8)
 
     def run(fn: Callable[..., Any], count: int) -> None:
-        for future in pool.run(fn, [(numbers,)] * count):
-            pool.result(future)
+        finish(pool, fn, [(numbers,)] * count)
 
     rates: dict[Any, list[float]] = {contribute: [], nothing: []}
     for _ in range(2):
