@@ -38,7 +38,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
 from .byname import named
-from .derived import WHEN_ASKED, annotations_of
+from .derived import CACHES, WHEN_ASKED, annotations_of
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members
@@ -350,7 +350,8 @@ def _as_defined(cls: type, attributes: dict[str, Any]) -> None:
 
 def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how to rebuild a class, from how cloudpickle would."""
-    reduced[2][0].pop("__msgspec_cache__", None)  # which cannot be pickled
+    for name in CACHES & reduced[2][0].keys():
+        del reduced[2][0][name]
     _as_defined(cls, reduced[2][0])
     if vars(cls).get("__annotate_func__") is not None:
         reduced[2][0]["__annotations__"] = annotations_of(cls)

@@ -15,23 +15,19 @@ from functools import cache
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, TypeVar
 
-from .derived import is_written
+from .derived import CACHES, is_written
 from .enumerations import own_attributes
 from .generic import dispatched, generic_parts, is_generic
 from .names import reads
 
 #: What Python adds to a class by itself, and what changes nothing.
-_INCIDENTAL: Final = frozenset(
-    {
-        # `dataclass` makes a docstring of the defaults, with their addresses.
-        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
-        "__slotnames__",  # kept by copyreg once an instance was pickled
-        "__msgspec_cache__",  # and by msgspec once one was decoded
-        *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
-        # What pydantic makes of the fields and the rest, with the addresses of classes.
-        *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__"),
-    }
-)
+_INCIDENTAL: Final = CACHES | {
+    # `dataclass` makes a docstring of the defaults, with their addresses.
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "_abc_impl"),
+    *("__firstlineno__", "__static_attributes__", "__annotations_cache__"),
+    # What pydantic makes of the fields and the rest, with the addresses of classes.
+    *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__"),
+}
 
 #: What the body of a class defines, whatever it is called.
 _METHODS = (FunctionType, property, classmethod, staticmethod)

@@ -12,14 +12,11 @@ from typing import Any, Final
 
 from ..interrupts import failures
 
-WHEN_ASKED: Final = frozenset(
-    {"__slotnames__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
-    | {"__msgspec_cache__"}
-)
-"""Attributes that a class gets when its instances are pickled, or its annotations looked at.
+CACHES: Final = frozenset({"__slotnames__", "__msgspec_cache__"})
+"""Attributes in which copyreg and msgspec keep what instances have; msgspec's has no pickle."""
 
-msgspec keeps there how it decodes to a class that is not its own.
-"""
+WHEN_ASKED: Final = CACHES | {"__annotations__", "__annotate_func__", "__annotations_cache__"}
+"""Attributes that a class gets when its instances are pickled, or its annotations looked at."""
 
 DERIVED: Final = WHEN_ASKED | {
     *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__"),
