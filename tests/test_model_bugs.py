@@ -1,6 +1,6 @@
 """Bugs that are planted one by one into the real code are found, by the rules and by their harm.
 
-``model.bugs`` has them.
+``model.bugs`` and ``model.user_bugs`` have them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from model import METHODS, SECOND, case, explore_tickets
 from model.bugs import BUGS
+from model.user_bugs import USER_BUGS
 
 from workpool import protocol
 from workpool.protocol import TRANSITIONS, State, Step
@@ -20,6 +21,8 @@ from workpool.repository import Claimant, PointerTaker, Publisher
 from workpool.testing import Found
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+ALL = BUGS | USER_BUGS
 
 
 def plant(
@@ -35,11 +38,11 @@ def plant(
     monkeypatch.setattr(owner, method, found[method])
 
 
-def check_found(method: str, options: dict[str, Any], rule: str, harm: str) -> None:
+def check_found(method: str, options: dict[str, Any], rule: str, harm: str | None) -> None:
     """Check that the explorer notices at once who breaks a rule, and what it would lead to."""
     with pytest.raises(Found, match=rule):
         case(method, eager=True, **options).run()
-    if harm == rule:
+    if harm is None:
         return  # no rule was broken before it: a blind search would take the same way
     blind = case(method, eager=True, blind=True, **options)
     if harm:
@@ -50,10 +53,10 @@ def check_found(method: str, options: dict[str, Any], rule: str, harm: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), [(name, method) for name in BUGS for method in BUGS[name].methods]
+    ("name", "method"), [(name, method) for name in ALL for method in ALL[name].methods]
 )
 def test_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
-    bug = BUGS[name]
+    bug = ALL[name]
     plant(monkeypatch, bug.owner, bug.method, bug.edits)
     check_found(method, bug.options, bug.rule, bug.harm)
 

@@ -1,4 +1,4 @@
-"""What somebody could get wrong, as edits of the code that does it.
+"""What the repository could get wrong, as edits of its code; for who uses it see `user_bugs`.
 
 A bug names the smallest case that shows it, what is found at once when every call is checked, and
 what is found when only consequences count.
@@ -14,8 +14,6 @@ from workpool.repository.awaiter import Awaiter
 from workpool.repository.reserver import Reserver
 
 from .cases import METHODS, SECOND
-from .submitter import Submitter
-from .worker import Worker
 
 
 class Bug(NamedTuple):
@@ -26,7 +24,7 @@ class Bug(NamedTuple):
     edits: list[tuple[str, str]]  # what stands in the source, once, and what shall
     options: dict[str, Any]
     rule: str  # what is found when every call is checked
-    harm: str  # what is found when only consequences count; empty where it does none
+    harm: str | None = None  # when only consequences count; "" for nothing, None for the same
     methods: tuple[str, ...] = METHODS
 
 
@@ -38,8 +36,6 @@ _COMPLETE = (
 _PUT = "self.window.put(geometry.outcome(claim.number), record)\n"
 _PAYLOAD = "task 0 reads the payload b"
 _ANY_PAYLOAD = "task . reads the payload b"
-_PIECES = r"task . reads the payload b'\\x00"
-_LONG = {"tasks": 1, "how": "pieces", "count": 3, "workers": 1}
 _OUTCOME = "the outcome of task 0, ticket 0, owner . reads"
 
 BUGS = {
@@ -123,8 +119,7 @@ BUGS = {
         ],
         SECOND,
         _PAYLOAD,
-        _PAYLOAD,
-        ("pointer",),  # by the counter, batches begin with the third task
+        methods=("pointer",),  # by the counter, batches begin with the third task
     ),
     "a descriptor read before its claim": Bug(
         Claimant,
@@ -140,14 +135,12 @@ BUGS = {
         ],
         SECOND | {"limit": 1},
         _PAYLOAD,
-        _PAYLOAD,
     ),
     "a descriptor read before READY is seen, with its claim": Bug(
         Awaiter,
         "seize",
         [("self._published and ", "self._awaited >= 0 and ")],
         SECOND | {"limit": 1, "remembers": True},
-        _PAYLOAD,
         _PAYLOAD,
     ),
     # Each compare-and-swap compares with the word that its caller holds, and its answer counts.
@@ -184,7 +177,6 @@ BUGS = {
         [("self._step(row, ", "self._step(Row(row.number, self.load(row.number)), ")],
         _EVICTED,
         "no step 'reclaim' from DONE",
-        "no step 'reclaim' from DONE",
     ),
     "reserve against a fresh load": Bug(
         Reserver,
@@ -206,7 +198,6 @@ BUGS = {
         [("if found != word:\n        return", "if found is None:\n        return")],
         {"tasks": 1},
         "an attempt ran twice",
-        "an attempt ran twice",
     ),
     "a lost claim of the next row ignored": Bug(
         Claimant,
@@ -214,15 +205,13 @@ BUGS = {
         [("if others == [word]:", "if True:")],
         {"tasks": 2},
         "an attempt ran twice",
-        "an attempt ran twice",
-        ("pointer",),  # by the counter, batches begin with the third task
+        methods=("pointer",),  # by the counter, batches begin with the third task
     ),
     "a lost claim of the only row ignored": Bug(
         Awaiter,
         "seize",
         [("if found == word else CONTENDED", "")],
         {"tasks": 1, "remembers": True},
-        "an attempt ran twice",
         "an attempt ran twice",
     ),
     "an eviction ignored": Bug(
@@ -231,14 +220,12 @@ BUGS = {
         [("if found == claim.word:", "if True:")],
         _EVICTED,
         "row 0 is left EVICTED",
-        "row 0 is left EVICTED",
     ),
     "an eviction before a commit ignored": Bug(
         Claimant,
         "_change",
         [("if found == claim.word:", "if True:")],
         _EVICTED | {"how": "commit"},
-        "contributed twice",
         "contributed twice",
     ),
     "an eviction taken for an answer": Bug(
@@ -247,7 +234,6 @@ BUGS = {
         [("if word != claim.word and not self._keeps(claim, word):", "if False:")],
         {"tasks": 1, "how": "pieces", "suspicions": 1, "workers": 1},
         "WindowError",
-        "WindowError",
     ),
     "a lost reclaim ignored": Bug(
         Publisher,
@@ -255,14 +241,12 @@ BUGS = {
         [("return found == row.word", "return True")],
         _EVICTED,
         "row 0 is left DONE",
-        "row 0 is left DONE",
     ),
     "a lost cancel ignored": Bug(
         Publisher,
         "_step",
         [("return found == row.word", "return True")],
         {"tasks": 1, "cancels": 1},
-        "a cancelled attempt ran",
         "a cancelled attempt ran",
     ),
     "a lost reservation ignored": Bug(
@@ -279,14 +263,12 @@ BUGS = {
         [("if word == reserved:", "if True:")],
         SECOND | {"tasks": 0, "rows": 3, "hasty": 1},
         "no way leads to an end",
-        "no way leads to an end",
     ),
     "a lost publication of several ignored": Bug(
         Publisher,
         "publish",
         [("if word == row.word:", "if True:")],
         SECOND | {"tasks": 0, "second": 2, "rows": 3, "hasty": 1},
-        "no way leads to an end",
         "no way leads to an end",
     ),
     # A row's records are written only by whom its word names.
@@ -336,7 +318,6 @@ BUGS = {
         [("self._step(Row(claim.number, found), Step.LET_GO)", "pass")],
         _EVICTED,
         "row 0 is left EVICTED",
-        "row 0 is left EVICTED",
     ),
     "an evicted row let go before the flush": Bug(
         Claimant,
@@ -374,7 +355,6 @@ BUGS = {
         [("(member - 1) * share", "(member - 2) * share")],
         {"tasks": 1, "how": "extent", "workers": 1},
         "overlap",
-        "overlap",
     ),
     # What is lost with a dead worker is found again.
     "nobody sweeps": Bug(
@@ -382,7 +362,6 @@ BUGS = {
         "sweep",
         [("if rows and before", "return Miss.EMPTY\n    if rows and before")],
         {"tasks": 1, "rows": 3, "crashes": 1},
-        "no way leads to an end",
         "no way leads to an end",
     ),
     # The words that say where to look only grow; but they say no more than that.
@@ -401,88 +380,6 @@ BUGS = {
         {"tasks": 1},
         "only TICKET is a counter word",
         "",
-        ("pointer",),
-    ),
-    # What whoever uses the repository has to do.
-    "a payload that is read and not asked for": Bug(
-        Worker,
-        "_deliver",
-        [('self.how != "pieces" and not self.claimant.holds(claim)', "False")],
-        {"tasks": 2, "room": 1, "suspicions": 1, "stays": {1: 1}},
-        "task 0 reads the payload b'payload.x01'",
-        "task 0 reads the payload b'payload.x01'",
-    ),
-    "a piece of a payload where the last one is read": Bug(
-        Submitter,
-        "_supply",
-        [("place = half(self.buffer, number)", "place = half(self.buffer, 0)")],
-        _LONG,
-        _PIECES,
-        _PIECES,
-    ),
-    "the last piece said to be read before it is": Bug(
-        Worker,
-        "_take_piece",
-        [
-            ("if last or self._want(claim, end):", "if self._want(claim, end):"),
-            ("        if last:\n            self._want(claim, end)\n", ""),
-        ],
-        {"tasks": 2, "how": "pieces"},
-        _PIECES,
-        _PIECES,
-    ),
-    "a piece of an outcome where the last one is read": Bug(
-        Worker,
-        "_write_piece",
-        [("half(self.result, number).offset", "half(self.result, 0).offset")],
-        _LONG,
-        _OUTCOME,
-        _OUTCOME,
-    ),
-    "a result's extent released at once": Bug(
-        Worker,
-        "_commit",
-        [("self.named.append((claim, extent))\n", "pass\n"), ("self.result = None\n", "pass\n")],
-        {"tasks": 2, "how": "extent", "workers": 1},
-        "the outcome of task ., ticket ., owner 1 reads",
-        "the outcome of task ., ticket ., owner 1 reads",
-    ),
-    "a row retired before its outcome is read": Bug(
-        Submitter,
-        "_serve",
-        [
-            (
-                "self._take_outcome(window, prepared.task, seen)\n"
-                "        self.publisher.retire([seen])\n",
-                "self.publisher.retire([seen])\n"
-                "        self._take_outcome(window, prepared.task, seen)\n",
-            )
-        ],
-        {"tasks": 2, "how": "extent", "workers": 1},
-        "the outcome of task ., ticket ., owner 1 reads",
-        "the outcome of task ., ticket ., owner 1 reads",
-    ),
-    "a contribution before the commit": Bug(
-        Worker,
-        "_commit",
-        [
-            (
-                "if self.claimant.commit(claim, record):\n",
-                'window.accumulate(cell(self.shape, task), np.ones(1, np.int64), "sum")\n'
-                "        window.flush()\n"
-                "        if self.claimant.commit(claim, record):\n",
-            )
-        ],
-        _EVICTED | {"how": "commit"},
-        "contributed twice",
-        "contributed twice",
-    ),
-    "a contribution that is not flushed": Bug(
-        Worker,
-        "_commit",
-        [("window.flush()\n", "pass\n")],
-        {"tasks": 1, "how": "commit", "workers": 1},
-        "task 0 is DONE before it is counted",
-        "task 0 is DONE before it is counted",
+        methods=("pointer",),
     ),
 }
