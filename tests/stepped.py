@@ -207,6 +207,6 @@ class Clock:
             job.driver.progress()
 
 
-def silent(clock: Clock, lease_s: float = 1.0) -> Leases:
-    """Return leases of workers from which nothing is heard."""
-    return Leases(lambda member: 0, Peers(), lease_s, clock)  # type: ignore[arg-type]
+def silent(clock: Clock) -> Leases:
+    """Return leases, of a second, of workers from which nothing is heard."""
+    return Leases(lambda member: 0, Peers(), 1.0, clock)  # type: ignore[arg-type]

@@ -23,6 +23,9 @@ from mpi4py import MPI
 
 __all__ = ["Stage", "median_us", "mpi_name", "wait_until"]
 
+MOST_RANKS = 64
+ROUNDS = 5  # of which `median_us` takes the median
+
 
 class Stage:
     """One demonstration on the ranks of a communicator.
@@ -31,31 +34,28 @@ class Stage:
     ----------
     doc : str
         The program's docstring; its first line is printed at the start.
-    least, most : int
-        How many ranks it can be run on.
-    comm : MPI.Intracomm
-        Default: ``MPI.COMM_WORLD``.
+    least : int
+        How few ranks it can be run on.
 
     Attributes
     ----------
     comm : MPI.Intracomm
+        ``MPI.COMM_WORLD``.
     rank, size : int
     sabotage : bool
         Asks the program to break its own data: its check must find that.
     """
 
-    def __init__(
-        self, doc: str, least: int = 2, most: int = 64, comm: MPI.Intracomm = MPI.COMM_WORLD
-    ) -> None:
-        self.comm = comm
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
+    def __init__(self, doc: str, least: int = 2) -> None:
+        self.comm = MPI.COMM_WORLD
+        self.rank = self.comm.Get_rank()
+        self.size = self.comm.Get_size()
         self.sabotage = False
         self.parser = _Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.parser.add_argument("--sabotage", action="store_true", help=argparse.SUPPRESS)
         self.parser.silent = self.rank > 0
         self._title = doc.partition("\n")[0]
-        self._ranks = range(least, most + 1)
+        self._ranks = range(least, MOST_RANKS + 1)
         self._failures = 0
         sys.excepthook = _end_all
 
@@ -64,9 +64,9 @@ class Stage:
         options = self.parser.parse_args(words)
         self.sabotage = options.sabotage
         if self.size not in self._ranks:
-            first, last = self._ranks[0], self._ranks[-1]
+            first = self._ranks[0]
             self.parser.error(
-                f"runs on {first} to {last} ranks, not {self.size}: mpiexec -n {first}"
+                f"runs on {first} to {MOST_RANKS} ranks, not {self.size}: mpiexec -n {first}"
             )
         self.say(f"{self._title}\n({self.size} ranks, {mpi_name()})\n")
         return options
@@ -102,10 +102,10 @@ class Stage:
         return 1 if self._failures else 0
 
 
-def median_us(call: Callable[[], object], calls: int = 1000, rounds: int = 5) -> float:
+def median_us(call: Callable[[], object], calls: int) -> float:
     """Return the microseconds of one call: the median of several rounds, after a warm-up."""
     times = []
-    for _ in range(rounds + 1):
+    for _ in range(ROUNDS + 1):
         begun = time.perf_counter()
         for _ in range(calls):
             call()

@@ -100,7 +100,7 @@ def saturation(way: Way, task_s: float, fabric: Fabric) -> float:
 class Workers:
     """Claimants that take `batch` tickets at a time and work them off alone."""
 
-    def __init__(self, number: int, times_s: Floats, batch: int = 1) -> None:
+    def __init__(self, number: int, times_s: Floats, batch: int) -> None:
         self.number = number
         self.total = len(times_s)
         self.end_s = 0.0
@@ -123,7 +123,7 @@ class Workers:
 class Nodes:
     """Claimants that fetch tickets for all their cores, which then claim them on the node."""
 
-    def __init__(self, number: int, times_s: Floats, cores: int, batch: int = 1) -> None:
+    def __init__(self, number: int, times_s: Floats, cores: int, batch: int) -> None:
         self.number = number
         self.total = len(times_s)
         self.end_s = 0.0

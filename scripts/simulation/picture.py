@@ -11,7 +11,6 @@ from .model import Fabric, Way, saturation, simulate
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 WORKERS = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
@@ -29,7 +28,8 @@ def draw(path: Path, name: str, fabric: Fabric, tasks: int, ways: Sequence[Way])
     colors = plt.get_cmap("viridis")
     for i, (task_s, label) in enumerate(TIMES_S.items()):
         color = colors(i / len(TIMES_S))
-        line(left, Way(), task_s, fabric, tasks, label, color)
+        found = efficiencies(Way(), task_s, fabric, tasks)
+        left.plot(*found, marker=".", label=label, color=color)
         crossing = saturation(Way(), task_s, fabric)
         left.axvline(crossing, color=color, linewidth=1, linestyle=":")
     left.set_title("one claim for each task, by the time of a task\n(dotted: saturation)")
@@ -38,7 +38,8 @@ def draw(path: Path, name: str, fabric: Fabric, tasks: int, ways: Sequence[Way])
     ranges = [way for way in ways if way.schedule is not None]
     for group, style, palette in ((claims, "-", "tab10"), (ranges, "--", "Dark2")):
         for i, way in enumerate(group):
-            line(right, way, TASK_S, fabric, tasks, str(way), plt.get_cmap(palette)(i), style)
+            found, color = efficiencies(way, TASK_S, fabric, tasks), plt.get_cmap(palette)(i)
+            right.plot(*found, style, marker=".", label=str(way), color=color)
     right.set_title(f"tasks of {TIMES_S[TASK_S]}, by the way to claim")
 
     for axes in (left, right):
@@ -55,17 +56,9 @@ def draw(path: Path, name: str, fabric: Fabric, tasks: int, ways: Sequence[Way])
     plt.close(figure)
 
 
-def line(
-    axes: Axes,
-    way: Way,
-    task_s: float,
-    fabric: Fabric,
-    tasks: int,
-    label: str,
-    color: object,
-    style: str = "-",
-) -> None:
-    """Draw the efficiency of one way over the number of workers."""
+def efficiencies(
+    way: Way, task_s: float, fabric: Fabric, tasks: int
+) -> tuple[list[int], list[float]]:
+    """Return numbers of workers that claim in one way, and which part of their time is work."""
     numbers = [workers for workers in WORKERS if workers <= way.most_workers]
-    found = [simulate(way, workers, task_s, fabric, tasks).efficiency for workers in numbers]
-    axes.plot(numbers, found, style, color=color, marker=".", label=label)
+    return numbers, [simulate(way, n, task_s, fabric, tasks).efficiency for n in numbers]

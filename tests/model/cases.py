@@ -67,13 +67,13 @@ def case(
             shape,
             member,
             method,
-            limit,
-            how,
-            count,
-            sweeps,
-            (stays or {}).get(member),
-            words,
-            remembers,
+            limit=limit,
+            how=how,
+            count=count,
+            sweeps=sweeps,
+            stays=(stays or {}).get(member),
+            torn=words,
+            remembers=remembers,
         )
     if second:
         given = [(members - 1) * MOST_TASKS + i for i in range(second)]

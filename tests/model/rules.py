@@ -24,7 +24,7 @@ class Rules:
         Only remember: what a broken rule leads to has to be found by its consequences.
     """
 
-    def __init__(self, blind: bool = False) -> None:
+    def __init__(self, blind: bool) -> None:
         self.blind = blind
         self.steps: set[Step] = set()
 

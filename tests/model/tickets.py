@@ -31,9 +31,9 @@ class Ticketer:
         return not (found is Miss.EMPTY and self.port.over)
 
 
-def explore_tickets(method: str, tail: int = 4) -> None:
+def explore_tickets(method: str) -> None:
     """Let two workers take the tickets up to the tail, which does not move."""
-    memory = Memory()
+    memory, tail = Memory(), 4
     memory.compare_and_swap(layout.TAIL, 0, tail)
     memory.compare_and_swap(OVER, 0, 1)
 

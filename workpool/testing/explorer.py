@@ -274,13 +274,6 @@ class Explorer:
     def _number(self, state: _State, i: int) -> int:
         return state >> self._local[i] & _NUMBER
 
-    def _going(self, state: _State) -> tuple[list[int], list[int]]:
-        """Return which processes go on, and of which dead ones some calls may still happen."""
-        replay, numbers = self._replay, range(len(self._names))
-        going = [i for i in numbers if self._number(state, i) in replay.ops]
-        locals_ = [(i, replay.locals.order[self._number(state, i)]) for i in numbers]
-        return going, [i for i, local in locals_ if local.begun and not local.alive]
-
     def _noted(self, memory: int, i: int) -> int:
         """Return the memory after a death, which the failure detector has noted."""
         if (memory, i) not in self._notes:

@@ -18,9 +18,11 @@ from .explorer import Explorer, Report
 from .replay import Failed
 
 LINES = 100  # of a schedule that a message shows
+MOST = 100_000  # calls after which it should have ended
+RISK = 0.004  # that a process dies when its turn comes, until as many have as may
 
 
-def walk(case: Explorer, seed: int, most: int = 100_000, risk: float = 0.004) -> Report:
+def walk(case: Explorer, seed: int) -> Report:
     """Follow one random schedule of a case to its end.
 
     Parameters
@@ -28,10 +30,6 @@ def walk(case: Explorer, seed: int, most: int = 100_000, risk: float = 0.004) ->
     case : Explorer
     seed : int
         Which schedule.
-    most : int
-        Calls after which it should have ended.
-    risk : float
-        That a process dies when its turn comes, until ``case.crashes`` have.
 
     Raises
     ------
@@ -40,36 +38,29 @@ def walk(case: Explorer, seed: int, most: int = 100_000, risk: float = 0.004) ->
         end.
     """
     own = _Walk(**{it.name: getattr(case, it.name) for it in fields(case)})
-    return own.follow(seed, most, risk)
+    return own.follow(seed)
 
 
 class _Walk(Explorer):
     """A case with nothing that another walk has met: what happens next is drawn."""
 
-    def follow(self, seed: int, most: int, risk: float) -> Report:
+    def follow(self, seed: int) -> Report:
         report = Report(states=1, finals=1)
         way: deque[tuple[int, int, int]] = deque(maxlen=LINES)  # who, from where, to where
         try:
-            self._follow(random.Random(seed), most, risk, report, way)
+            self._follow(random.Random(seed), report, way)
         except (AssertionError, Failed) as error:
             lines = [self._label(*step) for step in way]
             said = "\n  ".join([f"seed {seed}, {report}", *lines])
             raise self._found(error, said) from error
         return report
 
-    def _follow(
-        self,
-        rng: random.Random,
-        most: int,
-        risk: float,
-        report: Report,
-        way: deque[tuple[int, int, int]],
-    ) -> None:
+    def _follow(self, rng: random.Random, report: Report, way: deque[tuple[int, int, int]]) -> None:
         state, who, left = self._start(), 0, 0
         while True:
             self._hold(state)
-            if report.transitions > most:
-                raise AssertionError(f"no end after {most:,} calls")
+            if report.transitions > MOST:
+                raise AssertionError(f"no end after {MOST:,} calls")
             walking, late = self._going(state)
             if not walking:
                 break
@@ -81,7 +72,7 @@ class _Walk(Explorer):
             left -= 1
             moves = self._learn(state, who)
             by = moves.death
-            if by and begins and state >> self._crashes and rng.random() < risk:
+            if by and begins and state >> self._crashes and rng.random() < RISK:
                 report.crashed += 1
             elif moves.alone:  # the ordinary course comes first
                 by = rng.choice(moves.sure * 9 + (rng.choice(moves.sure + moves.unsure),))
@@ -92,3 +83,10 @@ class _Walk(Explorer):
             state += by
             report.transitions += 1
         self._check(state, self.final)
+
+    def _going(self, state: int) -> tuple[list[int], list[int]]:
+        """Return which processes go on, and of which dead ones some calls may still happen."""
+        replay, numbers = self._replay, range(len(self._names))
+        going = [i for i in numbers if self._number(state, i) in replay.ops]
+        locals_ = [(i, replay.locals.order[self._number(state, i)]) for i in numbers]
+        return going, [i for i, local in locals_ if local.begun and not local.alive]
