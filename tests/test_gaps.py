@@ -76,9 +76,7 @@ def test_a_drain_waits_for_what_another_thread_writes_down() -> None:
 
 def test_nothing_is_cut_after_what_cannot_be_pickled() -> None:
     """The next window may come at the very moment when an item of the last one is refused."""
-    cutter = Cutter(
-        count().__next__, 2, len, None, CodeCache(), Schedule.ADAPTIVE, False, None, None, len
-    )
+    cutter = Cutter(count().__next__, 2, len, None, CodeCache(), Schedule.ADAPTIVE)
     mapping: Any = SimpleNamespace(over=False)
     supply = Supply(mapping, cutter, lambda stretch: None, threading.RLock())
     supply.add(cutter.begin(["a", "b", threading.Lock(), "c"]), [])

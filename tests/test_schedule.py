@@ -217,8 +217,7 @@ def test_workers_have_something_soon_and_go_on_while_the_next_items_are_pickled(
     monkeypatch.setattr(cutter, "monotonic", clock)
     monkeypatch.setattr(cutter, "encode_blocks", encode)
     codes = CodeCache()
-    terms = Schedule.ADAPTIVE, False, None, None, len
-    cutting = Cutter(count().__next__, 2, len, codes.at_once(len), codes, *terms)
+    cutting = Cutter(count().__next__, 2, len, codes.at_once(len), codes, Schedule.ADAPTIVE)
     uncut, found = cutting.begin([None] * 200_000), []
     while not uncut.ended:
         found += cutting.cut(uncut, large=False) or []
@@ -234,8 +233,8 @@ def test_each_worker_finds_items_however_slowly_they_are_pickled(
 ) -> None:
     monkeypatch.setattr(cutter, "monotonic", count().__next__)  # each look at it is a second later
     codes, workers = CodeCache(), 100
-    terms = Schedule.ADAPTIVE, False, None, None, len
-    cutting = Cutter(count().__next__, workers, len, codes.at_once(len), codes, *terms)
+    number, code = count().__next__, codes.at_once(len)
+    cutting = Cutter(number, workers, len, code, codes, Schedule.ADAPTIVE)
     uncut, found = cutting.begin([bytes(nbytes + n % 2) for n in range(5000)]), []
     while not uncut.ended:
         found += cutting.cut(uncut, large=False) or []
@@ -251,7 +250,7 @@ def test_larger_items_are_fewer_in_a_block_and_in_a_segment(
     monkeypatch.setattr(cutter, "SEGMENT_ITEMS", 4096)
     items = [bytes([n % 256]) * nbytes + bytes([n // 256]) for n in range(600)]
     number, codes = count().__next__, CodeCache()
-    cutting = Cutter(number, 2, len, None, codes, schedule, False, None, None, len)
+    cutting = Cutter(number, 2, len, None, codes, schedule)
     found = cutting.cut(cutting.begin(items), large=False)
     if nbytes > 16_000 or (nbytes > 1000 and schedule is not Schedule.ADAPTIVE):
         assert found is None, "better sent one by one"

@@ -31,8 +31,8 @@ FACTOR = 2
 
 def cutter_of(fn, code, codes, several=False, owner=None):
     """Return what cuts the items of a map for two workers."""
-    options = (code, codes, Schedule.ADAPTIVE, several, None, None, owner or fn)
-    return Cutter(itertools.count().__next__, 2, fn, *options)
+    options = {"several": several, "owner": owner}
+    return Cutter(itertools.count().__next__, 2, fn, code, codes, Schedule.ADAPTIVE, **options)
 
 
 def blocks_of(stretch):

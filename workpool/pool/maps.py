@@ -176,8 +176,18 @@ class Maps:
         owner, code = fn, codes.at_once(fn)
         if code is None and operation is None:
             owner, code = codes.of_class(fn)
-        terms = schedule, source.several, operation, ledger
-        cutter = Cutter(core.number, core.workers, fn, code, codes, *terms, owner)
+        cutter = Cutter(
+            core.number,
+            core.workers,
+            fn,
+            code,
+            codes,
+            schedule,
+            several=source.several,
+            operation=operation,
+            ledger=ledger,
+            owner=owner,
+        )
         return MapCall(core, cutter)
 
 

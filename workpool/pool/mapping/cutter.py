@@ -137,9 +137,9 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
-    owner : callable
-        Whose code it is: `fn`; or the class of `fn`, or of the object whose method that is.  Then
-        `fn` goes with the items, and refers to the class, which comes with the code.
+    owner : callable, optional
+        Whose code it is: by default `fn`; or the class of `fn`, or of the object whose method that
+        is.  Then `fn` goes with the items, and refers to the class, which comes with the code.
 
     Attributes
     ----------
@@ -156,10 +156,11 @@ class Cutter:
         code: Code | None,
         codes: CodeCache,
         schedule: Schedule,
-        several: bool,
-        operation: Binary | None,
-        ledger: Ledger | None,
-        owner: Callable[..., Any],
+        *,
+        several: bool = False,
+        operation: Binary | None = None,
+        ledger: Ledger | None = None,
+        owner: Callable[..., Any] | None = None,
     ) -> None:
         self._number = number
         self.workers = workers
@@ -170,7 +171,7 @@ class Cutter:
         self._several = several
         self.operation = operation
         self._ledger = ledger
-        self._owner = owner
+        self._owner = fn if owner is None else owner
         self.at_once = self._own_code is None or ledger is not None
 
     @property
