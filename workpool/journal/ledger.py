@@ -157,7 +157,7 @@ class Ledgers:
 
 
 class Noted(NamedTuple):
-    """What becomes of a task's results: keys of one, or of those of a segment."""
+    """Where the results of a task are to be written: by the key of one, or those of a segment."""
 
     ledger: Ledger
     function: str

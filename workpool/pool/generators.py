@@ -14,7 +14,7 @@ from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from ..caches import LruCache, WeakLruCache
-from ..serializer import SCRIPT_MODULES, goes_by_name, innermost, reads, task_name
+from ..serializer import SCRIPT_MODULES, innermost, is_own_generator, reads, task_name
 from .warned import warn
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.
@@ -42,7 +42,7 @@ class GeneratorCheck:
         inner = innermost(fn)
         drawn: list[str] = []
         function = inner.__func__ if isinstance(inner, MethodType) else inner
-        if goes_by_name(inner):
+        if is_own_generator(inner):
             return
         if _is_generator(inner):
             generator = getattr(inner, "__self__", inner)
@@ -81,7 +81,7 @@ def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
         return
     seen.add(code)
     for name, value in reads(function):
-        if _is_generator(value) and not goes_by_name(value):
+        if _is_generator(value) and not is_own_generator(value):
             yield repr(name)
         elif type(value) is FunctionType:
             yield from _generators(value, seen)

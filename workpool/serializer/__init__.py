@@ -99,7 +99,7 @@ from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .classes import from_earlier_run
 from .code_cache import CodeCache
-from .drawing import goes_by_name
+from .drawing import is_own_generator
 from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
@@ -139,9 +139,9 @@ __all__ = [
     "fingerprint",
     "from_earlier_run",
     "frozen",
-    "goes_by_name",
     "heaviest",
     "innermost",
+    "is_own_generator",
     "item_fingerprints",
     "join",
     "join_apart",

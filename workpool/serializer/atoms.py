@@ -16,7 +16,7 @@ from types import (
 from typing import Any, Final
 
 from ..lazy import np
-from .drawing import goes_by_name
+from .drawing import is_own_generator
 
 ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types of values that nothing can change; there are others."""
@@ -53,10 +53,10 @@ def is_unchanging(value: object) -> bool:
     kind: Any = type(value)
     if kind in _OF_C:  # of a module or a class, not of an object
         owner = getattr(value, "__self__", None)
-        return isinstance(owner, (type, ModuleType, type(None))) or goes_by_name(value)
+        return isinstance(owner, (type, ModuleType, type(None))) or is_own_generator(value)
     if kind.__module__ == "numpy.dtypes":
         return getattr(value, "names", ()) is None  # names of fields can be changed
-    return are_unchanging(kind) or goes_by_name(value)
+    return are_unchanging(kind) or is_own_generator(value)
 
 
 def are_unchanging(kind: Any) -> bool:

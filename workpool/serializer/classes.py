@@ -49,12 +49,12 @@ class _Known:
     """What this process knows of a class that is defined in no importable module."""
 
     def __init__(
-        self, class_id: str, native: bool, in_script: bool = False, named: bool = False
+        self, class_id: str, native: bool, in_script: bool = False, has_name: bool = False
     ) -> None:
         self.class_id = class_id  # the same in every process
         self.native = native  # defined by this process, not restored in it
         self.in_script = in_script  # of another process, which has it under its name
-        self.named = named  # or finds it all the same
+        self.has_name = has_name  # or finds it all the same
         self.bases: tuple[type, ...] | None = None  # with which a native one has this id
         self.own: Set[str] | None = None  # names that it has beside those that come with it
 
@@ -95,14 +95,14 @@ class _ClassRegistry:
         """Return the class with that id, if this process has it."""
         return self._by_id.get(class_id)
 
-    def restored(self, class_id: str, cls: type, in_script: bool, named: bool) -> type:
+    def restored(self, class_id: str, cls: type, in_script: bool, has_name: bool) -> type:
         """Record a class built from what was received; the first one built for an id stays."""
         with self._lock:
             self.away |= in_script
             first = self.find(class_id)
             if first is not None:
                 return first
-            self._add(cls, _Known(class_id, False, in_script, named))
+            self._add(cls, _Known(class_id, False, in_script, has_name))
             return cls
 
     def _add(self, cls: type, known: _Known) -> _Known:
@@ -121,22 +121,22 @@ def _make_class(
     args: tuple[Any, ...],
     qualname: str,
     in_script: bool,
-    named: bool,
+    has_name: bool,
 ) -> type:
     """Return the class with that id, built empty if it is not here yet.
 
-    The second of `args` is its name.  `in_script`: the script has it under that.  `named`: or in
+    The second of `args` is its name.  `in_script`: the script has it under that.  `has_name`: or in
     another class, or made by a function.
     """
     cls = None
-    if named and _from_earlier_run.get():  # of this process, too, which may have defined it anew
+    if has_name and _from_earlier_run.get():  # of this process, too, which may have defined it anew
         cls = _found_in_script(qualname, args[1])
         if cls is not None:
             _CLASSES.class_id(cls)  # it is native
     if cls is None:
         cls = _CLASSES.find(class_id)
     if cls is None:
-        cls = _CLASSES.restored(class_id, make(*args), in_script, named)
+        cls = _CLASSES.restored(class_id, make(*args), in_script, has_name)
         _set_each(cls, {"__qualname__": qualname})
     if in_script:
         show(qualname, cls)
@@ -379,6 +379,6 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     if known is None or known.native:
         has_name = _found_in_script(name, cls.__name__) is cls
     else:
-        has_name = known.named
+        has_name = known.has_name
     made = (_CLASSES.class_id(cls), make, args, name, is_in_script(name, cls), has_name)
     return _make_class, made, (first, setter, state), None, None, update_class

@@ -35,7 +35,7 @@ from ..interrupts import interrupts
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
 from .calls import pack_call
-from .drawing import goes_by_name
+from .drawing import is_own_generator
 from .frames import Encoded
 from .instances import is_its_attributes
 from .reach import Reach
@@ -285,7 +285,7 @@ class CodeCache:
             if registered != self._registered:
                 self._registered = registered
                 self._known.clear()
-        if named(fn) or goes_by_name(fn):
+        if named(fn) or is_own_generator(fn):
             return self._encode(_Known(fn, True))
         if not is_definition(fn) and not is_its_attributes(type(fn)):
             return None
@@ -316,7 +316,7 @@ class CodeCache:
         reach = None if snapshot is None else Reach(snapshot.copied)
         sent = (fn, *known.companions) if known.companions else fn
         try:
-            plain = reach is None and not goes_by_name(fn)
+            plain = reach is None and not is_own_generator(fn)
             data = dumps(sent, PROTOCOL) if plain else dumps_by_value(sent, reach=reach)
         except interrupts():
             raise

@@ -34,7 +34,7 @@ def generator_reducers() -> dict[type, Callable[[Any], Any]]:
     return _reducers
 
 
-def goes_by_name(obj: object) -> bool:
+def is_own_generator(obj: object) -> bool:
     """Tell whether an object is what one of these modules draws from, or a method of that."""
     if isinstance(obj, (MethodType, BuiltinMethodType)):
         obj = getattr(obj, "__self__", None)  # functions of Boost.Python claim to be of these

@@ -45,6 +45,7 @@ def generic_parts(function: Any) -> tuple[dict[type, Any], dict[str, Any]]:
 
 
 def reduce_generic(function: Any) -> tuple[Any, ...]:
+    """Return how to make a generic function again, as ``__reduce__`` does."""
     state = (*generic_parts(function), function.__wrapped__)
     return _make_generic, (function.__name__,), state, None, None, _fill_generic
 
@@ -60,6 +61,7 @@ def dispatched(function: FunctionType) -> dict[type, Any] | None:
 
 
 def make_dispatch(implementations: dict[type, Any]) -> Callable[[type], Any]:
+    """Return a ``dispatch`` that chooses among these."""
     generic = _make_generic()
     for cls, implementation in implementations.items():
         generic.register(cls, implementation)

@@ -109,6 +109,7 @@ def _of_function(curried: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
+    """Return what the script has under a name; where that does not run, it is made once."""
     names = vars(sys.modules["__main__"])
     found = names.get(name)
     if type(found) is not cls:

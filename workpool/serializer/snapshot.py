@@ -15,8 +15,8 @@ by its bindings or by its bytes:
 * an object that is nothing but its attributes and slots, if they and its class are such things;
 * an array, and anything else that plain pickle makes the same bytes of each time: a longer list, a
   data frame, a random generator, an object that says itself how it is pickled; all of them together
-  up to `MOST_NBYTES`, and up to `MOST_PARTED` of them with functions and classes of the script,
-  which are looked at by the same rule.
+  up to `MOST_NBYTES`, and up to `MOST_WITH_DEFINITIONS` of them with functions and classes of the
+  script, which are looked at by the same rule.
 
 What is larger, or cannot be pickled, can change in place, unseen, so such a function has no
 snapshot.
@@ -90,7 +90,7 @@ _NOT_COPIED: Final = (*ONE_EACH, tuple, frozenset)
 """Kinds of which it is no matter whether there are two."""
 
 
-MOST_PARTED: Final = 16
+MOST_WITH_DEFINITIONS: Final = 16
 """Objects that are known by bytes in which definitions stand: of more it takes less to send all."""
 
 
@@ -120,7 +120,7 @@ class Snapshot(Bindings):
         self.copied: list[object] = []
         self._elements = 0  # of what is looked at element by element, or slot by slot
         self._nbytes = 0  # of what is known by its bytes
-        self._parted = 0  # how many of these have definitions
+        self._with_definitions = 0  # how many of these have definitions
 
     @classmethod
     def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
@@ -289,8 +289,8 @@ class Snapshot(Bindings):
             return None
         self._nbytes += sum(len(part) for part in found.state if type(part) is bytes)
         self._states.append((value, found.pickler, found.state))
-        self._parted += bool(found.definitions)
-        if self._parted > MOST_PARTED:
+        self._with_definitions += bool(found.definitions)
+        if self._with_definitions > MOST_WITH_DEFINITIONS:
             return None
         if not self._own_globals:  # a worker asks nobody what there is twice
             met = (it for it in found.met if type(it) not in ATOMS)

@@ -47,7 +47,7 @@ class Bounded(BytesIO):
         return super().write(data)
 
 
-class _Searcher(Pickler):
+class _WholePickler(Pickler):
     """Fails at an object that may have more than its pickle has; writes what pickle does."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -61,7 +61,7 @@ class _Searcher(Pickler):
         raise PicklingError(f"{kind} may keep more")
 
 
-class _Parted(Pickler):
+class _Collector(Pickler):
     """Writes the ids of functions and classes that do not go by name, and collects them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -77,22 +77,22 @@ class _Parted(Pickler):
         return id, (id(obj),)
 
 
-class _Searched(_Parted, _Searcher):
+class _WholeCollector(_Collector, _WholePickler):
     """The same, and writes all that there is to an object, or fails."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)
-        reduced = _Parted.reducer_override(self, obj)
+        reduced = _Collector.reducer_override(self, obj)
         if reduced is not NotImplemented:
             return reduced
         if is_its_members(kind):
             return id, (kind,), (slots(obj), obj.__dict__ if kind.__dictoffset__ else None)
-        return _Searcher.reducer_override(self, obj)
+        return _WholePickler.reducer_override(self, obj)
 
 
 _Ways: TypeAlias = tuple[tuple[type[Pickler], type[Pickler]], ...]
-_WAYS: Final[_Ways] = ((Pickler, Pickler), (_Parted, _Parted))
-_WAYS_WHOLE: Final[_Ways] = ((_Searcher, Pickler), (_Searched, _Searched))
+_WAYS: Final[_Ways] = ((Pickler, Pickler), (_Collector, _Collector))
+_WAYS_WHOLE: Final[_Ways] = ((_WholePickler, Pickler), (_WholeCollector, _WholeCollector))
 """What pickles an object first, and what writes the same when it is looked at again."""
 
 
@@ -137,7 +137,7 @@ def known(value: object, most_nbytes: int, whole: bool) -> Known | None:
         except BaseException:  # __reduce__ may raise anything, SystemExit included
             continue
         if not names_by_value(state[-1]):  # as one names itself that the script has once
-            definitions = pickler.definitions if isinstance(pickler, _Parted) else []
+            definitions = pickler.definitions if isinstance(pickler, _Collector) else []
             met = [it for _, it in pickler.memo.copy().values()]
             return Known(state, again, definitions, met)
     return None

@@ -7,14 +7,14 @@ from typing import Final
 
 from ..errors import SerializationError
 
-_TASK: Final = (
+_REMEDY: Final = (
     "build what cannot be pickled and restored in the task or in the initializer, "
     "or import it from a module"
 )
 
 
 def unrestored(
-    what: str, error: BaseException, where: str = "a worker", remedy: str = _TASK
+    what: str, error: BaseException, where: str = "a worker", remedy: str = _REMEDY
 ) -> SerializationError:
     """Return the error of what cannot be restored; whoever raises it gives it its cause.
 
