@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from workpool import layout
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
+from workpool.extents import Extent
+from workpool.layout import NO_BLOB, Descriptor, Geometry
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
 from workpool.testing import MemoryWindow

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from workpool import layout
 from workpool.context import TaskKind
 from workpool.contributions import Contributions
-from workpool.layout import NOTHING, Extent, Geometry
+from workpool.extents import Extent
+from workpool.layout import NOTHING, Geometry
 from workpool.repository import TAKERS, Claim, Claimant, Publisher
 from workpool.serializer import Kind
 from workpool.testing import MemoryWindow

@@ -6,7 +6,8 @@ import pytest
 
 from workpool.context import LARGE_NBYTES, Context, TaskKind
 from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
-from workpool.layout import Extent, Items, Terms
+from workpool.extents import Extent
+from workpool.layout import Items, Terms
 from workpool.serializer import split
 from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Tally, Task
 

@@ -16,7 +16,8 @@ from workpool.context import TaskKind
 from workpool.driver import driver as driver_module
 from workpool.driver import unresolved as unresolved_module
 from workpool.driver.unresolved import RESOLVED_S
-from workpool.layout import NOTHING, Extent, Piece, Terms
+from workpool.extents import Extent
+from workpool.layout import NOTHING, Piece, Terms
 from workpool.protocol import State, Step
 from workpool.repository import Claim, Miss, Stream, take_items
 from workpool.serializer import Kind, pack_value

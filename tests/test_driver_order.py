@@ -19,7 +19,8 @@ from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
 from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
-from workpool.layout import Extent, Piece, Terms
+from workpool.extents import LINE_NBYTES, Extent
+from workpool.layout import Piece, Terms
 from workpool.protocol import Step
 from workpool.repository import Claim, Miss, Stream
 from workpool.serializer import Code, Kind, Packed, as_bytes, pack_value, unpack
@@ -236,7 +237,7 @@ def test_what_goes_into_a_row_makes_no_way() -> None:
     ]
     assert all(map(store.place, tasks))
     assert store.descriptor(Batch([about], b"")), "it is published with the next ones"
-    while store.region.reserve(layout.LINE_NBYTES):
+    while store.region.reserve(LINE_NBYTES):
         pass
     assert dispatcher._make_way(Batch(own, bytes(nbytes)))
     assert [task.extent is None for task in tasks] == [True, False, False, False]

@@ -15,8 +15,8 @@ from workpool.context import Context, TaskKind
 from workpool.driver.store import Store
 from workpool.driver.streams import Streams
 from workpool.errors import ProtocolError
-from workpool.extents import in_lines
-from workpool.layout import NO_BLOB, NOTHING, Blob, Descriptor, Extent, Geometry, Piece
+from workpool.extents import Extent, in_lines
+from workpool.layout import NO_BLOB, NOTHING, Blob, Descriptor, Geometry, Piece
 from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row, Stream
 from workpool.serializer import as_bytes

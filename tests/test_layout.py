@@ -10,8 +10,8 @@ from steps import after
 
 from workpool import layout, protocol
 from workpool.errors import LayoutError, ProtocolError, UsageError
-from workpool.extents import Region
-from workpool.layout import NO_BLOB, Blob, Descriptor, Extent, Geometry, Items, Piece
+from workpool.extents import Extent, Region
+from workpool.layout import NO_BLOB, Blob, Descriptor, Geometry, Items, Piece
 from workpool.protocol import TRANSITIONS, State, Step
 
 # --- layout -------------------------------------------------------------------------------------

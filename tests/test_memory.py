@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from workpool import layout
+from workpool.extents import LINE_NBYTES
 from workpool.serializer.values import encode
 from workpool.system import pages
 from workpool.system.memory import LONG_NBYTES, empty, keep_freed
@@ -30,7 +30,7 @@ NBYTES = 1 << 19
 def test_long_memory_begins_on_a_cache_line() -> None:
     several = [empty(LONG_NBYTES + n) for n in range(10)]
     assert [len(memory) - LONG_NBYTES for memory in several] == list(range(10))
-    assert not any(np.asarray(memory).ctypes.data % layout.LINE_NBYTES for memory in several)
+    assert not any(np.asarray(memory).ctypes.data % LINE_NBYTES for memory in several)
 
 
 def faults(memory: memoryview) -> int:
@@ -93,7 +93,7 @@ def address(memory: memoryview) -> int:
 def test_a_block_is_used_again_when_the_last_view_of_it_is_gone(some: Spares) -> None:
     memory = some.take(NBYTES)
     first = address(memory)
-    assert first % layout.LINE_NBYTES == 0
+    assert first % LINE_NBYTES == 0
     view = np.frombuffer(memory[8:16], np.float64)[:1]
     del memory
     other = some.take(NBYTES)

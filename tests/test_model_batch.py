@@ -21,7 +21,7 @@ from steps import after
 
 from workpool import layout, protocol
 from workpool.errors import WindowError
-from workpool.layout import Extent
+from workpool.extents import Extent
 from workpool.protocol import State, Step
 from workpool.repository import Claim, Claimant, Miss, Publisher, Row
 from workpool.testing import Found, MemoryWindow

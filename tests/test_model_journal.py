@@ -18,7 +18,8 @@ from model import GREEDY, Port, find_one, geometry
 from model.places import OVER, Choose
 
 from workpool import layout
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
+from workpool.extents import Extent
+from workpool.layout import NO_BLOB, Descriptor, Geometry
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
 from workpool.serializer import Kind

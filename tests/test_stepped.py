@@ -16,6 +16,7 @@ from workpool.context import RANGE
 from workpool.driver import collector, dispatcher, store
 from workpool.driver.published import Published
 from workpool.errors import TaskLost, WorkerCrashed
+from workpool.extents import LINE_NBYTES
 from workpool.loss import Loss, Why
 from workpool.pool import resolver
 from workpool.repository import Publisher
@@ -297,8 +298,8 @@ def test_tasks_stay_where_they_cannot_be_published(
         job.driver.progress()
     placed = job.context.placed
     assert placed is not None
-    assert job.driver._store.busy_nbytes == used + layout.LINE_NBYTES * -(
-        -placed.extent.nbytes // layout.LINE_NBYTES
+    assert job.driver._store.busy_nbytes == used + LINE_NBYTES * -(
+        -placed.extent.nbytes // LINE_NBYTES
     )
     assert job.context.users == 0
     job.go()

@@ -8,7 +8,8 @@ import pytest
 from workpool import layout
 from workpool.context import Context, TaskKind
 from workpool.driver.store import Store
-from workpool.layout import NOTHING, Extent, Piece
+from workpool.extents import Extent
+from workpool.layout import NOTHING, Piece
 from workpool.repository import Row
 from workpool.serializer import Code, as_bytes, pack_value
 from workpool.tasks import Batch, PoolContext, Retry, Tally, Task

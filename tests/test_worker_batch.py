@@ -18,8 +18,8 @@ from row_scene import CALL, TASKS, Scene
 from workpool import accumulator, layout, protocol
 from workpool.context import LARGE_NBYTES
 from workpool.contributions import contribute
-from workpool.extents import Region, in_lines
-from workpool.layout import NOTHING, STRIDE, Extent
+from workpool.extents import LINE_NBYTES, Extent, Region, in_lines
+from workpool.layout import NOTHING, STRIDE
 from workpool.members.leases import Heart
 from workpool.protocol import State
 from workpool.repository import Row
@@ -295,9 +295,9 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
     assert outcomes.place.nbytes + 3 * in_lines(LARGE_NBYTES + 1) == region.used_nbytes
     region.release(outcomes.extent)
     share = attempts._exchange.share_nbytes
-    for attempts._outcome_nbytes in layout.LINE_NBYTES, share // 4:
+    for attempts._outcome_nbytes in LINE_NBYTES, share // 4:
         outcomes = attempts._room(100)
-        assert region.used_nbytes <= share < region.used_nbytes + layout.LINE_NBYTES
+        assert region.used_nbytes <= share < region.used_nbytes + LINE_NBYTES
         assert outcomes.room_nbytes > 0
         region.release(outcomes.extent)
     attempts._outcome_nbytes = share

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .context import CALL, Context, TaskKind
 from .contributions import Together
-from .layout import Blob, Extent, Items, Terms
+from .extents import Extent
+from .layout import Blob, Items, Terms
 from .repository import Row
 from .serializer import Encoded, Packed
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from workpool import layout
-from workpool.extents import Region
-from workpool.layout import STREAMED, Extent, Piece
+from workpool.extents import Extent, Region
+from workpool.layout import STREAMED, Piece
 from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Stream
 from workpool.testing import Explorer, Memory, MemoryWindow

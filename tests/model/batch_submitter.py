@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from workpool import layout
-from workpool.layout import NO_BLOB, STREAMED, Descriptor, Extent
+from workpool.extents import Extent
+from workpool.layout import NO_BLOB, STREAMED, Descriptor
 from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row
 from workpool.testing import MemoryWindow

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from workpool import layout
+from workpool.extents import LINE_NBYTES
 from workpool.protocol import State, describe
 from workpool.testing import Memory
 
@@ -44,7 +45,7 @@ def check_end(memory: Memory, processes: dict[str, Any], alive: dict[str, bool])
     for process in processes.values():
         if process.member in dead:
             continue
-        kept = sum(layout.LINE_NBYTES for _ in process.extents)
+        kept = sum(LINE_NBYTES for _ in process.extents)
         full = process.region.nbytes
         assert process.region.free_nbytes == full - kept, "an extent is lost"
         assert len(process.extents) == isinstance(process, Submitter), "an extent is left"

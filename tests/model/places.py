@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from workpool import layout
-from workpool.layout import Extent, Geometry
+from workpool.extents import Extent
+from workpool.layout import Geometry
 from workpool.testing import MemoryWindow
 
 Choose = Callable[[int], int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workpool import layout
-from workpool.extents import Region
-from workpool.layout import NO_BLOB, Descriptor, Extent, Geometry
+from workpool.extents import Extent, Region
+from workpool.layout import NO_BLOB, Descriptor, Geometry
 from workpool.protocol import State, Step
 from workpool.repository import Publisher, Row, Stream
 from workpool.testing import MemoryWindow

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workpool import layout
-from workpool.extents import Region
-from workpool.layout import NOTHING, OUTCOME_NBYTES, Extent, Geometry, Piece
+from workpool.extents import Extent, Region
+from workpool.layout import NOTHING, OUTCOME_NBYTES, Geometry, Piece
 from workpool.protocol import Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Offer, PointerTaker, Row, Stream
 from workpool.testing import MemoryWindow

@@ -16,7 +16,8 @@ from typing import TypeAlias
 from .. import layout
 from ..backoff import SPIN_S
 from ..contributions import Together
-from ..layout import Extent, TaskOutcome
+from ..extents import Extent
+from ..layout import TaskOutcome
 from ..protocol import State
 from ..repository import Publisher, Row
 from ..serializer import APART, CONTRIBUTES, Kind, pack_exception, split

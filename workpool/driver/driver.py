@@ -13,7 +13,7 @@ taken back and go elsewhere.
 from __future__ import annotations
 
 from ..clock import monotonic
-from ..layout import Extent
+from ..extents import Extent
 from ..serializer import Code, Packed
 from ..tasks import PoolContext, Segment, Task
 from ..whole import whole

@@ -16,8 +16,8 @@ from collections.abc import Container
 from .. import layout, verbs
 from ..arena import pair_nbytes, piece_of, write
 from ..context import ISOLATED
-from ..extents import Region
-from ..layout import NO_BLOB, NO_ITEMS, Blob, Extent, Piece
+from ..extents import Extent, Region
+from ..layout import NO_BLOB, NO_ITEMS, Blob, Piece
 from ..repository import Row
 from ..serializer import Code, Encoded, Packed
 from ..system.memory import empty

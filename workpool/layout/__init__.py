@@ -26,7 +26,6 @@ keep the words together so that one small Get shows the state of the whole table
 
 from __future__ import annotations
 
-from ..extents import LINE_NBYTES, Extent
 from .geometry import (
     HEAD,
     IDENTITY_NBYTES,
@@ -102,7 +101,6 @@ __all__ = [
     "INLINE",
     "INLINE_OUTCOME_NBYTES",
     "INLINE_PAYLOAD_NBYTES",
-    "LINE_NBYTES",
     "MAX_ATTEMPT",
     "MAX_GENERATION",
     "MAX_MEMBERS",
@@ -121,7 +119,6 @@ __all__ = [
     "WORD_NBYTES",
     "Blob",
     "Descriptor",
-    "Extent",
     "Geometry",
     "Items",
     "Piece",

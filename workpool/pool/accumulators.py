@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..accumulator import Accumulator
 from ..contributions import Spec
 from ..errors import UsageError
-from ..layout import Extent
+from ..extents import Extent
 
 if TYPE_CHECKING:
     from ..driver.driver import Driver

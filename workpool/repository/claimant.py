@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import layout, protocol
-from ..layout import DESCRIPTOR_NBYTES, Extent, Piece
+from ..extents import Extent
+from ..layout import DESCRIPTOR_NBYTES, Piece
 from ..protocol import State, Step
 from .awaiter import Awaiter
 from .claim import CONTENDED, EMPTY, Claim, Miss, Offer

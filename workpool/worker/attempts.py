@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..context import ISOLATED, RANGE
 from ..errors import ProtocolError, WindowError
-from ..extents import in_lines
-from ..layout import LINE_NBYTES, NO_ITEMS, NOTHING, Descriptor, Items
+from ..extents import LINE_NBYTES, in_lines
+from ..layout import NO_ITEMS, NOTHING, Descriptor, Items
 from ..loss import unstarted
 from ..members.leases import Heart
 from ..repository import Claim, Claimant, Stream, take_items

@@ -19,8 +19,8 @@ from .. import layout
 from ..arena import write
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
-from ..extents import Region
-from ..layout import STRIDE, Extent
+from ..extents import Extent, Region
+from ..layout import STRIDE
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
 from .runner import AnyRunner, Evicted

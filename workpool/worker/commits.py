@@ -5,7 +5,8 @@ from __future__ import annotations
 from .. import layout
 from ..arena import write
 from ..contributions import Parts, contribute
-from ..layout import NOTHING, Extent
+from ..extents import Extent
+from ..layout import NOTHING
 from ..protocol import Step
 from ..repository import EMPTY, Claim, Claimant, Miss, Offer
 from ..serializer import CONTRIBUTES, Encoded, Kind, as_bytes

@@ -9,8 +9,8 @@ from .. import layout
 from ..arena import pair_nbytes, piece_of, write
 from ..backoff import WAIT_S, Backoff
 from ..errors import ProtocolError
-from ..extents import Region
-from ..layout import NOTHING, Blob, Extent, Piece
+from ..extents import Extent, Region
+from ..layout import NOTHING, Blob, Piece
 from ..protocol import Step
 from ..repository import Claim, Claimant, Miss, Stream
 from ..serializer import Encoded
