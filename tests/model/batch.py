@@ -135,9 +135,7 @@ class Worker:
 
     def _offer(self, window: MemoryWindow, claim: Claim, used: Extent) -> None:
         window.flush()
-        content = bytearray(used.nbytes)
-        window.get(used.offset, content)
-        window.flush()
+        content = window.copy(*used)
         self.piece = self.region.reserve(used.nbytes)
         assert self.piece is not None
         window.put(self.piece.offset, content)

@@ -86,7 +86,7 @@ class Submitter:
             self._reclaim(window, row)
         elif state == State.OFFERED:
             piece = layout.read_piece(self.publisher.read_record(row.number))
-            self.pieces[row.number] = self._get(window, piece.extent)
+            self.pieces[row.number] = bytes(window.copy(*piece.extent))
             self.publisher.answer(row, Step.TAKE)
         elif state == State.CLAIMED and owner in self.watches and self._gone(window, owner):
             self._reclaim(window, row)
@@ -142,7 +142,7 @@ class Submitter:
             _, _, *extent = layout.read_outcome(record)
             place = Extent(*extent)
         streamed = place.offset == STREAMED
-        content = self.pieces[row.number] if streamed else self._get(window, place)
+        content = self.pieces[row.number] if streamed else window.copy(*place)
         entries = layout.read_task_outcomes(memoryview(content), count)
         ticket, owner = self.shape.ticket(*row), layout.owner_of(row.word)
         tasks = self.held[row.number]
@@ -152,12 +152,6 @@ class Submitter:
             if task not in self.got:
                 self.got.append(task)
         return len(entries)
-
-    def _get(self, window: MemoryWindow, extent: Extent) -> bytes:
-        content = bytearray(extent.nbytes)
-        window.get(extent.offset, content)
-        window.flush()
-        return bytes(content)
 
     def _end(self, number: int, ended: int, started: range) -> None:
         tasks = self.held.pop(number)

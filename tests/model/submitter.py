@@ -195,15 +195,9 @@ class Submitter:
         before = b"" if piece.position == 0 else self.pieces[ticket]
         expected = (Stream.OUTCOME, len(before), self.count * CHUNK)
         assert piece[:3] == expected, f"{piece} is offered"
-        content = self._read(window, piece.extent)
+        content = bytes(window.copy(*piece.extent))
         if self.publisher.answer(seen, Step.TAKE):
             self.pieces[ticket] = before + content
-
-    def _read(self, window: MemoryWindow, extent: Extent) -> bytes:
-        buffer = bytearray(extent.nbytes)
-        window.get(extent.offset, buffer)
-        window.flush()
-        return bytes(buffer)
 
     def _take_outcome(self, window: MemoryWindow, task: int, seen: Row) -> None:
         record = self.publisher.read_record(seen.number)
@@ -214,7 +208,7 @@ class Submitter:
         elif extent[0] == layout.INLINE:
             content = bytes(layout.inline_outcome(record, CHUNK))
         else:
-            content = self._read(window, Extent(*extent))
+            content = bytes(window.copy(*extent))
         expected = outcome_of(task, ticket, owner)
         if self.how == "pieces":
             expected = in_pieces(expected, self.count)
@@ -222,7 +216,7 @@ class Submitter:
             f"the outcome of task {task}, ticket {ticket}, owner {owner} reads {content!r}"
         )
         if self.how == "commit" and task not in self.settled:
-            number = self._read(window, Extent(cell(self.shape, task), 8))
+            number = window.copy(cell(self.shape, task), 8)
             assert number == (1).to_bytes(8, "little"), f"task {task} is DONE before it is counted"
         self.collected.append((task, ticket, owner))
 

@@ -157,7 +157,7 @@ class Worker:
         descriptor, _ = claim.descriptor
         task, extent = descriptor.task_id, descriptor.payload
         if self.how != "pieces":
-            self._deliver(window, claim, task, self._read(window, extent))
+            self._deliver(window, claim, task, bytes(window.copy(*extent)))
             return
         if self.asked is None:
             self._want(claim, 0)
@@ -182,7 +182,7 @@ class Worker:
         end = piece.position + CHUNK
         last = end == piece.total_nbytes
         if last or self._want(claim, end):
-            self.payload += self._read(window, piece.extent)
+            self.payload += window.copy(*piece.extent)
             if last:
                 self._want(claim, end)
 
@@ -210,12 +210,6 @@ class Worker:
             return True
         self._drop()
         return False
-
-    def _read(self, window: MemoryWindow, extent: Extent) -> bytes:
-        buffer = bytearray(extent.nbytes)
-        window.get(extent.offset, buffer)
-        window.flush()
-        return bytes(buffer)
 
     def _deliver(self, window: MemoryWindow, claim: Claim, task: int, payload: bytes) -> None:
         if self.how != "pieces" and not self.claimant.holds(claim):
