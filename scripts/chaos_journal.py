@@ -25,6 +25,7 @@ from pickle import loads
 
 TASKS = 2000
 ITEMS = 4000
+VICTIMS = ("driver", "worker", "launcher", "everything")
 
 DRIVER = f"""\
 import time
@@ -64,9 +65,7 @@ def main() -> int:
         while kills < given.kills or not ends:
             before = results(place)
             (place / "ran").unlink(missing_ok=True)
-            victim = chance.choice(["driver", "worker", "launcher", "everything"])
-            if kills >= given.kills:
-                victim = ""
+            victim = chance.choice(VICTIMS) if kills < given.kills else ""
             status, out = run(place, given.workers, victim, chance)
             found = results(place)
             ran = (place / "ran").read_text().split() if (place / "ran").exists() else []

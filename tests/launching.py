@@ -87,7 +87,7 @@ class Started:
         (os.killpg if group else os.kill)(self.process.pid, signum)
 
     def members(self) -> dict[int, str]:
-        """Return the command lines of all its processes that live, by process id."""
+        """Note what its processes have in shared memory; return their command lines, by id."""
         found = marked(self._mark)
         self.mpi_files.update(path for pid in found for path in mpi_files(pid))
         return found
