@@ -175,89 +175,89 @@ class _Job:
         local: bool,
         survive: bool,
     ) -> None:
-        self.process = process
-        self.kind = kind
-        self.watch = watch
-        self.signals = signals
-        self.grace_s = grace_s
-        self.local = local
-        self.survive = survive
-        self.processes = Processes(watch.mark)
+        self._process = process
+        self._kind = kind
+        self._watch = watch
+        self._signals = signals
+        self._grace_s = grace_s
+        self._local = local
+        self._survive = survive
+        self._processes = Processes(watch.mark)
         #: With --survive: how ranks have ended, by process id; not those that we have ended.
-        self.ends: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
         #: With --survive: how the driver has ended, if it had before we ended the rest.
-        self.fate: int | None = None
-        self.routes = Routes()
+        self._fate: int | None = None
+        self._routes = Routes()
         #: Whether we end the job because the driver is gone, and not because a whole host is.
-        self.driver_gone = False
+        self._driver_gone = False
         #: When it was first seen that the driver is gone without a word.
-        self.gone_s = math.inf
+        self._gone_s = math.inf
         #: What had not ended in time, for messages.
-        self.late = ""
+        self._late = ""
 
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
         begun = False
         hosts, noted = 0, time.monotonic()
-        while self.process.poll() is None and time.monotonic() < give_up:
-            self.watch.look(_LOOK_S, self.routes.fds)
-            self.routes.look()
+        while self._process.poll() is None and time.monotonic() < give_up:
+            self._watch.look(_LOOK_S, self._routes.fds)
+            self._routes.look()
             now = time.monotonic()
-            known = self.watch.driver is not None
-            if not begun and (known or now > noted + _NOTE_S * (1 if self.local else _SELDOM)):
+            known = self._watch.driver is not None
+            if not begun and (known or now > noted + _NOTE_S * (1 if self._local else _SELDOM)):
                 begun, noted = known, now
-                self.processes.note_mpi_files()  # once MPI has started, every rank has its files
-            if len(self.watch.elsewhere) > hosts:
-                hosts = len(self.watch.elsewhere)
-                self.routes.find(self.processes.find(), self.watch.elsewhere)
-            if self.watch.ending is not None:
-                limit_s = _DRAIN_S if self.watch.ending.failed else self.grace_s
+                self._processes.note_mpi_files()  # once MPI has started, every rank has its files
+            if len(self._watch.elsewhere) > hosts:
+                hosts = len(self._watch.elsewhere)
+                self._routes.find(self._processes.find(), self._watch.elsewhere)
+            if self._watch.ending is not None:
+                limit_s = _DRAIN_S if self._watch.ending.failed else self._grace_s
                 give_up = min(give_up, now + limit_s)
-            if self.survive and self._lost():
-                self.driver_gone |= not self.routes.ended
-                told = self.watch.driver in (None, *supervisor.ends(self.watch.place))
+            if self._survive and self._lost():
+                self._driver_gone |= not self._routes.ended
+                told = self._watch.driver in (None, *supervisor.ends(self._watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
             elif now > self._missed() + _NOTICE_S:
-                self.driver_gone, give_up = True, now
-            give_up = min(give_up, now + self.signals.pass_on())
-        self.signals.judge(self.driver_gone)
-        status = self.process.poll()  # None: it must be ended
-        while self.watch.look(0):  # the last words may have come with the end
+                self._driver_gone, give_up = True, now
+            give_up = min(give_up, now + self._signals.pass_on())
+        self._signals.judge(self._driver_gone)
+        status = self._process.poll()  # None: it must be ended
+        while self._watch.look(0):  # the last words may have come with the end
             pass
-        self.routes.look()
-        self.routes.close()
-        if status == 0 and self.watch.ending is not None:
-            self._kill(after_s=self.grace_s)  # what the ranks have started may still be at work
+        self._routes.look()
+        self._routes.close()
+        if status == 0 and self._watch.ending is not None:
+            self._kill(after_s=self._grace_s)  # what the ranks have started may still be at work
         else:
-            self.late = self.processes.left() if status is None else ""
-            self.fate = supervisor.ends(self.watch.place).get(self.watch.driver or 0)
+            self._late = self._processes.left() if status is None else ""
+            self._fate = supervisor.ends(self._watch.place).get(self._watch.driver or 0)
             self._end()
-        remove(self.processes.mpi_files)  # what MPI leaves behind of ranks that were killed
+        remove(self._processes.mpi_files)  # what MPI leaves behind of ranks that were killed
         return self._verdict(status)
 
     def _end(self) -> None:
         """End every process of the job on this host."""
-        self.processes.note_mpi_files()
-        if self.survive and self.watch.driver in self.processes.find():
+        self._processes.note_mpi_files()
+        if self._survive and self._watch.driver in self._processes.find():
             with suppress(ProcessLookupError):
-                os.kill(self.watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
-        if self.kind is Kind.OPENMPI and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)  # tidies up, and is silent
+                os.kill(self._watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
+        if self._kind is Kind.OPENMPI and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # tidies up, and is silent
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_TIDY_S)
+                self._process.wait(_TIDY_S)
         # MPICH's is silent only if it is killed; its proxies then end the ranks of other hosts.
-        if self.process.poll() is None:
-            self.process.kill()
+        if self._process.poll() is None:
+            self._process.kill()
         self._kill()
-        self.process.wait()
+        self._process.wait()
 
     def _kill(self, after_s: float = 0) -> None:
         """Kill every process that is left, unless it ends by itself before."""
         begun = time.monotonic()
-        while left := self.processes.find():
+        while left := self._processes.find():
             passed_s = time.monotonic() - begun
-            if self.signals.pass_on() < math.inf:
+            if self._signals.pass_on() < math.inf:
                 after_s = min(after_s, passed_s)
             if passed_s > after_s + _TIDY_S:
                 say(f"processes that cannot be killed: {list(left)}")
@@ -270,46 +270,46 @@ class _Job:
 
     def _lost(self) -> bool:
         """Return whether the job has no driver any more, or gets none."""
-        if not self.ends:  # once: later notes are of ranks that we have ended
-            self.ends = supervisor.ends(self.watch.place)
-        if self.watch.driver is None:
-            self.ends = self.ends or supervisor.killed(self.watch.place)
-            return self.local and bool(self.ends)
-        gone = self.watch.silent or self.process.poll() is not None  # mpiexec takes its ranks along
-        return gone and self.watch.ending is None
+        if not self._ends:  # once: later notes are of ranks that we have ended
+            self._ends = supervisor.ends(self._watch.place)
+        if self._watch.driver is None:
+            self._ends = self._ends or supervisor.killed(self._watch.place)
+            return self._local and bool(self._ends)
+        gone = self._watch.silent or self._process.poll() is not None  # mpiexec takes ranks along
+        return gone and self._watch.ending is None
 
     def _missed(self) -> float:
         """Return since when the driver has been gone without a word; infinity if it is not."""
-        watch = self.watch
-        if not watch.silent or watch.ending is not None or self.processes.lives(watch.driver):
+        watch = self._watch
+        if not watch.silent or watch.ending is not None or self._processes.lives(watch.driver):
             return math.inf
-        self.gone_s = min(self.gone_s, time.monotonic())
-        return self.gone_s
+        self._gone_s = min(self._gone_s, time.monotonic())
+        return self._gone_s
 
     def _verdict(self, status: int | None) -> int:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
-        told = self.watch.ending
-        if told is not None and not told.failed and status is None and self.signals.asked is None:
-            given = f"{self.grace_s:g} s after the driver's end (--grace)"
-            say(f"what was left {given} was killed: {self.late}")
+        told = self._watch.ending
+        if told is not None and not told.failed and status is None and self._signals.asked is None:
+            given = f"{self._grace_s:g} s after the driver's end (--grace)"
+            say(f"what was left {given} was killed: {self._late}")
         # A rank that dies takes the driver along, which may still have told 0, or that it was ended
         # or drained by a SIGTERM, which was not ours: all the same the job has failed.  But a drain
         # that is cut short ends every rank with its own status.
-        broken = bool(status) and self.signals.asked is None and not self.survive
+        broken = bool(status) and self._signals.asked is None and not self._survive
         if told is not None:
             drained = told.status == UNFINISHED != status
             if not (broken and (drained or told.status in (0, 128 + signal.SIGTERM))):
                 return told.status
-        if self.signals.asked is not None:
-            if status is None and self.signals.overdue:
+        if self._signals.asked is not None:
+            if status is None and self._signals.overdue:
                 say("killed: the program did not end in time after the signal, see --grace")
-            return 128 + self.signals.asked
-        if self.driver_gone or (self.survive and self._lost() and not self.routes.ended):
+            return 128 + self._signals.asked
+        if self._driver_gone or (self._survive and self._lost() and not self._routes.ended):
             return self._tell_of_death(status)
         status = status or 0
-        if self.watch.driver is None and not self.local:
+        if self._watch.driver is None and not self._local:
             return _exit_status(status)  # the driver was on another host: mpiexec must know
-        began = "the driver never told how it ended" if self.watch.driver else "no driver began"
+        began = "the driver never told how it ended" if self._watch.driver else "no driver began"
         if told is not None:
             began = "the job broke"
         more = f"{self._memory_short(status)}{self._advice(status)}"
@@ -318,34 +318,34 @@ class _Job:
 
     def _advice(self, status: int) -> str:
         """Return what to do if it is a rank's death that has ended the job; else nothing."""
-        if self.watch.driver is None or (self.local and (self.survive or status < 0)):
+        if self._watch.driver is None or (self._local and (self._survive or status < 0)):
             return ""
         if lost := advice.output_lost():
             return lost
-        if self.local:
+        if self._local:
             return advice.RANK_DIED
-        return advice.host_died(self.watch.elsewhere, self.routes.ended)
+        return advice.host_died(self._watch.elsewhere, self._routes.ended)
 
     def _memory_short(self, status: int) -> str:
         """Return what to do where a process died of too little shared memory; else nothing."""
-        return advice.memory_short(status, self.kind, begun=self.watch.driver is not None)
+        return advice.memory_short(status, self._kind, begun=self._watch.driver is not None)
 
     def _tell_of_death(self, ended: int | None) -> int:
         """Tell of a death that the job cannot outlive; return the status for it.
 
         `ended` is how mpiexec ended, None if by us.
         """
-        driver = self.watch.driver
+        driver = self._watch.driver
         if driver is None:
-            first, status = next(iter(self.ends.items()))
+            first, status = next(iter(self._ends.items()))
             who = f"a rank (process {first})"
             what = "before the job had begun, which takes all of its ranks: start it again"
         else:
-            if self.fate is None:
+            if self._fate is None:
                 who = "mpiexec has ended the job" if ended is not None else "the driver is gone"
                 say(f"{who}, and with it all that its program knew{advice.output_lost()}")
                 return 1
-            status = self.fate
+            status = self._fate
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
         more = f"{self._memory_short(status)}{advice.output_lost()}"
