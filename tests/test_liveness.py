@@ -153,7 +153,7 @@ def test_what_is_said_of_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
     late.start()
-    line = death_of(liveness, 2, process_of)
+    line = death_of(liveness, 2, "process_of")
     assert line.endswith("(process 1234) died, signal 9, while it ran task process_of")
     late.join()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..layout.control import FAREWELL
 from ..members.liveness import Liveness
+from ..serializer import task_name
 from ..system.streams import flush, say
 from .control import Order
 from .crew import Crew
@@ -57,7 +58,7 @@ class Deaths:
         """Tell on standard error who has died, a line each."""
         for member in self._liveness.dead():
             lost = [driver.recovery.ran for driver in self._tables.drivers]
-            ran = [functions[member] for functions in lost if member in functions]
+            ran = [task_name(functions[member]) for functions in lost if member in functions]
             say(death_of(self._liveness, member, *ran[:1]))
 
     def leave(self) -> None:

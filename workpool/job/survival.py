@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..clock import sleep
 from ..members.liveness import Liveness
-from ..serializer import task_name
 from ..system import supervisor
 from ..system.shared_memory import WAS_FULL, mpi_files, remove
 from ..system.status import VARIABLE
@@ -116,7 +115,7 @@ class Sentry(VitalThread):
         self._stopped.set()
 
 
-def death_of(liveness: Liveness, member: int, task: object = None) -> str:
+def death_of(liveness: Liveness, member: int, task: str = "") -> str:
     """Return the line that tells of a death.
 
     Parameters
@@ -124,13 +123,13 @@ def death_of(liveness: Liveness, member: int, task: object = None) -> str:
     liveness : Liveness
     member : int
         Who has died.
-    task : callable, optional
-        What it ran, if that is known.
+    task : str
+        The name of what it ran, if that is known.
     """
     process = liveness.members[member]
     ended = _end_of(process.pid, wait=liveness.near(member))
     how = "" if ended is None else f", signal {-ended}" if ended < 0 else f", exit status {ended}"
-    ran = "" if task is None else f", while it ran task {task_name(task)}"
+    ran = task and f", while it ran task {task}"
     advice = f"; {WAS_FULL}" if ended == -signal.SIGBUS else ""
     return f"{name_of(liveness, member)} died{how}{ran}{advice}"
 
