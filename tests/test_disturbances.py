@@ -174,11 +174,12 @@ if child:
     os.waitpid(child, 0)
     print([future.result() for future in futures])
 else:
+    print("forked")
     {end}
 """
     with run("-w", "2", "-c", text) as started:
         ended = started.wait()
-    assert (ended.status, ended.out) == (0, "[None, None, None, None]\n")
+    assert (ended.status, ended.out) == (0, "forked\n[None, None, None, None]\n")
 
 
 def test_what_cannot_be_restored_on_a_worker_is_named() -> None:
