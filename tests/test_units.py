@@ -1,10 +1,9 @@
-"""Small parts of driver and job by themselves: threads, signals, what is kept."""
+"""Small parts of driver and job by themselves: threads, what is kept."""
 
 from __future__ import annotations
 
 import queue
 import resource
-import signal
 import socket
 import sys
 import threading
@@ -276,37 +275,6 @@ def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:
     flag.clear()
     flag.wait(1e-3)
     assert not flag.is_set()
-
-
-def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:
-    def own(signum: int, frame: object) -> None: ...
-
-    announced: list[float] = []
-    drain = Drain(list, announced.append, lambda status: None)
-    before = signal.signal(signal.SIGTERM, own)
-    try:
-        for change in (lambda: drain.open(1.0), drain.close):
-            change()
-            assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert not announced
-
-
-def test_a_drain_takes_as_long_as_the_journals_that_are_open_want() -> None:
-    announced: list[float] = []
-    drain = Drain(list, announced.append, lambda status: None)
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        for several in ([300, 20], [1]):
-            for drain_s in several:
-                drain.open(drain_s)
-            for _ in several:
-                drain.close()
-            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert announced == [300, 300, 0, 1, 0]
 
 
 def test_a_driver_that_was_killed_falls_silent(tmp_path: Path) -> None:

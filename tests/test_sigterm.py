@@ -1,0 +1,101 @@
+"""What a journal makes of SIGTERM as long as it is open, without a job."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from workpool.job.drain import Drain, Terminated, leave
+from workpool.system.status import UNFINISHED
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[None]:
+    """Have SIGTERM be as the launcher's driver has it."""
+    before = signal.signal(signal.SIGTERM, leave)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def drain_of(announced: list[float]) -> Drain:
+    return Drain(list, announced.append, lambda status: None)
+
+
+def test_a_handler_of_the_programs_own_stays_where_it_is() -> None:
+    def own(signum: int, frame: object) -> None: ...
+
+    announced: list[float] = []
+    drain = drain_of(announced)
+    signal.signal(signal.SIGTERM, own)
+    for change in (lambda: drain.open(1.0), drain.close):
+        change()
+        assert signal.getsignal(signal.SIGTERM) is own
+    assert not announced
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, leave])
+def test_a_drain_takes_as_long_as_the_journals_that_are_open_want(before: object) -> None:
+    announced: list[float] = []
+    drain = drain_of(announced)
+    signal.signal(signal.SIGTERM, before)  # type: ignore[arg-type]
+    for several in ([300, 20], [1]):
+        for drain_s in several:
+            drain.open(drain_s)
+        for _ in several:
+            assert signal.getsignal(signal.SIGTERM) == drain._signalled
+            drain.close()
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert announced == [300, 300, 0, 1, 0]
+
+
+def test_journals_of_other_threads() -> None:
+    """These cannot set a handler: they make none, and the main thread's goes on."""
+
+    def elsewhere(step: object, *args: float) -> None:
+        thread = threading.Thread(target=step, args=args)
+        thread.start()
+        thread.join()
+
+    announced: list[float] = []
+    drain = drain_of(announced)
+    elsewhere(drain.open, 5)
+    assert signal.getsignal(signal.SIGTERM) is leave
+    drain.open(1)
+    drain.close()
+    elsewhere(drain.close)
+    assert announced == [5]
+    with pytest.raises(Terminated):
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is leave
+
+
+def test_who_sends_it_to_all_processes_or_several_times_ends_the_program_once() -> None:
+    def drivers() -> list[Any]:
+        """Be what still runs, in another thread."""
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        early.append(gone.wait(0.2))
+        return []
+
+    def receive() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(10)  # it is told to leave while it waits
+        finally:
+            gone.set()
+
+    early: list[bool] = []
+    gone = threading.Event()
+    drain = Drain(drivers, lambda drain_s: None, lambda status: None)
+    drain.open(0)
+    with pytest.raises(SystemExit) as left:
+        receive()
+    assert left.value.code == UNFINISHED
+    assert early == [False]
+    drain.close()
+    signal.raise_signal(signal.SIGTERM)
+    drain.ended()
