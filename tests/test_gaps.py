@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from harness import run_ranks
 from stepped import Stepped
+from stepped_pool import Make
 
 from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
@@ -354,6 +355,24 @@ def test_a_fork_does_not_wait_for_what_another_thread_holds() -> None:
             assert os.waitstatus_to_exitcode(ended[1]) == 7, ended
     """
     run_ranks(1, script)
+
+
+def test_a_finalizer_that_comes_while_its_thread_has_the_pools_lock_cannot_wait(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever resolves the future that it waits for wants that lock, and may begin any time."""
+    future = make().submit(abs, -1)
+    conditions, refused = threading.Condition, []
+
+    def condition() -> threading.Condition:  # where the garbage collector runs
+        with pytest.raises(RuntimeError, match="a finalizer"):
+            future.result()
+        refused.append(True)
+        return conditions()
+
+    monkeypatch.setattr(threading, "Condition", condition)
+    future.add_done_callback(bool)
+    assert refused == [True]
 
 
 def test_one_attendant_though_its_start_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

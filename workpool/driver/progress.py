@@ -190,8 +190,9 @@ class Progress:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        # A thread that resolves futures holds no lock, but may have what the finalizer waits for.
-        mine = self.held or (self._finished.hands and held(sys._getframe(1)))
+        # The main thread as well: others that resolve futures may want a pool's lock, which it has,
+        # or it has itself taken out what the finalizer waits for.
+        mine = self.entered or held(sys._getframe(1))
         if mine or threading.get_ident() == self.task_thread:
             raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
         return self.waits.wait(ended, timeout)
