@@ -130,12 +130,14 @@ def test_kill_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
         assert isolated.submit(add_one, 1).result(30) == 2  # the workers are free again
         own = pool.submit(until_made, f"{{place}}/refused")
         until_running(own)
-        try:
-            pool.kill(own)
-        except UsageError as refused:
-            assert "isolate=True" in str(refused)
-        else:
-            raise AssertionError("killed a rank?")
+        other = WorkPool().submit(abs, -1)
+        for future, why in ((own, "isolate=True"), (other, "not of this pool")):
+            try:
+                pool.kill(future)
+            except UsageError as refused:
+                assert why in str(refused)
+            else:
+                raise AssertionError("killed a rank?")
         open(f"{{place}}/refused", "w").close()
         assert own.result(30) is None
         # Killed in the middle of a batch: the others are run all the same.

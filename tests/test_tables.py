@@ -118,6 +118,7 @@ def test_options_from_the_environment(claim: str) -> None:
 
 def test_options_that_cannot_be_honoured() -> None:
     script = """
+        import math
         import os
         import threading
         import pytest
@@ -137,6 +138,8 @@ def test_options_that_cannot_be_honoured() -> None:
             ({"max_workers": "4"}, "max_workers='4': give a whole number"),
             ({"max_pending": 1.5}, "max_pending=1.5: give a whole number"),
             ({"drain_s": "60"}, "drain_s='60': give a number"),
+            ({"lease_s": 0.1}, "lease_s=0.1: hearts beat too seldom"),
+            ({"lease_s": math.nan}, "lease_s=nan"),
         ]:
             with pytest.raises(UsageError, match=word):
                 WorkPool(**options)
