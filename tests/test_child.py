@@ -141,14 +141,14 @@ def child(
     """Give a child that notes what it runs, and has run one task."""
     monkeypatch.setattr(process, "STOP_S", 10.0)  # however busy this machine is
 
-    def task(n: int, wanted: str = "") -> int:
+    def task(n: int, wanted: str = "") -> int | bytes:
         with open(str(tmp_path / "ran"), "a") as ran:
             print(n, file=ran)
         while wanted and not os.path.exists(wanted):
             time.sleep(1e-3)
         if n == 13:
             os.kill(os.getpid(), signal.SIGKILL)
-        return -n
+        return -n if n < 1000 else bytes(n)
 
     def start(*arguments: Any) -> ChildProcess:
         found.process = ChildProcess(*arguments)
@@ -180,6 +180,21 @@ def test_tasks_that_are_sent_ahead_do_not_wait_for_the_worker(child: Child, tmp_
     assert [child.call(task) for task in tasks] == [-n for n in range(1, 9)]
     assert child.call(payload(9)) == -9
     assert ran(tmp_path) == list(range(10))
+
+
+def test_a_large_outcome_does_not_wait_for_the_end_of_the_next_task(
+    child: Child, tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go_on"
+    tasks = [payload(1 << 22), payload(2, str(go_on))]
+    child.send_ahead(tasks)
+    late = threading.Timer(10, go_on.touch)
+    late.start()
+    assert len(child.call(tasks[0])) == 1 << 22
+    assert not go_on.exists()
+    late.cancel()
+    go_on.touch()
+    assert child.call(tasks[1]) == -2
 
 
 def test_what_has_not_begun_is_taken_back(child: Child, tmp_path: Path) -> None:
