@@ -150,6 +150,9 @@ def test_what_is_said_of_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(survival, "_waited", iter(()))  # nobody notes it here
         assert death_of(liveness, 1) == "worker rank 5 on node7 (process 1234) died"
+    with monkeypatch.context() as patch:
+        patch.setattr(survival, "NOTE_S", 0)  # nobody does so in time
+        assert death_of(liveness, 2).endswith("(process 1234) died")
     monkeypatch.setattr(survival, "NOTE_S", 20)
     late = threading.Timer(0.2, (tmp_path / "ended.1234.-9").touch)
     late.start()

@@ -18,19 +18,20 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 @pytest.mark.smoke
 def test_nobody_dies() -> None:
     text = """
-import atexit
+import atexit, threading
 atexit.register(print, "driver's exit")
 with WorkPool() as pool, WorkPool(rows=50) as other:
     print(sum(pool.map(abs, range(20_000))), other.submit(pow, 2, 5).result())
     each(pool, lambda: atexit.register(print, "worker's exit") and None)
     files()
+threading.Timer(0.5, print, ["driver's thread"]).start()
 sys.exit(7)
 """
     with survive(text) as started:
         ended = end(started)
     assert (ended.status, ended.err) == (7, "")
     assert "199990000 32\n" in ended.out
-    assert ended.out.count("driver's exit") == 1
+    assert "driver's thread\ndriver's exit\n" in ended.out
     assert ended.out.count("worker's exit") >= 3
 
 
