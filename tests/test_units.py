@@ -20,6 +20,7 @@ from workpool.caches import LruCache, WeakLruCache
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
 from workpool.flag import Flag
+from workpool.job import attendant as attendant_module
 from workpool.job.attendant import REST_S, Attendant
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
@@ -70,6 +71,32 @@ def test_the_attendant_goes_on_when_there_was_no_memory_for_an_outcome() -> None
     attendant.wake()
     attendant._attend()
     assert driver.calls == 2
+
+
+def test_the_attendant_that_rests_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        beats, outstanding = 0, False
+        waits = SimpleNamespace(attended=False)
+
+        def progress(self) -> int:
+            self.outstanding = False
+            looked.set()
+            return 1
+
+    rested, looked, done = (threading.Event() for _ in range(3))
+    monkeypatch.setattr(attendant_module, "REST_S", 60.0)
+    driver: Any = Driver()
+    attendant = Attendant(lambda: [driver], bool, lambda interrupted: rested.set())
+    attendant.wake()
+    assert rested.wait(10)
+    rested.clear()
+    driver.outstanding = True
+    attendant.wake()
+    assert looked.wait(10)
+    assert rested.wait(10)
+    attendant.call(done.set)
+    assert done.wait(10)
+    attendant.stop()
 
 
 def test_a_finalizer_may_tell_the_attendant_wherever_it_comes() -> None:
