@@ -21,12 +21,14 @@ from workpool.system.shared_memory import remove
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
-def run_python(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python that is a job by itself, and return what came of it."""
+def run_python(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a Python that is a job by itself, with some input, and return what came of it."""
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     command = [sys.executable, *words]
     limit_s = 60 * PATIENCE
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit_s)
+    return subprocess.run(
+        command, env=env, input=text, capture_output=True, text=True, timeout=limit_s
+    )
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -122,6 +124,19 @@ def test_what_ends_a_process_by_itself_waits_for_no_tasks(
     assert ended.returncode == status
     assert said in ended.stderr
     assert len(list(tmp_path.glob("ran-*"))) <= 2
+
+
+def test_an_error_in_an_interactive_session_ends_no_tasks() -> None:
+    text = """
+import time
+from workpool import WorkPool
+pool = WorkPool()
+futures = [pool.submit(time.sleep, 0.2), pool.submit(print, "ran")]
+1 / 0
+"""
+    ended = run_python("-i", text=text)
+    assert "ZeroDivisionError" in ended.stderr
+    assert "ran\n" in ended.stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -12,7 +12,7 @@ def uncaught() -> BaseException | None:
     """Return the error that has ended the program; None if none has."""
     error: BaseException | None = getattr(sys, "last_exc", getattr(sys, "last_value", None))
     trace = None if error is None else error.__traceback__
-    if trace is None or hasattr(sys, "ps1") or sys.flags.interactive:
+    if trace is None or hasattr(sys, "ps1"):  # the second in an interactive session
         return None
     # It may have been shown by something else than the program's end: C that has called Python.
     frame = trace.tb_frame
