@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,16 +16,29 @@ from workpool.job.crew import Crew
 from workpool.testing import MemoryWindow
 
 
-def test_who_has_not_seen_the_end_of_a_call_does_not_miss_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The next call comes as soon as the driver is back: not all orders are collective."""
+def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
+    """Return how a driver calls, and its worker is called."""
     windows: list[MemoryWindow] = []
 
     def allocate(nbytes: int, *_: int) -> MemoryWindow:
         windows.append(MemoryWindow(nbytes))
         windows[-1].memory = windows[0].memory
         return windows[-1]
+
+    group: Any = SimpleNamespace(size=2, rank=1, allocate=allocate)
+    rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=hearts)
+    return Crew(Caller(group), rest, rest, rest, survive=False), Callee(group)
+
+
+def pauses(monkeypatch: pytest.MonkeyPatch, pause: Callable[[], object]) -> None:
+    """Have something done where a worker waits for its order."""
+    monkeypatch.setattr(control, "Backoff", lambda limit_s: SimpleNamespace(pause=pause))
+
+
+def test_who_has_not_seen_the_end_of_a_call_does_not_miss_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next call comes as soon as the driver is back: not all orders are collective."""
 
     def serve() -> None:
         while len(told) < 3:
@@ -36,12 +50,9 @@ def test_who_has_not_seen_the_end_of_a_call_does_not_miss_it(
         for _ in range(3):
             crew.call(Order("stay"), bool)
 
-    slow = SimpleNamespace(pause=lambda: time.sleep(0.05))
-    monkeypatch.setattr(control, "Backoff", lambda limit_s: slow)
-    group: Any = SimpleNamespace(size=2, rank=1, allocate=allocate)
-    rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=lambda: None)
+    pauses(monkeypatch, lambda: time.sleep(0.05))
     told: list[Order] = []
-    crew, callee = Crew(Caller(group), rest, rest, rest, False), Callee(group)
+    crew, callee = pair(lambda: None)
     threads = [threading.Thread(target=target, daemon=True) for target in (serve, call)]
     for thread in threads:
         thread.start()
@@ -49,3 +60,20 @@ def test_who_has_not_seen_the_end_of_a_call_does_not_miss_it(
         thread.join(10)
     assert told == [Order("stay")] * 3
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_who_has_come_goes_on_when_the_driver_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted() -> None:
+        if next(looks):
+            raise KeyboardInterrupt
+
+    looks = iter([False, True])  # it has come to the end of the last call, and is called again
+    pauses(monkeypatch, lambda: pytest.fail("the driver has gone elsewhere"))
+    crew, callee = pair(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        crew.call(Order("stay"), bool)
+    assert callee.look() == Order("nothing")
+    callee.report_done()
+    assert callee.look() is None
