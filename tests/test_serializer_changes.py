@@ -49,6 +49,10 @@ def changed_keyword_defaults(made):
     made.fn.__kwdefaults__ = {"y": 9}
 
 
+def changed_name(made):
+    made.fn.__name__ = "gn"
+
+
 def new_attribute(made):
     made.fn.note = 1
 
@@ -69,7 +73,7 @@ def fn(x=1, *, y=1): return (other(x), FACTOR, abs(y))
     [
         *(changed_global, deleted_global, newly_bound_global, changed_other_function),
         *(changed_global_of_other_function, changed_code, changed_defaults, new_attribute),
-        *(changed_keyword_default, changed_keyword_defaults, replaced_attributes),
+        *(changed_keyword_default, changed_keyword_defaults, replaced_attributes, changed_name),
     ],
 )
 def test_a_change_ends_the_code(codes, change):

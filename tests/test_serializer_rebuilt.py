@@ -259,6 +259,21 @@ def test_a_struct_travels_as_its_format(run_script):
     """)
 
 
+def test_a_view_of_a_mapping_shows_what_a_task_changes_there(run_script):
+    run_script("""
+        from types import MappingProxyType
+        known = {}
+        view = MappingProxyType(known)
+
+        def learns(name):
+            known[name] = len(known)
+            return dict(view)
+
+        for name in "ab":
+            assert run(learns, name) == {name: 0}
+    """)
+
+
 def test_a_library_of_ctypes_is_loaded_again(run_script):
     run_script("""
         import ctypes

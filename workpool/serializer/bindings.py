@@ -3,7 +3,7 @@
 It holds while each binding is identical, and each array, or what else is known by its bytes, has
 the same::
 
-    function    its code, defaults, keyword defaults, attributes
+    function    its code, defaults, keyword defaults, attributes, name
     globals     each name that its code, or code nested in it, loads, stores or deletes
     cells       each variable of its closure
     classes     their bases, each attribute
@@ -41,7 +41,7 @@ class Bindings:
     """What some things are bound to.  It keeps both alive."""
 
     def __init__(self) -> None:
-        self._functions: list[tuple[FunctionType, CodeType, object, object, object]] = []
+        self._functions: list[tuple[FunctionType, CodeType, object, object, object, str]] = []
         self._bindings: list[tuple[Mapping[str, Any], str, object]] = []
         self._cells: list[tuple[CellType, object]] = []
         self._contents: list[tuple[Collection[Any], tuple[Any, ...]]] = []
@@ -64,12 +64,13 @@ class Bindings:
         -----
         Cost: 0.1 us, and 0.03 us for each binding; for the rest that of `state_of`.
         """
-        for function, code, defaults, kwdefaults, attributes in self._functions:
+        for function, code, defaults, kwdefaults, attributes, name in self._functions:
             if (
                 function.__code__ is not code
                 or function.__defaults__ is not defaults
                 or function.__kwdefaults__ is not kwdefaults
                 or function.__dict__ is not attributes
+                or function.__name__ is not name
             ):
                 return False
         for mapping, name, value in self._bindings:
@@ -114,6 +115,7 @@ class Bindings:
     def _bind_own(self, function: FunctionType) -> None:
         """Record a function without what it reads."""
         defaults, kwdefaults = function.__defaults__, function.__kwdefaults__
+        name, attributes = function.__name__, function.__dict__
         self._functions.append(
-            (function, function.__code__, defaults, kwdefaults, function.__dict__)
+            (function, function.__code__, defaults, kwdefaults, attributes, name)
         )

@@ -16,6 +16,7 @@ Of what is in the standard library:
 * **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
   definition of the script has.
 * **A struct.Struct** is made again of its format.
+* **A MappingProxyType** would show a copy, and not what a task changes in its mapping.
 * **A classmethod written in C**, such as ``int.from_bytes``, is an attribute of what
   `functools.wraps` has given the attributes of `int`.
 * **A text file** is what it contains for cloudpickle, also one that is open for writing too
@@ -38,6 +39,7 @@ from __future__ import annotations
 import copyreg
 import dataclasses
 import functools
+import gc
 import inspect
 import struct
 import sys
@@ -51,7 +53,7 @@ from enum import Enum, Flag
 from io import TextIOWrapper
 from keyword import iskeyword
 from pickle import PicklingError
-from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType
+from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MappingProxyType
 from typing import Any, Final
 
 from .atoms import ATOMS, SENTINEL
@@ -238,6 +240,7 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     weakref.ref: lambda ref: (_make_ref, (ref(),)),
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
+    MappingProxyType: lambda view: (MappingProxyType, tuple(gc.get_referents(view))),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
     ClassMethodDescriptorType: lambda it: (_find_attribute, (it.__objclass__, it.__name__)),
     TextIOWrapper: _reduce_file,
