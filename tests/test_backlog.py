@@ -83,7 +83,7 @@ def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> No
     free = [0, 1]
     backlog = Backlog(lend, lambda task: None, ROOM_NBYTES)
     ranges = [Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(50)]
-    turns = [turn(segment) for segment in ranges for _ in range(2)]
+    turns = [turn(segment) for part in (ranges[:2], ranges[2:]) for segment in 2 * part]
     backlog.tasks.extend(turns)
     assert taken() == turns[:4]
     for _ in range(20):  # of those that have one
@@ -92,13 +92,16 @@ def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> No
         assert taken() == more
     assert len(asked) == 3
     assert list(backlog) == turns[4:]
-    turns[4].over = turns[5].over = True
+    of_third, of_fourth, of_fifth, *others = zip(turns[4:52], turns[52:], strict=True)
+    for over in of_third:
+        over.over = True
     free += [2, 3]
     backlog.resume()
-    assert taken() == turns[6:10]
-    for late in turns[10:]:
+    assert taken() == [*of_fourth, *of_fifth]  # the second turns are not behind those of others
+    for several in others:
         assert backlog.outstanding
-        late.over = True
+        for late in several:
+            late.over = True
     assert not backlog.outstanding
 
 

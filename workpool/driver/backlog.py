@@ -92,14 +92,20 @@ class Backlog:
             self.tasks.append(heappop(self._later)[2])
 
     def resume(self) -> None:
-        """Put ranges that waited for a counter before all others, as far as there are some now."""
-        place = 0
+        """Put ranges that waited for a counter before all others, as far as there are some now.
+
+        Each with all of its turns: behind those of others they would wait for their own counter.
+        """
+        places = count()
         while (first := _first(self._without)) is not None:
-            assert first.segment is not None
-            if not self._lend(first.segment):
+            segment = first.segment
+            assert segment is not None
+            if not self._lend(segment):
                 break
-            self.tasks.insert(place, self._without.popleft())
-            place += 1
+            turns = [task for task in self._without if task.segment is segment]
+            self._without = deque(task for task in self._without if task.segment is not segment)
+            for task in turns:
+                self.tasks.insert(next(places), task)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
