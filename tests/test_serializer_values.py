@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import pickle
 import random
+import signal
 import socket
 import struct
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from workpool.errors import SerializationError
-from workpool.serializer import Packed, as_bytes, compact, pack_value, unpack
+from workpool.serializer import Packed, as_bytes, compact, join, pack_value, split, unpack
 from workpool.serializer.frames import ALIGNMENT, SHARED_NBYTES, framed
 
 LARGE = 1 << 15  # of doubles: 256 KiB
@@ -379,3 +380,16 @@ def test_flipped_bits_of_the_table_are_noticed_or_harmless():
         except SerializationError:
             continue
         assert all(np.array_equal(a, b) for a, b in zip(arrays, restored, strict=True))
+
+
+def test_what_a_signals_handler_raises_is_no_damage():
+    class Rings:
+        def __reduce__(self):
+            return signal.raise_signal, (int(signal.SIGALRM),)
+
+    before = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            split(join([Rings()]))
+    finally:
+        signal.signal(signal.SIGALRM, before)

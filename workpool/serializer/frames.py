@@ -24,7 +24,7 @@ from pickle import PickleBuffer, dumps, loads
 from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
-from ..interrupts import interrupts
+from ..interrupts import failures, interrupts
 from ..lazy import np
 from ..system.copies import copies
 from .byname import PROTOCOL
@@ -262,5 +262,5 @@ def split(buffer: Buffer) -> Any:
     try:
         # Mostly by one call into C, which needs less of the stack.
         return loads(buffer) if len(buffer) and buffer[0] == _PLAIN else decode(buffer)
-    except Exception as error:  # pickle raises almost anything for damaged bytes
+    except failures() as error:  # pickle raises almost anything for damaged bytes
         raise SerializationError(f"cannot take joined bytes apart: {error!r}") from error
