@@ -304,6 +304,19 @@ def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.Monk
     assert segments.lend(second)
 
 
+def test_a_counter_of_a_map_that_was_lost_in_a_cycle_is_lent_again() -> None:
+    scene = Scene(rows=1)
+    driver = scene.driver
+    lost, other = (Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(2))
+    assert driver._segments.lend(lost)
+    lost.content = [lost]
+    del lost
+    driver.submit(Task(0, TaskKind.RANGE, abs, scene.context, b"", None, other), None)
+    driver._dispatcher._recover_s = 0.0  # it is time
+    driver.progress()
+    assert other.items is not None
+
+
 def test_what_is_dropped_leaves_the_arena_with_the_rows_that_were_collected() -> None:
     scene = Scene()
     driver = scene.driver

@@ -91,10 +91,11 @@ class Backlog:
         while self._later and self._later[0][0] <= monotonic():
             self.tasks.append(heappop(self._later)[2])
 
-    def resume(self) -> None:
+    def resume(self) -> bool:
         """Put ranges that waited for a counter before all others, as far as there are some now.
 
         Each with all of its turns: behind those of others they would wait for their own counter.
+        Returns whether some still wait.
         """
         places = count()
         while (first := _first(self._without)) is not None:
@@ -106,6 +107,7 @@ class Backlog:
             self._without = deque(task for task in self._without if task.segment is not segment)
             for task in turns:
                 self.tasks.insert(next(places), task)
+        return bool(self._without)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""

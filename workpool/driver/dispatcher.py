@@ -7,6 +7,8 @@ them.
 
 from __future__ import annotations
 
+import gc
+
 from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
 from ..context import LARGE_NBYTES
@@ -315,7 +317,10 @@ class Dispatcher:
         self._recover_s = now + RECOVER_S
         rows = self._published.rows
         self._publisher.recover({*rows, *(row.number for row, *_ in self._collector.retired)})
-        self._backlog.resume()  # a counter may have been lost as well
+        waiting = self._backlog.resume()  # a counter may have been lost as well
+        if waiting and not rows:  # and nobody will give one back
+            gc.collect()  # a map that was cut off may be in a cycle, with its traceback
+            self._backlog.resume()
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into `room` rows at the most."""
