@@ -16,12 +16,14 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
 @pytest.mark.smoke
-def test_nobody_dies() -> None:
+def test_nobody_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "default::ResourceWarning")  # of what is left open
     text = """
 import atexit, threading
 atexit.register(print, "driver's exit")
 with WorkPool() as pool, WorkPool(rows=50) as other:
     print(sum(pool.map(abs, range(20_000))), other.submit(pow, 2, 5).result())
+    pool.with_options(isolate=True).submit(abs, 1).result()
     each(pool, lambda: atexit.register(print, "worker's exit") and None)
     files()
 threading.Timer(0.5, print, ["driver's thread"]).start()

@@ -88,11 +88,11 @@ def _serve(group: rma.Group, survive: bool) -> None:
     rest = bell.sleep if liveness.near(0) else sleep
     sentry = _sentry(group, liveness, orders.control) if survive else None
     worker.serve(orders.obey, rest)
+    bell.close()
     if sentry is not None:
         sentry.stop()
         orders.control.report_done(leave=True)  # no more: a collective call may wait for the dead
     else:
-        bell.close()
         orders.free()
         group.close()
 
