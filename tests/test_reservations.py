@@ -131,6 +131,22 @@ def test_a_row_that_was_lost_behind_the_tail_is_free_again(method: str) -> None:
     assert not scene.publisher._held
 
 
+def test_a_tail_that_was_left_behind_is_behind_no_more(method: str) -> None:
+    """Its step was cut off when the rows were published, and they have served their tickets."""
+    scene = Scene(2, method, workers=1)
+    assert all(scene.publish(1, 2))
+    while scene.run(scene.claimants[0]):
+        pass
+    scene.collect()
+    scene.window.compare_and_swap(layout.TAIL, 2, 0)
+    scene.publisher = Publisher(scene.window, scene.geometry, 0)
+    assert scene.publish(3) == [False]
+    scene.publisher.recover(())
+    assert scene.publish(3) == [True]
+    assert tickets_of(scene) == [2]
+    assert scene.run(scene.claimants[0]) == [3]
+
+
 def test_a_row_that_another_holds_is_not_lost(method: str) -> None:
     scene = Scene(8, method)
     other = Publisher(scene.window, scene.geometry, 2)

@@ -113,6 +113,21 @@ class Publisher(Reserver):
             tail = self.window.compare_and_swap(layout.TAIL, seen, end)
         self._tail = max(end, tail)
 
+    def _push_tail_past_served(self) -> None:
+        """Move TAIL past tickets that were published: it may be left behind, for it comes last.
+
+        Rows serve no ticket twice, so nothing could be published at a tail that all have passed.
+        """
+        end, geometry = self._tail, self.geometry
+        while True:
+            word = self.words[geometry.row(end)]
+            served = layout.generation_of(word) >= geometry.generation(end)
+            if not served or layout.state_of(word) == State.RESERVED:
+                break
+            end += 1
+        if end > self._tail:
+            self._push_tail(self.window.compare_and_swap(layout.TAIL, self._tail, end), end)
+
     def cancel(self, row: Row) -> bool:
         """Withdraw a published descriptor; False if a worker has it.
 
@@ -189,7 +204,7 @@ class Publisher(Reserver):
         return self._step(row, Step.ABANDON)
 
     def recover(self, known: Collection[int]) -> None:
-        """Deal with rows that were lost when a signal's handler raised in the middle of a step.
+        """Mend the tail and lost rows after a signal's handler has raised in the middle of a step.
 
         Right only for the one submitter of a table, and while no other step is under way.
 
@@ -200,9 +215,11 @@ class Publisher(Reserver):
 
         Notes
         -----
-        RMA cost: 1 look, up to 2 compare_and_swap for each.
+        RMA cost: 2 loads, 1 fetch_add, 1 look, up to 2 compare_and_swap for each.
         """
-        words = self.look()
+        self._refresh()
+        self._push_tail_past_served()
+        words = self.words
         held = {row.number for row in self._held}
         for number in set(_RESERVED.rows(words)).difference(held):
             row = Row(number, words[number])
