@@ -361,12 +361,15 @@ def test_a_finalizer_that_comes_while_its_thread_has_the_pools_lock_cannot_wait(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever resolves the future that it waits for wants that lock, and may begin any time."""
-    future = make().submit(abs, -1)
+    pool = make(workers=1)
+    future = pool.submit(abs, -1)
     conditions, refused = threading.Condition, []
 
     def condition() -> threading.Condition:  # where the garbage collector runs
+        pool.members.states[1] = "stopped"
         with pytest.raises(RuntimeError, match="a finalizer"):
             future.result()
+        del pool.members.states[1]
         refused.append(True)
         return conditions()
 

@@ -29,7 +29,7 @@ from .dispatcher import Dispatcher
 from .recovery import Recovery
 from .segments import Segments
 from .store import Store
-from .waits import Waits
+from .waits import NOBODY, Waits
 
 _MAIN = threading.main_thread().ident
 
@@ -190,11 +190,8 @@ class Progress:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        # The main thread as well: others that resolve futures may want a pool's lock, which it has,
-        # or it has itself taken out what the finalizer waits for.
-        mine = self.entered or held(sys._getframe(1))
-        if mine or threading.get_ident() == self.task_thread:
-            raise RuntimeError("neither a finalizer nor a task can wait: nobody would go on")
+        if self.held or threading.get_ident() == self.task_thread:
+            raise RuntimeError(NOBODY)
         return self.waits.wait(ended, timeout)
 
     @whole

@@ -15,7 +15,7 @@ from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic, sleep
 from ..errors import TaskLost
 from ..flag import Flag
-from ..whole import within
+from ..whole import held, within
 
 #: What is waited for is lost when the driver has had no task at all for so long, neither in the
 #: backlog nor in the table nor on its way to a future, and no thread is in the middle of a step.
@@ -23,6 +23,8 @@ LOST_S = 1.0
 
 #: The same once a task was lost: mostly the step that was cut off has lost others, too.
 LOST_AS_WELL_S = 20e-3
+
+NOBODY = "neither a finalizer nor a task can wait: nobody would go on"
 
 
 class Waits:
@@ -70,12 +72,15 @@ class Waits:
 
         Raises
         ------
+        RuntimeError
+            If a finalizer wants to wait, in the middle of a step.
         TaskLost
             If nothing can come any more of what is waited for.
         """
         me = threading.get_ident()
         deadline = None if timeout is None else monotonic() + timeout
         backoff: Backoff | None = None
+        allowed = False
         lost_s = since_s = math.inf
         try:
             while not ended():
@@ -88,6 +93,13 @@ class Waits:
                     continue
                 if backoff is None:
                     backoff, since_s = Backoff(WAIT_S), monotonic()
+                elif not allowed:
+                    # Others that resolve futures may want a pool's lock, which a finalizer's thread
+                    # has, or that has taken out itself what the finalizer waits for.  Seen only
+                    # now: a short task is over by then, and to look through the frames takes 8 us.
+                    if held(sys._getframe()):
+                        raise RuntimeError(NOBODY)
+                    allowed = True
                 if self._looks is None:
                     self._looks = me
                 if self._looks != me:
