@@ -215,7 +215,8 @@ class Publisher(Reserver):
 
         Notes
         -----
-        RMA cost: 2 loads, 1 fetch_add, 1 look, up to 2 compare_and_swap for each.
+        RMA cost: 2 loads, 1 fetch_add, 1 look; 1 compare_and_swap or more if TAIL was left behind, and
+        up to 2 for each lost row.
         """
         self._refresh()
         self._push_tail_past_served()
