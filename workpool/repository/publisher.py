@@ -215,8 +215,8 @@ class Publisher(Reserver):
 
         Notes
         -----
-        RMA cost: 2 loads, 1 fetch_add, 1 look; 1 compare_and_swap or more if TAIL was left behind, and
-        up to 2 for each lost row.
+        RMA cost: 2 loads, 1 fetch_add, 1 look; 1 compare_and_swap or more if TAIL was left behind,
+        and up to 2 for each lost row.
         """
         self._refresh()
         self._push_tail_past_served()
