@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from processes import PATIENCE
 
+from workpool import layout
 from workpool.job import survival
 from workpool.job.survival import STUCK, Sentry, death_of
 from workpool.members.leases import BEATS, Gone, Heart, Leases
@@ -259,9 +260,9 @@ class Members:
     def state(self, member: int) -> str:
         return self.states[member]
 
-    def after(self, seconds: float, *beating: int) -> dict[int, Gone]:
+    def after(self, seconds: float, *beating: int, rest_s: float = 0.0) -> dict[int, Gone]:
         for member in beating:
-            self.beats[member] += 1
+            self.beats[member] = layout.next_beat(self.beats[member], rest_s)
         self.now += seconds
         return self.leases.gone([1, 2])
 
@@ -280,6 +281,17 @@ def test_a_heart_that_stands_still_is_not_yet_a_death() -> None:
     assert members.after(1.0) == {1: Gone.DEAD, 2: Gone.SILENT}
 
 
+def test_one_that_was_silent_may_be_so_twice_as_long() -> None:
+    """Where it cannot be seen whether it is stopped, or runs a task that keeps the lock."""
+    members = Members()
+    members.states = {1: "elsewhere", 2: "stopped"}
+    assert members.after(0) == {}
+    assert members.after(3) == {1: Gone.SILENT, 2: Gone.STOPPED}
+    assert members.after(0, 1, 2, rest_s=3.0) == {}
+    assert members.after(5.9) == {2: Gone.STOPPED}
+    assert members.after(0.1) == {1: Gone.SILENT, 2: Gone.STOPPED}
+
+
 def test_a_lease_begins_when_somebody_watches() -> None:
     members = Members()
     members.states[1] = "stopped"
@@ -292,7 +304,7 @@ def test_a_lease_begins_when_somebody_watches() -> None:
 
 
 def test_a_heart_beats_for_the_shortest_lease() -> None:
-    heart = Heart(lambda: None)
+    heart = Heart(lambda rest_s: None)
     for lease_s in (10.0, 0.5, 10.0):
         heart.keep(lease_s)
     assert heart._every_s == 0.5 / BEATS

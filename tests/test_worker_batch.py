@@ -141,7 +141,7 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
 def attempts_of(scene: Scene) -> tuple[Attempts, Region]:
     """Return what runs the tasks of a scene, and its part of the arena."""
     exchange = Exchange(scene.claimant)
-    runners, heart = Runners(1, "here"), Heart(lambda: None)
+    runners, heart = Runners(1, "here"), Heart(lambda rest_s: None)
     return Attempts(runners, heart, scene.claimant, exchange), exchange.region
 
 

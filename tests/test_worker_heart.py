@@ -150,7 +150,7 @@ def test_who_hurries_the_heart_while_it_looks_or_rests_is_heard(
             heart.hurry()
         return False
 
-    heart = Heart(lambda: None, look)
+    heart = Heart(lambda rest_s: None, look)
     heart.start()
     try:
         for wanted in (2, 3):
@@ -175,7 +175,7 @@ def test_the_heart_watches_while_there_is_something() -> None:
 
     beats, looks = [], []
     enough = threading.Event()
-    heart = Heart(lambda: beats.append(heart.still.locked()), look)
+    heart = Heart(lambda rest_s: beats.append(heart.still.locked()), look)
     heart.keep(LEAST_LEASE_S)
     heart.start()
     try:

@@ -101,7 +101,7 @@ class Recovery:
             if loss.why is Why.DEAD:
                 self.ran[member] = lost[0].function
             if loss.why is Why.SILENT and not self._said:
-                self._said = True  # a task that is too long for the lease is run again and again
+                self._said = True  # where all tasks are so long, each worker's first run is lost
                 say(
                     f"worker rank {loss.rank} on {loss.host}: {OF_THE_WORKER[loss.why]}, so others "
                     f"run task {task_name(lost[0].function)}; where tasks keep the interpreter's "

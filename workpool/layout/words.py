@@ -1,4 +1,4 @@
-"""The control word of a row: one non-negative 64-bit integer.
+"""The control word of a row, and the beat of a member: non-negative 64-bit integers.
 
 ::
 
@@ -8,6 +8,9 @@
 A row may stand for several tasks, a *batch*: the word says how many of them have *ended*, as far as
 their outcomes are in the window, whether the next was started alone or a *stride* of ``STRIDE``,
 and whether those after them have been recalled.
+
+The beat of a member says how often its heart has beaten (its lower half), and the longest rest
+between two of the beats in milliseconds.
 
 Prior art: the bounded queue with a sequence number in each cell (D. Vyukov, 2010), whose sequence
 number is our generation.
@@ -35,6 +38,9 @@ _OWNER_MASK = (1 << _OWNER_BITS) - 1
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 _ENDED_MASK = (1 << _ENDED_BITS) - 1
 _KEPT_MASK = -1 << _ENDED_SHIFT  # all but state and owner
+_BEATS_BITS = 32
+_BEATS_MASK = (1 << _BEATS_BITS) - 1
+_MAX_REST_MS = (1 << 31) - 1
 
 MAX_MEMBERS = _OWNER_MASK
 MAX_ATTEMPT = _ATTEMPT_MASK
@@ -120,6 +126,16 @@ def generation_of(word: int) -> int:
 def first_word(generation: int) -> int:
     """Return the smallest word of a generation; words of earlier generations are smaller."""
     return generation << _GENERATION_SHIFT
+
+
+def next_beat(beat: int, rest_s: float) -> int:
+    """Return the beat after another one, with the longest rest between two so far."""
+    return (beat + 1) & _BEATS_MASK | min(int(rest_s * 1e3), _MAX_REST_MS) << _BEATS_BITS
+
+
+def rest_of(beat: int) -> float:
+    """Return the longest rest between two beats of a member, in seconds."""
+    return (beat >> _BEATS_BITS) * 1e-3
 
 
 class States:

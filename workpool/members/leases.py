@@ -4,7 +4,9 @@ Each worker bumps a word of its own, some times in each lease, from a thread of 
 watches judges by its own clock how long the word has stood still, so no clock value is ever
 compared with that of another host.  A word that stands still is not yet a death: a task that keeps
 the interpreter's lock stops the thread as well.  So the process is looked at, where it can be: one
-that runs is left alone, however long its task takes.
+that runs is left alone, however long its task takes.  On another host it cannot be seen; there a
+worker is given at least twice the longest rest that its heart has had, which its word says as well:
+or tasks that keep the lock for longer than the lease would be taken back again and again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
+from .. import layout
 from ..clock import monotonic
 from ..system.streams import VitalThread
 from ..whole import whole
@@ -26,6 +29,9 @@ LOOK_S = 0.1
 BEATS = 5
 MOST_BEAT_S = 1.0
 LEAST_LEASE_S = 0.5
+
+#: How long a heart that cannot be seen may rest, in terms of its longest rest so far.
+MORE_REST = 2.0
 
 #: How often it looks whether the task that it runs holds up others.
 WATCH_S = 5e-3
@@ -40,7 +46,7 @@ class Gone(Enum):
 
 
 class _Seen(NamedTuple):
-    beats: int
+    beat: int
     since: float
 
 
@@ -49,8 +55,8 @@ class Leases:
 
     Parameters
     ----------
-    beats : callable
-        ``beats(member)``: how often its heart has beaten.
+    beat : callable
+        ``beat(member)``: the word of its heart.
     peers : Liveness
         What their processes do.
     lease_s : float
@@ -61,13 +67,13 @@ class Leases:
 
     def __init__(
         self,
-        beats: Callable[[int], int],
+        beat: Callable[[int], int],
         peers: Liveness,
         lease_s: float,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.peers = peers
-        self._beats = beats
+        self._beat = beat
         self._lease_s = lease_s
         self._clock = clock
         self._seen: dict[int, _Seen] = {}
@@ -102,11 +108,15 @@ class Leases:
             if state == "dead":
                 found[member] = Gone.DEAD
                 continue
-            beats = self._beats(member)
+            beat = self._beat(member)
             seen = self._seen.get(member)
-            if seen is None or seen.beats != beats:
-                self._seen[member] = _Seen(beats, now)
-            elif now - seen.since >= self._lease_s and state != "running":
+            if seen is None or seen.beat != beat:
+                self._seen[member] = _Seen(beat, now)
+                continue
+            lease_s = self._lease_s
+            if state == "elsewhere":
+                lease_s = max(lease_s, MORE_REST * layout.rest_of(beat))
+            if state != "running" and now - seen.since >= lease_s:
                 found[member] = Gone.STOPPED if state == "stopped" else Gone.SILENT
         return found
 
@@ -117,6 +127,7 @@ class Heart(VitalThread):
     Parameters
     ----------
     beat : callable
+        ``beat(rest_s)``, with the longest rest between two beats so far.
     watch : callable, optional
         Called every `WATCH_S` while somebody has asked for it by ``hurry``, until it returns False.
 
@@ -126,13 +137,16 @@ class Heart(VitalThread):
         Held while it beats, and by whoever takes away what it beats for.
     """
 
-    def __init__(self, beat: Callable[[], None], watch: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, beat: Callable[[float], None], watch: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__("heart", self._run, "the worker's heart")
         self.still = threading.Lock()
         self._beat = beat
         self._watch = watch
         self._hurries = False
         self._every_s = MOST_BEAT_S
+        self._rest_s = 0.0
         self._awake = threading.Event()
         self._stopped = False
 
@@ -159,9 +173,11 @@ class Heart(VitalThread):
     def _step(self, beaten: float) -> float:
         """Do what is due; return when it has beaten last."""
         with self.still:
-            if monotonic() >= beaten + self._every_s:
-                beaten = monotonic()
-                self._beat()
+            now = monotonic()
+            if now >= beaten + self._every_s:
+                self._rest_s = max(self._rest_s, now - beaten)
+                beaten = now
+                self._beat(self._rest_s)
             if self._hurries:
                 self._hurries = False  # before we look: a `hurry` meanwhile wakes us again
                 if self._watch():

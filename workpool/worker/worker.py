@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 
-from .. import verbs
+from .. import layout, verbs
 from ..backoff import IDLE_S, SPIN_S, WAIT_S, Backoff, wake_on_time
 from ..clock import monotonic, monotonic_ns, sleep
 from ..layout import Geometry
@@ -106,10 +106,10 @@ class Worker:
         with self.heart.still:
             self._services = {t: s for t, s in self._services.items() if t != table}
 
-    def _beat(self) -> None:
+    def _beat(self, rest_s: float) -> None:
         self._check()
         for service in self._services.values():
-            service.beat()
+            service.beat(rest_s)
 
     def _watch(self) -> bool:
         services = self._services.values()
@@ -177,18 +177,19 @@ class _Service:
         self._contributions = own.contributions
         self._mean_s = TICKETS_S  # how long a row takes, over the last ones
         self._limit = 1  # tickets to take at once
-        self._beats = 0
+        self._beat = 0
         self._swept = 0.0  # when we last looked behind the head
         self._rest_s = SOON_S  # how long after that we look there again if we are idle
         self._busy = True  # whether there was work last time
         self._contended = Backoff(WAIT_S)
 
-    def beat(self) -> None:
+    def beat(self, rest_s: float) -> None:
         """Show that we live; called by the heart.  RMA cost: 1 compare_and_swap."""
-        claimant, beats = self._claimant, self._beats
+        claimant = self._claimant
         disp = claimant.geometry.beat(claimant.member)
-        claimant.window.compare_and_swap(disp, beats, beats + 1)  # nobody else writes it
-        self._beats += 1
+        beat = layout.next_beat(self._beat, rest_s)
+        claimant.window.compare_and_swap(disp, self._beat, beat)  # nobody else writes it
+        self._beat = beat
 
     # --- take ---------------------------------------------------------------------------------
 
