@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 
@@ -186,16 +185,13 @@ with WorkPool(lease_s=0.5) as pool:
     for _ in range(2):
         futures = [pool.submit(hold) for _ in range(pool.num_workers)]
         done = sum(future.result() for future in futures)
-        print(done, "lost", sum(worker.evicted for worker in pool.stats()))
+        print(done, "lost", max(worker.evicted for worker in pool.stats()))
 """
 
 
-def test_tasks_too_long_for_the_lease_are_taken_back_once(hosts: Hosts) -> None:
+def test_a_worker_loses_one_task_that_is_too_long_for_the_lease(hosts: Hosts) -> None:
     """On other hosts nobody can tell a worker that is dead from one that keeps its lock."""
     with hosts.run("-c", HOLDING) as started:
         ended = started.wait()
-    assert ended.status == 0, ended
-    first, second = ended.out.splitlines()
-    assert first == second, "each worker has been heard again meanwhile"
-    assert re.fullmatch("5 lost [4-9]", first), ended
+    assert (ended.status, ended.out) == (0, "5 lost 1\n" * 2), ended
     assert ended.err.count("so others run task hold; where tasks keep the interpreter's lock") == 1

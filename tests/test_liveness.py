@@ -247,6 +247,8 @@ def test_ends_are_unknown_without_a_launcher() -> None:
 
 # --- leases
 
+STEP_S = 0.125  # exact
+
 
 class Members:
     """Stands for processes and their hearts."""
@@ -263,6 +265,12 @@ class Members:
     def after(self, seconds: float, *beating: int, rest_s: float = 0.0) -> dict[int, Gone]:
         for member in beating:
             self.beats[member] = layout.next_beat(self.beats[member], rest_s)
+        found = self.look(0)
+        for _ in range(int(seconds / STEP_S)):
+            found = self.look(STEP_S)
+        return found
+
+    def look(self, seconds: float) -> dict[int, Gone]:
         self.now += seconds
         return self.leases.gone([1, 2])
 
@@ -273,9 +281,9 @@ def test_a_heart_that_stands_still_is_not_yet_a_death() -> None:
     assert members.after(5) == {}  # a task holds the interpreter's lock
     members.states[1] = "stopped"
     assert members.after(0) == {1: Gone.STOPPED}
-    assert members.after(0.5, 1) == {}  # it goes on
-    assert members.after(0.9) == {}
-    assert members.after(0.2) == {1: Gone.STOPPED}
+    assert members.after(0.625, 1) == {}  # it goes on
+    assert members.after(0.25) == {}
+    assert members.after(STEP_S) == {1: Gone.STOPPED}
     members.states.update({1: "dead", 2: "elsewhere"})
     assert members.after(0, 2) == {1: Gone.DEAD}
     assert members.after(1.0) == {1: Gone.DEAD, 2: Gone.SILENT}
@@ -288,8 +296,18 @@ def test_one_that_was_silent_may_be_so_twice_as_long() -> None:
     assert members.after(0) == {}
     assert members.after(3) == {1: Gone.SILENT, 2: Gone.STOPPED}
     assert members.after(0, 1, 2, rest_s=3.0) == {}
-    assert members.after(5.9) == {2: Gone.STOPPED}
-    assert members.after(0.1) == {1: Gone.SILENT, 2: Gone.STOPPED}
+    assert members.after(6 - STEP_S) == {2: Gone.STOPPED}
+    assert members.after(STEP_S) == {1: Gone.SILENT, 2: Gone.STOPPED}
+
+
+def test_whoever_was_stopped_as_well_takes_nobody_for_gone() -> None:
+    """A batch system stops a job for hours, and its ranks go on one after the other."""
+    members = Members()
+    members.states = {1: "elsewhere", 2: "stopped"}
+    assert members.after(0.5, 1, 2) == {}
+    assert members.look(7200) == {}
+    assert members.after(0.25, 1) == {}
+    assert members.after(STEP_S) == {2: Gone.STOPPED}
 
 
 def test_a_lease_begins_when_somebody_watches() -> None:

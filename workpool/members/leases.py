@@ -2,11 +2,14 @@
 
 Each worker bumps a word of its own, some times in each lease, from a thread of its own.  Whoever
 watches judges by its own clock how long the word has stood still, so no clock value is ever
-compared with that of another host.  A word that stands still is not yet a death: a task that keeps
-the interpreter's lock stops the thread as well.  So the process is looked at, where it can be: one
-that runs is left alone, however long its task takes.  On another host it cannot be seen; there a
-worker is given at least twice the longest rest that its heart has had, which its word says as well:
-or tasks that keep the lock for longer than the lease would be taken back again and again.
+compared with that of another host.  What counts is the time for which it has watched: a batch
+system may stop a whole job for hours, and whoever watches may be the first that goes on.
+
+A word that stands still is not yet a death: a task that keeps the interpreter's lock stops the
+thread as well.  So the process is looked at, where it can be: one that runs is left alone, however
+long its task takes.  On another host it cannot be seen; there a worker is given at least twice the
+longest rest that its heart has had, which its word says as well: or tasks that keep the lock for
+longer than the lease would be taken back again and again.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Gone(Enum):
 
 class _Seen(NamedTuple):
     beat: int
-    since: float
+    since_s: float  # of the time for which we have watched
 
 
 class Leases:
@@ -77,7 +80,8 @@ class Leases:
         self._lease_s = lease_s
         self._clock = clock
         self._seen: dict[int, _Seen] = {}
-        self._looked = clock()
+        self._looked = self._asked = clock()
+        self._watched_s = 0.0
 
     def due(self) -> bool:
         """Return whether it is time to look; True once for each time."""
@@ -94,13 +98,16 @@ class Leases:
     def gone(self, members: Collection[int]) -> dict[int, Gone]:
         """Return which of some members are gone, and how.
 
-        Those that are not asked about are forgotten: the next time their lease begins anew.
+        Those that are not asked about are forgotten: the next time their lease begins anew.  It
+        takes `BEATS` calls at least to end.
 
         Notes
         -----
         RMA cost: 1 load for each member whose process lives.
         """
         now = self._clock()
+        self._watched_s += min(now - self._asked, self._lease_s / BEATS)
+        self._asked = now
         self._seen = {member: seen for member, seen in self._seen.items() if member in members}
         found: dict[int, Gone] = {}
         for member in members:
@@ -111,12 +118,12 @@ class Leases:
             beat = self._beat(member)
             seen = self._seen.get(member)
             if seen is None or seen.beat != beat:
-                self._seen[member] = _Seen(beat, now)
+                self._seen[member] = _Seen(beat, self._watched_s)
                 continue
             lease_s = self._lease_s
             if state == "elsewhere":
                 lease_s = max(lease_s, MORE_REST * layout.rest_of(beat))
-            if state != "running" and now - seen.since >= lease_s:
+            if state != "running" and self._watched_s - seen.since_s >= lease_s:
                 found[member] = Gone.STOPPED if state == "stopped" else Gone.SILENT
         return found
 
