@@ -46,6 +46,40 @@ def test_the_initializer_is_not_within_the_tasks_time() -> None:
     assert run_ranks(2, script).stdout == "32\n64\n"
 
 
+def test_the_time_for_which_the_job_was_stopped_is_not_within_the_tasks_time(
+    tmp_path: Path,
+) -> None:
+    script = """
+        import os, signal, sys, time
+        from pathlib import Path
+        from workpool import WorkPool
+
+        def work(path):
+            Path(path).write_text(f"{os.getppid()} {os.getpid()}")
+            end = time.process_time() + 0.1
+            while time.process_time() < end:
+                pass
+            return 32
+
+        def stopped(pids):
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(6)
+            for pid in pids:  # the worker goes on before its child
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.1)
+
+        path = Path(sys.argv[1])
+        with WorkPool() as pool:
+            future = pool.with_options(timeout_s=5).submit(work, str(path))
+            while not path.exists() or len(pids := path.read_text().split()) < 2:
+                time.sleep(0.001)
+            stopped([int(pid) for pid in pids])
+            print(future.result(60))
+    """
+    assert run_ranks(2, script, str(tmp_path / "pids")).stdout == "32\n"
+
+
 def test_the_child_is_a_process_of_its_own() -> None:
     stdout = run(
         2,

@@ -17,6 +17,7 @@ import pytest
 import workpool
 from workpool.accumulator import Accumulators
 from workpool.caches import LruCache, WeakLruCache
+from workpool.clock import Stopwatch
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
 from workpool.flag import Flag
@@ -30,6 +31,15 @@ from workpool.pool.resolver import Resolver
 from workpool.serializer import Kind, pack_exception
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Tally, Task
+
+
+def test_of_a_pause_a_stopwatch_counts_the_most_that_a_look_takes() -> None:
+    now_s = 5.0
+    watch = Stopwatch(2.0, lambda: now_s)
+    seen = []
+    for now_s in (5.0, 6.5, 8.5, 7200.0, 7200.5):  # noqa: B007  # the clock reads it
+        seen.append(watch.look())
+    assert seen == [0.0, 1.5, 3.5, 5.5, 6.0]
 
 
 def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:

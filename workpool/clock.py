@@ -25,3 +25,30 @@ sleep: Final[Callable[[float], object]] = (
     if isinstance(time.sleep, BuiltinFunctionType)
     else partial(select.select, (), (), ())
 )
+
+
+class Stopwatch:
+    """How long something was waited for: of the time between two looks at most so much counts.
+
+    A batch system may stop a whole job for hours: that is no time for which anybody has waited.
+
+    Parameters
+    ----------
+    most_s : float
+        Of the time between two looks.
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(self, most_s: float, clock: Callable[[], float] = monotonic) -> None:
+        self._most_s = most_s
+        self._clock = clock
+        self._looked_s = clock()
+        self._seconds = 0.0
+
+    def look(self) -> float:
+        """Return the seconds that count so far."""
+        now = self._clock()
+        self._seconds += min(now - self._looked_s, self._most_s)
+        self._looked_s = now
+        return self._seconds

@@ -2,8 +2,8 @@
 
 Each worker bumps a word of its own, some times in each lease, from a thread of its own.  Whoever
 watches judges by its own clock how long the word has stood still, so no clock value is ever
-compared with that of another host.  What counts is the time for which it has watched: a batch
-system may stop a whole job for hours, and whoever watches may be the first that goes on.
+compared with that of another host.  What counts is the time for which it has watched: where a whole
+job was stopped, it may be the first that goes on.
 
 A word that stands still is not yet a death: a task that keeps the interpreter's lock stops the
 thread as well.  So the process is looked at, where it can be: one that runs is left alone, however
@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .. import layout
-from ..clock import monotonic
+from ..clock import Stopwatch, monotonic
 from ..system.streams import VitalThread
 from ..whole import whole
 from .liveness import Liveness
@@ -80,8 +80,8 @@ class Leases:
         self._lease_s = lease_s
         self._clock = clock
         self._seen: dict[int, _Seen] = {}
-        self._looked = self._asked = clock()
-        self._watched_s = 0.0
+        self._looked = clock()
+        self._watch = Stopwatch(lease_s / BEATS, clock)
 
     def due(self) -> bool:
         """Return whether it is time to look; True once for each time."""
@@ -105,9 +105,7 @@ class Leases:
         -----
         RMA cost: 1 load for each member whose process lives.
         """
-        now = self._clock()
-        self._watched_s += min(now - self._asked, self._lease_s / BEATS)
-        self._asked = now
+        watched_s = self._watch.look()
         self._seen = {member: seen for member, seen in self._seen.items() if member in members}
         found: dict[int, Gone] = {}
         for member in members:
@@ -118,12 +116,12 @@ class Leases:
             beat = self._beat(member)
             seen = self._seen.get(member)
             if seen is None or seen.beat != beat:
-                self._seen[member] = _Seen(beat, self._watched_s)
+                self._seen[member] = _Seen(beat, watched_s)
                 continue
             lease_s = self._lease_s
             if state == "elsewhere":
                 lease_s = max(lease_s, MORE_REST * layout.rest_of(beat))
-            if state != "running" and self._watched_s - seen.since_s >= lease_s:
+            if state != "running" and watched_s - seen.since_s >= lease_s:
                 found[member] = Gone.STOPPED if state == "stopped" else Gone.SILENT
         return found
 

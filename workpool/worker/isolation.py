@@ -26,7 +26,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from ..caches import LruCache
-from ..clock import monotonic
+from ..clock import Stopwatch
 from ..context import Context, Limits
 from ..errors import SerializationError
 from ..loss import Loss, Why, unstarted
@@ -50,6 +50,9 @@ STARTS = 3
 #: How often a worker looks whether its task was taken back: soon, then less and less often.
 FIRST_LOOK_S = 5e-3
 LONGEST_LOOK_S = 50e-3
+
+#: What takes longer than a look does: this process was stopped, and its child most likely, too.
+PAUSE_S = 1.0
 
 #: Files whose lines in a stack are not the task's.
 _OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
@@ -226,7 +229,7 @@ class IsolatedRunner:
                 raise _NoChild(str(error) or "no memory") from error
             self._tasks = 0
             try:
-                in_time = self._wait(process, monotonic(), START_S)
+                in_time = self._wait(process, Stopwatch(PAUSE_S), START_S)
                 if in_time and process.channel.receive() == child.READY:
                     return process
             except (EOFError, OSError):
@@ -237,8 +240,8 @@ class IsolatedRunner:
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> memoryview | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
-        start = monotonic()
-        while self._wait(process, start, pool.limits.timeout_s):
+        watch = Stopwatch(PAUSE_S)
+        while self._wait(process, watch, pool.limits.timeout_s):
             message = process.channel.receive()
             if message == child.REFUSED:
                 continue  # a task that was sent before this one, and retracted
@@ -252,10 +255,10 @@ class IsolatedRunner:
                 return message
             # What it lacked is not the task's matter, nor is the initializer, which may take as
             # long by itself.
-            start = monotonic()
+            watch = Stopwatch(PAUSE_S)
         return None
 
-    def _wait(self, process: ChildProcess, start: float, limit_s: float | None) -> bool:
+    def _wait(self, process: ChildProcess, watch: Stopwatch, limit_s: float | None) -> bool:
         """Wait for a message, and have sent what is left to send; False if it is not in time.
 
         Raises
@@ -267,18 +270,17 @@ class IsolatedRunner:
         -----
         RMA cost: 1 load for each look.
         """
-        look_s = FIRST_LOOK_S
+        look_s, waited_s = FIRST_LOOK_S, watch.look()
         while True:
-            wait_s = look_s
-            if limit_s is not None:
-                wait_s = min(wait_s, start + limit_s - monotonic())
+            wait_s = look_s if limit_s is None else min(look_s, limit_s - waited_s)
             if process.channel.ready(wait_s):
                 return True
             # Without waiting for the end of the connection: a process that it has started may have
             # inherited its end.
             if process.ended() and not process.channel.ready(0):
                 raise EOFError
-            if limit_s is not None and monotonic() - start >= limit_s:
+            waited_s = watch.look()
+            if limit_s is not None and waited_s >= limit_s:
                 return False
             if not self.holds():
                 self._forget().kill()
