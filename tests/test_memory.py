@@ -219,6 +219,14 @@ def test_blocks_become_larger_and_smaller_ones(some: Spares) -> None:
         blocks.clear()
 
 
+def test_what_is_free_beside_what_is_in_use_may_become_a_larger_block(some: Spares) -> None:
+    some.most_nbytes = SLAB_NBYTES
+    small = [some.take((1 << 20) - HEAD_NBYTES) for _ in range(16)]
+    assert all(small)
+    small[:4] = []
+    assert some.take((1 << 22) - HEAD_NBYTES)
+
+
 def test_a_small_block_does_not_keep_a_large_slab(some: Spares) -> None:
     some.most_nbytes = 3 * SLAB_NBYTES
     large = some.take(2 * SLAB_NBYTES - HEAD_NBYTES)

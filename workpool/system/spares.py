@@ -129,7 +129,6 @@ class Spares:
             giver = np.frombuffer(block.memory, np.uint8)  # views of that itself would keep it
             use = _Use(giver, self._ended.append)
             use.block = block
-            block.slab.used = True
             self._used[id(use)] = use
             return giver.data[:nbytes]
         finally:
@@ -159,7 +158,6 @@ class Spares:
                         block.slab.region.release(block.extent)
                 blocks[:] = [block for block in blocks if block.slab.used]
             self._slabs = [slab for slab in self._slabs if slab.used or slab.region.used_nbytes]
-            self._refused = sys.maxsize
             for slab in self._slabs:
                 slab.used = False
         finally:
@@ -179,10 +177,10 @@ class Spares:
         """Have the blocks of which the last view has ended."""
         while self._ended:
             use = self._ended.popleft()
-            if self._used.pop(id(use), None) is not None:
-                self._free[use.block.extent.nbytes].append(use.block)
-                use.block.slab.used = True
-                self._refused = sys.maxsize
+            del self._used[id(use)]
+            self._free[use.block.extent.nbytes].append(use.block)
+            use.block.slab.used = True
+            self._refused = sys.maxsize
 
     def _cut(self, size: int) -> _Block | None:
         """Return one more block, if there may be one."""
