@@ -242,13 +242,12 @@ class _Job:
         if self._survive and self._watch.driver in self._processes.find():
             with suppress(ProcessLookupError):
                 os.kill(self._watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
-        if self._kind is Kind.OPENMPI and self._process.poll() is None:
+        if self._kind is Kind.OPENMPI:
             self._process.send_signal(signal.SIGINT)  # tidies up, and is silent
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_TIDY_S)
         # MPICH's is silent only if it is killed; its proxies then end the ranks of other hosts.
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
         self._kill()
         self._process.wait()
 
