@@ -182,10 +182,18 @@ def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> Non
     for one in ("-hosts a,b", "--oversubscribe", "-wdir /x"):
         assert cli.main(["run", "--mpi-args", one, "-c", "pass", "--mpi-args", "x"]) == 7
         assert started.pop()[2]["mpi_args"] == one.split()
-    assert cli.main(["run", "--survive", "-c", "pass", "--survive"]) == 7
-    assert started[1][2]["survive"] is True
+    assert cli.main(["run", "--survive", "--grace", "0", "-c", "pass", "--survive"]) == 7
+    assert started[1][2] == {**started[1][2], "survive": True, "grace_s": 0}
     cores = len(os.sched_getaffinity(0))
     assert started[0][1] == cores + 1
+
+
+def test_an_interrupt_before_there_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object, **options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "run", interrupted)
+    assert cli.main(["run", "-c", "pass"]) == 130
 
 
 def test_a_batch_job_is_filled(

@@ -111,9 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="`workpool COMMAND --help` tells the options of a command.",
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    commands = parser.add_subparsers(
-        dest="task", metavar="COMMAND", required=True, parser_class=_Parser
-    )
+    commands = parser.add_subparsers(dest="task", metavar="COMMAND", parser_class=_Parser)
     run = commands.add_parser(
         "run",
         parents=[job],
