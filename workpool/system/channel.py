@@ -126,7 +126,7 @@ class Channel:
     def close(self) -> None:
         """Close the connection, whatever processes that were forked have of this end."""
         self._epoll.close()
-        with suppress(OSError):  # the other end is closed
+        with suppress(OSError):  # it is closed already
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
