@@ -21,8 +21,6 @@ from workpool.clock import Stopwatch
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
 from workpool.flag import Flag
-from workpool.job import attendant as attendant_module
-from workpool.job.attendant import REST_S, Attendant
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.pool.future import PoolFuture
@@ -42,175 +40,10 @@ def test_of_a_pause_a_stopwatch_counts_the_most_that_a_look_takes() -> None:
     assert seen == [0.0, 1.5, 3.5, 5.5, 6.0]
 
 
-def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
-    class Late(Attendant):
-        def _act(self) -> None:
-            super()._act()
-            if not self._stopped:  # somebody tells, and ends it, just now
-                self.call(lambda: done.append(True))
-                self.stop()
-
-    done: list[bool] = []
-    attendant = Late(list, bool, bool)
-    attendant._thread = threading.current_thread()
-    attendant._attend()
-    assert done == [True]
-
-
-def test_the_attendant_goes_on_when_there_was_no_memory_for_an_outcome() -> None:
-    """Who waits by ``result`` gets the error; nobody is there to get it from the attendant."""
-
-    class Driver:
-        beats = calls = 0
-        waits = SimpleNamespace(attended=False, pause=lambda wait: None)
-
-        @property
-        def outstanding(self) -> bool:
-            return self.calls < 2
-
-        def progress(self) -> int:
-            self.calls += 1
-            if self.calls == 1:
-                raise MemoryError("for what a task has added")
-            attendant.stop()
-            return 0
-
-    driver: Any = Driver()
-    attendant = Attendant(lambda: [driver], lambda: True, bool)
-    attendant._thread = threading.current_thread()
-    attendant.wake()
-    attendant._attend()
-    assert driver.calls == 2
-
-
-def test_the_attendant_that_rests_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Driver:
-        beats, outstanding = 0, False
-        waits = SimpleNamespace(attended=False)
-
-        def progress(self) -> int:
-            self.outstanding = False
-            looked.set()
-            return 1
-
-    rested, looked, done = (threading.Event() for _ in range(3))
-    monkeypatch.setattr(attendant_module, "REST_S", 60.0)
-    driver: Any = Driver()
-    attendant = Attendant(lambda: [driver], bool, lambda interrupted: rested.set())
-    attendant.wake()
-    assert rested.wait(10)
-    rested.clear()
-    driver.outstanding = True
-    attendant.wake()
-    assert looked.wait(10)
-    assert rested.wait(10)
-    attendant.call(done.set)
-    assert done.wait(10)
-    attendant.stop()
-
-
-def test_a_finalizer_may_tell_the_attendant_wherever_it_comes() -> None:
-    """It comes between any two steps of Python, in whatever thread sets or clears what it wants."""
-    attendant = Attendant(list, bool, bool)
-
-    def come(*_: object) -> object:
-        if not coming:
-            coming.append(True)
-            attendant.ring()
-            attendant.call(bool)
-            coming.clear()
-        return come
-
-    def meet() -> None:
-        steps = [attendant.ring, lambda: attendant.call(bool), attendant.stop]
-        for flag in (attendant._work, attendant._bell):
-            steps += [flag.clear, lambda flag=flag: flag.wait(0.0), flag.clear, flag.set]
-        for step in steps:
-            sys.settrace(come)
-            step()
-            sys.settrace(None)
-        met.append(True)
-
-    coming: list[bool] = []
-    met: list[bool] = []
-    thread = threading.Thread(target=meet, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert met
-
-
-def test_a_finalizer_may_submit_wherever_the_attendant_starts() -> None:
-    def start(attendant: Attendant, at: int) -> None:
-        """Wake it, and once more from the midst of that."""
-
-        def come(*_: object) -> object:
-            nonlocal step
-            step += 1
-            if step == at:
-                attendant.wake()
-            return come
-
-        sys.settrace(come)
-        attendant.wake()
-        sys.settrace(None)
-
-    for at in range(1, 1000):
-        step = 0
-        attendant = Attendant(list, bool, bool)
-        thread = threading.Thread(target=start, args=(attendant, at), daemon=True)
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive()
-        names = [thread.name for thread in threading.enumerate()]
-        assert names.count("workpool-attendant") == 1
-        attendant.stop()
-        if step < at:
-            break
-    assert at > 20
-
-
-def test_the_attendant_is_a_thread_and_waits_for_locks_as_they_are_when_it_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As gevent replaces them in a script.
-
-    Its threads never end a wait for a lock from before, nor for a thread of a class from before.
-    """
-    make = threading.Lock
-
-    class ReplacedThread(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
-            super().join(timeout)
-            joined.set()
-
-    class Replaced:
-        def __init__(self) -> None:
-            self._lock = make()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._lock, name)
-
-        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-            if timeout == REST_S:
-                waited.set()
-            return self._lock.acquire(blocking, timeout)
-
-    attendant = Attendant(list, bool, bool)
-    done, waited, joined = threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr(threading, "Lock", Replaced)
-    monkeypatch.setattr(threading, "Thread", ReplacedThread)
-    attendant.call(done.set)
-    attendant.wake()
-    assert done.wait(10)
-    assert waited.wait(10)
-    attendant.stop()
-    assert joined.is_set()
-
-
 def test_what_drains_a_job_waits_in_a_queue_as_it_is_when_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As above: the thread of a queue from before would be the only one that runs."""
+    """As with locks: the thread of a queue from before would be the only one that runs."""
     told = threading.Event()
 
     class Replaced(queue.SimpleQueue[bool]):
@@ -256,21 +89,10 @@ def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     )
 
 
-def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> None:
-    attendant = Attendant(list, bool, bool)
-    done: list[bool] = []
-    attendant.call(lambda: done.append(True))
-    thread = threading.Thread(target=lambda: attendant.join(lambda: bool(done)), daemon=True)
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    attendant.stop()
-
-
 @pytest.mark.parametrize(
     ("size", "one_host", "free_mib", "addresses_mib", "arena_mib"),
     [
-        (3, True, 1 << 20, None, 1024),
+        (2, True, 1 << 20, None, 1024),
         (3, False, 1 << 20, None, 256),  # MPI may pin it
         (1, True, 1 << 20, None, 256),  # memory of this process, of which the system may count all
         (3, True, None, None, 1024),
