@@ -77,3 +77,26 @@ def test_who_has_come_goes_on_when_the_driver_is_interrupted(
     assert callee.look() == Order("nothing")
     callee.report_done()
     assert callee.look() is None
+
+
+def test_an_order_whose_step_has_failed_is_not_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has come is at it by now, and waits for no other order."""
+
+    def serve() -> None:
+        while not told:
+            if order := callee.look():
+                told.append(order)
+                callee.report_done()
+
+    def fail() -> None:
+        raise MemoryError
+
+    pauses(monkeypatch, lambda: time.sleep(1e-3))
+    told: list[Order] = []
+    crew, callee = pair(lambda: None)
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with pytest.raises(MemoryError):
+        crew.call(Order("stay"), fail)
+    thread.join(10)
+    assert (told, callee.look()) == ([Order("stay")], None)

@@ -126,10 +126,16 @@ def test_two_threads_open_one_for_a_pool(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(10)
     first, second = found
-    assert first is second
+    assert first is second is not None
     assert counts == {"opened": 2, "closed": 1}
     ledgers.close()
     assert counts == {"opened": 2, "closed": 2}
+    Journal(tmp_path / "j").close()  # nobody has it any more
+    both.reset()
+    both.wait = lambda timeout: 0  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        ledgers.open(tmp_path / "another")
+    assert counts == {"opened": 3, "closed": 3}
 
 
 def test_a_name_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
