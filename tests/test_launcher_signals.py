@@ -67,6 +67,25 @@ def test_a_second_interrupt_ends_what_is_no_shell(
     assert told == [(123, signal.SIGINT)] * (2 if interactive else 1)
 
 
+def test_any_signal_after_the_one_that_ends_the_job_waits_no_longer(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "kill", lambda *given: None)
+    watch.driver = 123
+    with Signals(watch, grace_s=5) as signals:
+        for signum, limit_s in ((signal.SIGHUP, 5), (signal.SIGTERM, 0)):
+            signal.raise_signal(signum)
+            assert (signals.pass_on(), signals.asked) == (limit_s, signal.SIGHUP)
+        assert not signals.overdue
+
+
+def test_a_signal_that_comes_with_the_end_is_what_the_job_has_ended_for(watch: Watch) -> None:
+    with Signals(watch, grace_s=5) as signals:
+        signal.raise_signal(signal.SIGTERM)
+        signals.judge(driver_gone=False)
+    assert signals.asked == signal.SIGTERM
+
+
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
     with job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
@@ -93,6 +112,12 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
         ended = started.wait(5)
     assert ended.status == 128 + signum
     assert "did not end in time" in ended.err
+
+
+def test_a_driver_that_a_signal_has_ended_was_not_late(tmp_path: Path) -> None:
+    with job(launch(tmp_path, "print('ready', flush=True); time.sleep(30)")) as started:
+        started.signal(signal.SIGTERM, after="ready")
+        assert started.wait(5) == Ended(143, "begun\nready\n", "")
 
 
 def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:

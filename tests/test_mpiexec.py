@@ -124,8 +124,13 @@ assert "MPI4PY_RC_INITIALIZE" not in os.environ
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
-def test_real_one_belongs_to_the_library() -> None:
-    assert mpiexec.find().kind is mpiexec.library().kind
+def test_real_one_belongs_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "0")
+    library = mpiexec.library.__wrapped__()
+    assert mpiexec.find().kind is library.kind
+    assert library.path is not None
+    assert "mpi" in library.path.name
+    assert os.environ["MPI4PY_RC_INITIALIZE"] == "0"  # the ranks get what the user wants
 
 
 HYDRA_HERE = Mpiexec("/x/mpiexec", Kind.MPICH)
@@ -280,9 +285,9 @@ def test_a_job_of_slurm_without_srun(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for name in ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_RMK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("SLURM_TASKS_PER_NODE", raising=False)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "here")
     mpiexec.check_srun(Kind.MPICH, [])
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "5")
-    monkeypatch.setenv("SLURM_JOB_NODELIST", "here")
     with pytest.raises(ResourceError, match=r"srun, which is not on the PATH.*-launcher fork"):
         mpiexec.check_srun(Kind.MPICH, ["-prepend-rank"])
     mpiexec.check_srun(Kind.OPENMPI, [])

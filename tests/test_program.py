@@ -161,6 +161,7 @@ def test_main_stays(place: Path) -> None:
         (["-m", "missing_module"], "no module named 'missing_module'"),
         (["-m", ""], "no module named ''"),
         (["-m", "script.py"], "this is a file: give it without -m"),
+        (["-m", "missing.py"], "no module named 'missing.py'"),
     ],
 )
 def test_there_is_no_such_program(
@@ -173,8 +174,10 @@ def test_there_is_no_such_program(
 
 def test_check_imports_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "package" / "__init__.py").write_text("1 / 0")
+    (place / "json").touch()
     monkeypatch.chdir(place)
-    parse(["-m", "package.inner"]).check()
+    for words in (["-m", "package.inner"], ["-m", "json"], ["directory"]):
+        parse(words).check()
 
 
 @pytest.mark.parametrize(
@@ -184,6 +187,7 @@ def test_check_imports_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (["-m", "a.b", "-c"], Program("module", "a.b", ("-c",))),
         (["-ma.b"], Program("module", "a.b")),
         (["-c", "pass", "x"], Program("command", "pass", ("x",))),
+        (["-c0"], Program("command", "0")),
         (["-", "x"], Program("stdin", "-", ("x",))),
     ],
 )
@@ -208,7 +212,7 @@ def test_what_is_a_session(
     monkeypatch: pytest.MonkeyPatch, words: list[str], interactive: str, terminal: bool
 ) -> None:
     """There an interrupt ends a cell, and the next one, however soon, not the job."""
-    monkeypatch.setattr(os, "isatty", lambda descriptor: terminal)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: terminal and descriptor == 0)
     held = interactive == "always" or (interactive == "at a terminal" and terminal)
     assert parse(words).interactive == held
 
@@ -232,6 +236,7 @@ def test_parse_refuses(words: list[str], complaint: str) -> None:
     [
         ("-w 3 a.py -w 4", "-w 3", "a.py -w 4"),
         ("-w 3 -m a -w 4", "-w 3", "-m a -w 4"),
+        ("-w 3 -ma -w 4", "-w 3", "-ma -w 4"),
         ("--w=3 - x", "--w=3", "- x"),
         ("-w 3 -- a.py -- b", "-w 3", "a.py -- b"),
         ("-x", "-x", ""),
