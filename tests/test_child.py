@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import signal
 import socket
@@ -439,5 +440,8 @@ def test_a_thread_that_finds_no_memory_to_begin_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(_thread, "start_new_thread", lambda *args: 0)
     monkeypatch.setattr(process, "BEGIN_S", 0.1)
+    descriptors = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RuntimeError, match="did not begin"):
         process.ChildProcess("workpool.worker.child", 1, "host")
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= descriptors, "nothing of it is left"

@@ -101,6 +101,12 @@ def test_contents_that_are_mostly_different_are_kept_whole() -> None:
     assert own_nbytes(copies.pieces(changed(2 * CHUNK_NBYTES)), [whole]) <= CHUNK_NBYTES + 1000
 
 
+def test_long_contents_are_compared_to_their_end() -> None:
+    copies, content = Copies(), CONTENT * 8
+    (whole,) = copies.pieces(content)
+    assert own_nbytes(copies.pieces(changed(0, content)), [whole]) <= CHUNK_NBYTES + 8000
+
+
 def test_pieces_keep_what_they_are_parts_of() -> None:
     copies = Copies()
     first = copies.pieces(bytes(CONTENT))
