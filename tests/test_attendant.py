@@ -84,6 +84,23 @@ def test_the_attendant_that_rests_is_woken(monkeypatch: pytest.MonkeyPatch) -> N
     attendant.stop()
 
 
+def test_an_attendant_that_could_not_start_is_started_with_the_next_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    attendant, done = Attendant(list, bool, bool), threading.Event()
+    with monkeypatch.context() as poor:
+        poor.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            attendant.wake()
+    attendant.wake()
+    attendant.call(done.set)
+    assert done.wait(10)
+    attendant.stop()
+
+
 @pytest.mark.parametrize("come", ["", "task", "action"])
 def test_the_attendant_rests_unless_something_has_just_come(come: str) -> None:
     driver: Any = SimpleNamespace(outstanding=come == "task")

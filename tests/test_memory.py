@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import itertools
 import mmap
+import os
 import pickle
 import platform
 import resource
@@ -22,6 +24,7 @@ from workpool.serializer.values import encode
 from workpool.system import pages
 from workpool.system.memory import LONG_NBYTES, empty, keep_freed
 from workpool.system.pages import LARGE_PAGE_NBYTES, Mapped, _mincore, is_there, populate
+from workpool.system.shared_memory import unmappable
 from workpool.system.spares import EASE_S, HEAD_NBYTES, SLAB_NBYTES, Spares, spares
 
 NBYTES = 1 << 19
@@ -56,6 +59,14 @@ def test_pages_that_are_asked_for_together_cost_no_faults() -> None:
         assert faults(asked) < pages / 10
     for address in (4096, 4097, 8191):
         populate(address, 4095)  # no whole page, or one that is not ours
+    assert is_there(0), "not ours"
+
+
+def test_who_looks_what_can_be_mapped_gives_it_back() -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    assert unmappable(1 << 20, 8, private=True) == unmappable(0, 8, private=False) == ""
+    assert unmappable(1 << 60, 8, private=True) == os.strerror(errno.ENOMEM)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 @pytest.mark.parametrize("slow_s", [1.0, -1.0], ids=["quick", "slow"])
