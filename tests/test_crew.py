@@ -13,11 +13,12 @@ import pytest
 from workpool.job import control
 from workpool.job.control import Callee, Caller, Order
 from workpool.job.crew import Crew
+from workpool.layout.control import presence
 from workpool.testing import MemoryWindow
 
 
-def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
-    """Return how a driver calls, and its worker is called."""
+def ranks(size: int) -> Any:
+    """Return a group of so many ranks, of which this is the first worker."""
     windows: list[MemoryWindow] = []
 
     def allocate(nbytes: int, *_: int) -> MemoryWindow:
@@ -25,7 +26,12 @@ def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
         windows[-1].memory = windows[0].memory
         return windows[-1]
 
-    group: Any = SimpleNamespace(size=2, rank=1, allocate=allocate)
+    return SimpleNamespace(size=size, rank=1, allocate=allocate)
+
+
+def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
+    """Return how a driver calls, and its worker is called."""
+    group = ranks(2)
     rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=hearts)
     return Crew(Caller(group), rest, rest, rest, survive=False), Callee(group)
 
@@ -100,3 +106,18 @@ def test_an_order_whose_step_has_failed_is_not_taken_back(monkeypatch: pytest.Mo
         crew.call(Order("stay"), fail)
     thread.join(10)
     assert (told, callee.look()) == ([Order("stay")], None)
+
+
+def test_a_death_is_reported_though_the_last_step_of_the_dead_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = ranks(3)
+    caller, dead = Caller(group), Callee(group)
+    group.rank = 2
+    other = Callee(group)
+    came = caller.call()
+    dead.window.compare_and_swap(presence(1), 0, came)
+    for found in ([0], []):  # what stood there just before; once it is reported, nobody looks
+        monkeypatch.setattr(other.window, "load", lambda disp, found=found: found.pop())
+        other.report_dead(1)
+        assert (caller.reported_dead(), caller.missing(came)) == ([1], [2])
