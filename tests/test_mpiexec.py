@@ -82,6 +82,12 @@ def test_another_kind_is_passed_over(mpich: Path) -> None:
     assert mpiexec.find().path == own
 
 
+def test_what_cannot_be_run_is_passed_over(mpich: Path) -> None:
+    Path(put(mpich / "prefix/bin", HYDRA)).write_text("#!/nowhere\n")
+    own = put(mpich / "path", HYDRA)
+    assert mpiexec.find().path == own
+
+
 def test_none_found(mpich: Path) -> None:
     other = put(mpich / "path", PRTE)
     with pytest.raises(ResourceError) as caught:
@@ -152,6 +158,10 @@ def test_command_line() -> None:
     assert mpiexec.command_line(PRTE_HERE, 3, ["a"]) == (
         ["/x/mpiexec", "--oversubscribe", "--bind-to", "none", "-n", "3", "a"]
     )
+    words = mpiexec.command_line(HYDRA_HERE, 3, ["a"], survive=True)
+    assert (words[1], words[-1]) == ("-disable-auto-cleanup", "a")
+    with pytest.raises(ResourceError, match="unknown to workpool: --survive needs one of"):
+        mpiexec.command_line(Mpiexec("/x/mpiexec", Kind.OTHER), 3, ["a"], survive=True)
 
 
 @pytest.mark.usefixtures("alone")
