@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from workpool.errors import UsageError
-from workpool.launch.program import Program, parse, split
+from workpool.launch.program import Program, parse, split, trimmed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -170,6 +170,12 @@ def test_there_is_no_such_program(
     monkeypatch.chdir(place)
     with pytest.raises(UsageError, match=complaint):
         parse(words).check()
+
+
+def test_what_is_raised_before_the_program_begins_has_none_of_its_frames() -> None:
+    with pytest.raises(ImportError, match=r"'json\.missing' has no code") as caught:
+        parse(["-m", "json.missing"])._find()
+    assert trimmed(caught.tb.tb_next) is None
 
 
 def test_check_imports_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
