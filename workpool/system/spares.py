@@ -177,10 +177,10 @@ class Spares:
         """Have the blocks of which the last view has ended."""
         while self._ended:
             use = self._ended.popleft()
-            del self._used[id(use)]
-            self._free[use.block.extent.nbytes].append(use.block)
-            use.block.slab.used = True
-            self._refused = sys.maxsize
+            if self._used.pop(id(use), None) is not None:  # else there was no memory to note it
+                self._free[use.block.extent.nbytes].append(use.block)
+                use.block.slab.used = True
+                self._refused = sys.maxsize
 
     def _cut(self, size: int) -> _Block | None:
         """Return one more block, if there may be one."""
