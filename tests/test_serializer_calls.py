@@ -8,9 +8,11 @@ import pickle
 import socket
 import threading
 import traceback
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from scripted import define
 
 from workpool.errors import SerializationError, UsageError
 from workpool.serializer import (
@@ -220,6 +222,19 @@ def test_a_complaint_of_ours_is_told_once():
     error = failure(add, 0, Reduces(UsageError("a future cannot be sent to a task")))
     assert "a future cannot be sent to a task" in str(error)
     assert error.__cause__ is None
+
+
+def test_a_future_that_has_not_ended_cannot_be_sent():
+    pending, ended = Future(), Future()
+    ended.set_result(3)
+    assert "pass its result()" in str(failure(add, pending))
+    for future in (pending, [pending]):
+        reads = define("def reads(): return FUTURE", FUTURE=future).reads
+        assert "'FUTURE', which the function reads" in str(failure(reads))
+        assert "pass its result()" in str(failure(reads))
+    reads = define("def reads(): return FUTURE.result()", FUTURE=ended).reads
+    fn, args, kwargs = unpack_call(pack_call(reads, (), {}))
+    assert fn(*args, **kwargs) == 3
 
 
 def test_deep_recursion_is_reported():

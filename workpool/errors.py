@@ -28,6 +28,9 @@ from concurrent.futures import BrokenExecutor
 #: What the standard library says to a submit that comes too late.
 SHUT = "cannot schedule new futures after shutdown"
 
+#: What a task is told that is given what only the driver can wait for.
+FUTURE = "a future cannot be sent to a task: wait for it, and pass its result()"
+
 
 class WorkPoolError(Exception):
     """Base of every exception raised on purpose by workpool."""

@@ -16,7 +16,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ..driver.driver import Driver
-from ..errors import TaskLost, UsageError
+from ..errors import FUTURE, TaskLost, UsageError
 from ..tasks import Task
 from ..whole import held, uncut, whole
 from .callbacks import Callbacks
@@ -140,7 +140,7 @@ class PoolFuture(Future[T]):
         return f"<{type(self).__name__} at {id(self):#x} state={state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise UsageError("a future cannot be sent to a task: wait for it, and pass its result()")
+        raise UsageError(FUTURE)
 
     def done(self) -> bool:
         """Return whether the task has ended or was cancelled."""

@@ -34,6 +34,7 @@ from __future__ import annotations
 import copyreg
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Set
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
@@ -67,6 +68,7 @@ from .rebuilt import (
     instances_kept,
     maker_anew,
     reduce_descriptor,
+    reduce_future,
     reduce_kept,
     reduce_member,
     reduce_past_getattr,
@@ -200,6 +202,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce(obj) if not named(obj) else NotImplemented
         if is_below_descriptors(kind) and is_left_to_pickle(kind):
             return reduce_descriptor(obj)
+        if issubclass(kind, Future) and is_left_to_pickle(kind):
+            return reduce_future(obj)
         if has_getattr(kind):
             if is_imported(obj):
                 return import_module, (obj.__name__,)

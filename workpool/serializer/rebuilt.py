@@ -47,6 +47,7 @@ import threading
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from enum import Enum, Flag
@@ -56,6 +57,7 @@ from pickle import PicklingError
 from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MappingProxyType
 from typing import Any, Final
 
+from ..errors import FUTURE, UsageError
 from .atoms import ATOMS, SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
@@ -100,6 +102,19 @@ def reduce_member(member: Any) -> Any:
 
 def _find_member(enumeration: Any, name: str) -> Any:
     return enumeration.__members__[name]
+
+
+def reduce_future(future: Future[Any]) -> Any:
+    """Return how to pickle a future of another executor that has ended.
+
+    Raises
+    ------
+    UsageError
+        If it has not: with its lock made anew, a task would wait for the copy for ever.
+    """
+    if not future.done():
+        raise UsageError(FUTURE)
+    return future.__reduce_ex__(PROTOCOL)
 
 
 def reduce_past_getattr(obj: Any) -> Any:
