@@ -6,16 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
 from driven import NOTHING_TO_FETCH, Scene
+from stepped_pool import Make
 
 from workpool.backoff import SPINS, WAIT_S
 from workpool.driver import waits as waits_module
 from workpool.driver.dispatcher import LAX_PART, LAX_S
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
+from workpool.journal.journal import Entry, Journal
 from workpool.layout import NOTHING, Piece
 from workpool.protocol import Step
 from workpool.repository import Stream
@@ -253,3 +256,24 @@ def test_what_has_come_since_the_last_look_is_not_lost(
     assert waits.wait(ended, None)
     assert "a step" in asked, "it was about to say that the task is lost"
     assert not waits.attended
+
+
+def test_a_finalizer_that_comes_while_results_are_written_down_cannot_wait(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it waits for would be written down next, behind the lock that its own thread has."""
+    pool = make(workers=1, journal=tmp_path / "journal")
+    pool.submit(int).result()  # else the next one is written down as it is submitted
+    first, second = pool.submit(abs, -1), pool.submit(len, "")
+    store, refused = Journal.store, []
+
+    def storing(journal: Journal, entries: list[Entry]) -> None:  # where the collector runs
+        if not refused:
+            refused.append(True)
+            with pytest.raises(RuntimeError, match="a finalizer"):
+                second.result()
+        store(journal, entries)
+
+    monkeypatch.setattr(Journal, "store", storing)
+    assert (first.result(), second.result()) == (1, 0)
+    assert refused

@@ -256,7 +256,7 @@ class Accumulators:
     """The accumulators of a job's pools that are not shut down; on the driver.  Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant for a finalizer in the midst of `close`
         self._open: dict[Spec, Accumulator] = {}  # a pool gives no room twice while it is open
 
     def open(self, spec: Spec, window: verbs.Window | None) -> Accumulator:

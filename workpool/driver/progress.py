@@ -190,7 +190,9 @@ class Progress:
         TaskLost
             If nothing can come any more of what is waited for.
         """
-        if self.held or threading.get_ident() == self.task_thread:
+        me = threading.get_ident()
+        # Who resolves futures may hold locks that the next ones want, of a journal for one.
+        if self.entered or me == self.task_thread or me in self._finished.hands:
             raise RuntimeError(NOBODY)
         return self.waits.wait(ended, timeout)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from ..clock import monotonic
@@ -23,13 +24,13 @@ class Unresolved(deque[Finished]):
 
     Attributes
     ----------
-    hands : list
-        One entry for each thread that has something of it in hand.
+    hands : list of int
+        The threads that have something of it in hand, each as often as it has.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.hands: list[None] = []
+        self.hands: list[int] = []
 
     @property
     def much(self) -> bool:
@@ -48,9 +49,10 @@ class Unresolved(deque[Finished]):
         An interrupt leaves the others here.
         """
         count = 0
+        me = threading.get_ident()
         end = monotonic() + RESOLVED_S
         while self and count < RESOLVED and (not count or monotonic() < end):
-            self.hands.append(None)  # first: at no time is what we take in neither of the two
+            self.hands.append(me)  # first: at no time is what we take in neither of the two
             try:
                 try:
                     finished = self.popleft()
@@ -65,7 +67,7 @@ class Unresolved(deque[Finished]):
                     self.appendleft(finished)
                     raise
             finally:
-                self.hands.pop()
+                self.hands.remove(me)
         return count
 
     def _write_down(self, finished: Finished) -> None:
