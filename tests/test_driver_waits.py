@@ -173,18 +173,18 @@ def test_the_window_is_not_closed_while_somebody_looks() -> None:
 
 def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def sync() -> None:
-        held.append(driver.held)
+        entered.append(driver.entered)
 
-    held: list[bool] = []
+    entered: list[bool] = []
     scene = Scene()
     driver = scene.driver
     scene.submit(1)
     driver.progress()
     look = scene.window.await_change
     monkeypatch.setattr(scene.window, "await_change", lambda *a, **k: (sync(), look(*a, **k))[1])
-    assert not driver.held
+    assert not driver.entered
     assert driver._still()
-    assert held == [True]
+    assert entered == [True]
 
 
 def test_a_reader_that_was_collected_keeps_no_other_waiting() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -22,7 +21,7 @@ from ..layout import Geometry
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..repository import Publisher
-from ..whole import held, whole
+from ..whole import whole
 from .backlog import Backlog
 from .collector import Collector
 from .dispatcher import Dispatcher
@@ -30,8 +29,6 @@ from .recovery import Recovery
 from .segments import Segments
 from .store import Store
 from .waits import NOBODY, Waits
-
-_MAIN = threading.main_thread().ident
 
 
 class Progress:
@@ -70,7 +67,7 @@ class Progress:
     ) -> None:
         self.geometry = geometry
         self.beats = 0
-        # Reentrant only so that a finalizer can find out that its thread has one: see `held`.
+        # Reentrant only so that a finalizer can find out that its thread has one: see `entered`.
         self._lock: Any = threading.RLock()
         self._looking: Any = threading.RLock()  # of `_still`, which watches a row without `_lock`
         self.window = window
@@ -98,13 +95,6 @@ class Progress:
         """Whether this thread has a lock of ours, or that on MPI."""
         owned: bool = self._lock._is_owned() or self._looking._is_owned()
         return owned or self.window.entered()
-
-    @property
-    def held(self) -> bool:
-        """Whether this thread runs a finalizer, in the middle of a step: see ``whole.held``."""
-        # The frames show whether a thread may hold any other lock that a submit takes.  The main
-        # thread can hold none but MPI's, and to look through its frames would cost a task 1 us.
-        return self.entered or (threading.get_ident() != _MAIN and held(sys._getframe(1)))
 
     @property
     @whole

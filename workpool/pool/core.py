@@ -37,6 +37,8 @@ from .stats import WorkerStats
 #: by another attempt.
 ENDED_S = 1e-3
 
+_MAIN = threading.main_thread().ident
+
 
 class Core:
     """One pool, seen by its views, its futures and its maps.
@@ -144,8 +146,10 @@ class Core:
     def check_submits(self) -> None:
         """Raise unless tasks can be submitted by who asks."""
         self.check_open()
-        # A submit with a journal takes further locks, of which the driver knows nothing.
-        if self.driver.held or (self.ledgers.used and held(sys._getframe(1))):
+        # Frames show whether a thread may hold any other lock that a submit takes.  The main thread
+        # can hold none but a journal's, and to look through its frames would cost a task 1 us.
+        look = self.ledgers.used or threading.get_ident() != _MAIN
+        if self.driver.entered or (look and held(sys._getframe(1))):
             raise RuntimeError(
                 "neither a finalizer nor a signal's handler can submit in the middle of a step of "
                 "the pool: have it set a flag"
