@@ -58,7 +58,7 @@ class Scene:
         self.found: dict[int, Any] = {}
         self.collected: dict[int, bytes] = {}  # as it was when it was collected
         self.shared: list[int] = []  # how many tasks were in each row
-        add, append = self.driver._published.add, self.driver._finished.append
+        add, append = self.driver._published.add, self.driver._unresolved.append
 
         def counted(batch: Any, row: Row) -> None:
             self.shared.append(len(batch.tasks))
@@ -69,7 +69,7 @@ class Scene:
             append(finished)
 
         self.driver._published.add = counted  # type: ignore[method-assign]
-        self.driver._finished.append = noted  # type: ignore[method-assign]
+        self.driver._unresolved.append = noted  # type: ignore[method-assign]
         self.submit(FIRST, np.zeros(1))  # after which one knows how long tasks take
         self.finish()
         self.driver._collector.retire()

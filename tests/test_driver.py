@@ -36,7 +36,7 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
     context = pool(resolve)
     tasks = [Task(n, TaskKind.CALL, resolve, context, b"", None) for n in range(8)]
     driver = Scene(context).driver
-    driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks]))
+    driver._unresolved.append(Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks]))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             driver.progress()
@@ -109,7 +109,7 @@ def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes(
         takes_s = [each_s] * 4
         for number in range(4):
             task = Task(number, TaskKind.CALL, resolve, context, b"", None)
-            driver._finished.append(Finished(context, 1, [(task, Kind.VALUE, b"")]))
+            driver._unresolved.append(Finished(context, 1, [(task, Kind.VALUE, b"")]))
         assert driver.progress() == at_once
 
 
@@ -131,7 +131,7 @@ def test_no_more_is_collected_while_much_is_to_be_restored(
         scene.end_one()
     for left, in_table in [(2, 2), (1, 2), (0, 2), (1, 0)] if much else [(2, 2), (2, 1), (2, 0)]:
         driver.progress()
-        assert (len(driver._finished), len(driver._rows)) == (left, in_table)
+        assert (len(driver._unresolved), len(driver._rows)) == (left, in_table)
         if in_table and left + in_table > 2:
             scene.end_one()
 

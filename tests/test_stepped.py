@@ -370,7 +370,7 @@ def test_a_row_that_is_collected_again_is_nothing_to_a_task_that_is_tried_again(
     fail(Published, "forget", RecursionError())
     with pytest.raises(RecursionError):
         job.driver.progress()
-    assert job.driver._finished.resolve() == 1  # another thread was quicker than the next look
+    assert job.driver._unresolved.resolve() == 1  # another thread was quicker than the next look
     job.go()
     assert outcomes([task]) == [2]
     assert job.ended == 1

@@ -68,7 +68,7 @@ class Collector:
     ----------
     published : Published
         The rows.
-    finished : Unresolved
+    unresolved : Unresolved
         Collected, their futures not resolved yet.
     retired : list of (Row, Holds, Extent or None)
         Collected, not free yet, and what they hold: not their tasks, which would keep results of
@@ -88,7 +88,7 @@ class Collector:
         heard_s: dict[int, float],
     ) -> None:
         self.published = Published(publisher, store, backlog, self._finish)
-        self.finished = Unresolved()
+        self.unresolved = Unresolved()
         self.retired: list[tuple[Row, Holds, Extent | None]] = []
         self.row_s = SHORT_S
         self.streams = Streams(publisher, store)
@@ -318,7 +318,7 @@ class Collector:
         # fail just before, is better than one that is lost.
         for task, _, _ in finished.outcomes:
             task.over = True
-        self.finished.append(finished)
+        self.unresolved.append(finished)
 
     def _sorted_out(
         self,

@@ -48,7 +48,7 @@ class Driver(Progress):
         RMA cost: as ``Publisher.publish``, divided by the size of the batch; while large arguments
         wait for room, as ``progress``.
         """
-        if not self._finished:  # else the attendant shall make progress: we resolve no futures
+        if not self._unresolved:  # else the attendant shall make progress: we resolve no futures
             self.beats += 1
         apart = type(task.payload) is Packed
         with self._lock:

@@ -80,7 +80,7 @@ class Progress:
         self._published = collector.published
         self._rows = self._published.rows
         bells.tables[self] = self._rows
-        self._finished = collector.finished
+        self._unresolved = collector.unresolved
         self._dispatcher = Dispatcher(publisher, store, backlog, collector, bells)
         self.recovery = Recovery(leases, geometry.members - 1, collector, store, backlog)
         self._closed = self.drained = False
@@ -100,7 +100,7 @@ class Progress:
     @whole
     def outstanding(self) -> bool:
         """Whether some tasks are not over; False for a moment while the last are being fetched."""
-        if self._rows or self._finished:
+        if self._rows or self._unresolved:
             return True
         with self._lock:
             return self._backlog.outstanding or self.busy
@@ -110,7 +110,7 @@ class Progress:
     def busy(self) -> bool:
         """Whether there is something in the table, or on its way to its future."""
         with self._lock:  # else a row that is just being withdrawn, or put back, could be missed
-            return bool(self._rows or self._finished or self._finished.hands)
+            return bool(self._rows or self._unresolved or self._unresolved.hands)
 
     @whole
     def progress(self) -> int:
@@ -122,13 +122,13 @@ class Progress:
         rows, 1 flush, sooner or later 1 compare_and_swap for each row and 1 flush for several; then
         as ``Publisher.publish``, or as ``Reserver.prepare``.
         """
-        if not self._finished.much:  # else take that in first: workers may be faster than we are
+        if not self._unresolved.much:  # else take that in first: workers may be faster than we are
             with self._lock:  # an interrupt after a call of acquire would leave it locked
                 self._advance()
         self.beats += 1
-        if not self._finished:
+        if not self._unresolved:
             return 0
-        count = self._finished.resolve()
+        count = self._unresolved.resolve()
         self.waits.tell()
         return count
 
@@ -182,7 +182,7 @@ class Progress:
         """
         me = threading.get_ident()
         # Who resolves futures may hold locks that the next ones want, of a journal for one.
-        if self.entered or me == self.task_thread or me in self._finished.hands:
+        if self.entered or me == self.task_thread or me in self._unresolved.hands:
             raise RuntimeError(NOBODY)
         return self.waits.wait(ended, timeout)
 
