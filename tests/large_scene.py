@@ -91,7 +91,7 @@ class Scene:
             payload.lent = lent
             if retry is not None and not lent:
                 payload = payload.tobytes()
-        return Task(number, TaskKind.CALL, double, self.context, payload, None, None, retry)
+        return Task(number, TaskKind.CALL, double, self.context, payload, None, retry)
 
     def submit(
         self, number: int, values: Any, retry: Retry | None = None, lent: bool = False

@@ -115,7 +115,7 @@ class Stepped:
         retry = Retry(retries, 0.0, (Exception,)) if retries else None
         payload = pack_call(fn, args, {}, code)
         number = next(self._numbers)
-        task = Task(number, CALL, fn, self.context, payload, Future(), None, retry)
+        task = Task(number, CALL, fn, self.context, payload, Future(), retry)
         task.future._task = task
         return task
 

@@ -74,7 +74,7 @@ def test_ranges_wait_for_a_counter_and_are_not_looked_at_again_and_again() -> No
         return segment.items is not None
 
     def turn(segment: Segment | None) -> Task:
-        return Task(0, TaskKind.RANGE, rows, CONTEXT, b"", None, segment)
+        return Task(0, TaskKind.RANGE, rows, CONTEXT, b"", None, segment=segment)
 
     def taken() -> list[Task]:
         return [batch.tasks[0] for batch in iter(lambda: backlog.next_batch(1), None)]

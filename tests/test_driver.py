@@ -175,7 +175,7 @@ def test_a_turn_that_finds_no_memory_is_no_task_of_its_worker() -> None:
     collector = scene.driver._collector
     turn = Segment(1, b"", 1, Terms(0, 1, 1, 0, 1))
     for segment, counted in ((turn, 0), (None, 1)):
-        task = Task(1, TaskKind.RANGE, abs, scene.context, b"", None, segment)
+        task = Task(1, TaskKind.RANGE, abs, scene.context, b"", None, segment=segment)
         collector.published.take_back = lambda batch, only=None: batch.tasks  # type: ignore[method-assign]
         collector._refuse(Batch([task], b""), 1, MemoryError())
         assert scene.context.tally.tasks[1] == counted
@@ -311,7 +311,7 @@ def test_a_counter_of_a_map_that_was_lost_in_a_cycle_is_lent_again() -> None:
     assert driver._segments.lend(lost)
     lost.content = [lost]
     del lost
-    driver.submit(Task(0, TaskKind.RANGE, abs, scene.context, b"", None, other), None)
+    driver.submit(Task(0, TaskKind.RANGE, abs, scene.context, b"", None, segment=other), None)
     driver._dispatcher._recover_s = 0.0  # it is time
     driver.progress()
     assert other.items is not None

@@ -250,7 +250,9 @@ def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
     content = bytes(driver._store.region.nbytes // 5)
     for number in range(3):
         segment = Segment(number, content, 5, Terms(0, 1, 1, 0, 5))
-        driver.submit(Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment), None)
+        driver.submit(
+            Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment=segment), None
+        )
         driver._dispatcher.publish()
         claim = scene.claim()
         assert claim.descriptor[0].payload.offset != layout.STREAMED

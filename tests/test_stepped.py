@@ -165,8 +165,8 @@ def test_a_turn_is_taken_in_where_there_is_stack_for_it(
     make: Callable[..., Stepped], fail: Callable[..., list[int]]
 ) -> None:
     job, told = make(), []
-    seat: Any = SimpleNamespace(ended=lambda kind, outcome: told.append(outcome))
-    task = Task(1, RANGE, len, job.context, b"", seat, SimpleNamespace())  # type: ignore[arg-type]
+    future: Any = SimpleNamespace(ended=lambda kind, outcome: told.append(outcome))
+    task = Task(1, RANGE, len, job.context, b"", future, segment=SimpleNamespace())  # type: ignore[arg-type]
     finished = Finished(job.context, 1, [(task, int(Kind.LOST), b"why")])
     fail(resolver, "need_stack", RecursionError())
     with pytest.raises(RecursionError):

@@ -167,12 +167,12 @@ class Task:
         The encoded call; nothing if it lies in the arena, unless it may be needed once more.
     future : object
         Whose task it is.
-    segment : Segment, optional
-        If it is a turn in a range, the items.
     retry : Retry, optional
         Whether it is tried again when it fails.
     noted : Noted, optional
         If its results go into a journal, their keys.
+    segment : Segment, optional
+        If it is a turn in a range, the items.
     """
 
     __slots__ = (
@@ -203,9 +203,10 @@ class Task:
         context: PoolContext,
         payload: Encoded,
         future: Any,
-        segment: Segment | None = None,
         retry: Retry | None = None,
         noted: Any = None,
+        *,
+        segment: Segment | None = None,
     ) -> None:
         self.task_id = task_id
         self.kind = kind

@@ -182,6 +182,7 @@ class Core:
         context: PoolContext,
         retry: Retry | None,
         ledger: Ledger | None,
+        *,
         kind: TaskKind = CALL,
         lent: bool = False,
     ) -> Future[Any]:
@@ -217,7 +218,7 @@ class Core:
         except SerializationError as error:
             future.resolve(None, error.with_traceback(None))  # the message says all
             return future
-        task = Task(self.number(), kind, fn, context, payload, future, None, retry, noted)
+        task = Task(self.number(), kind, fn, context, payload, future, retry, noted)
         future._task = task
         while not self._submit(task, code):
             self.check_open()
@@ -246,9 +247,8 @@ class Core:
         """
         segment, code, plan = future.segment, future.stretch.code, future.stretch.plan
         noted = None if plan is None else plan.noted
-        task = Task(
-            self.number(), RANGE, fn, self.contexts.of(None), b"", future, segment, noted=noted
-        )
+        context = self.contexts.of(None)
+        task = Task(self.number(), RANGE, fn, context, b"", future, None, noted, segment=segment)
         return task if self._submit(task, code, further) else None
 
     @whole

@@ -76,14 +76,14 @@ class Maps:
                 raise UsageError(f"{name} must be None or > 0, not {size}")
         wanted = Schedule.named(schedule)
         deadline = None if timeout is None else monotonic() + timeout
-        self._core.check_submits()
-        self._core.look(fn, several=True)
-        ledgers = self._core.ledgers
-        ledger = ledgers.default if journal is None else ledgers.open(journal)
+        core = self._core
+        core.check_submits()
+        core.look(fn, several=True)
+        ledger = core.ledgers.default if journal is None else core.ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
         alone = chunksize is not None or small or not self._plain
-        if not alone and wanted is Schedule.ADAPTIVE and few(iterables, self._core.workers):
-            alone = self._core.submits_at_once(fn)
+        if not alone and wanted is Schedule.ADAPTIVE and few(iterables, core.workers):
+            alone = core.submits_at_once(fn)
         if alone:
             items = arguments(iterables, star)
             chunksize = chunksize or 1
@@ -104,10 +104,11 @@ class Maps:
 
         def submit(chunk: tuple[Any, ...]) -> Future[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
-            return self._core.send(fn, args, {}, self._context, self._retry, ledger, kind, lent)
+            return core.send(fn, args, {}, self._context, self._retry, ledger, kind=kind, lent=lent)
 
-        sizes = chunksize, buffersize
-        return apart.results(self._core.callbacks, submit, items, *sizes, deadline, unordered)
+        return apart.results(
+            core.callbacks, submit, items, chunksize, buffersize, deadline, unordered
+        )
 
     def reduce(
         self,
