@@ -112,19 +112,20 @@ class Drain:
         with self._lock:
             self._journals += 1
             self._drain_s = max(self._drain_s, drain_s)
-            if self._before is None and threading.current_thread() is threading.main_thread():
-                self._prepare()
-            if self._before is not None:
+            if self._before is not None or self._prepare():
                 self._announce(self._drain_s)
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> bool:
+        """Have SIGTERM be ours; return whether it is: the program may have its own plans."""
         before = signal.getsignal(signal.SIGTERM)
-        if before not in (signal.SIG_DFL, leave):
-            return  # the program has its own plans
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or before not in (signal.SIG_DFL, leave):
+            return False
         self._before = before
         self._asked = queue.SimpleQueue()  # gevent's own where its threads are such
         VitalThread("drain", self._run, "what drains the job").start()
         signal.signal(signal.SIGTERM, self._signalled)
+        return True
 
     def close(self) -> None:
         """Count a journal that was closed; with the last one SIGTERM is as before."""
