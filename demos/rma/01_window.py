@@ -22,15 +22,15 @@ import sys
 import time
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 HOST = 0  # the rank whose memory it is
 
 
 def main() -> int:
     """Fill the window, read it from every rank, and compare with what should be there."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--numbers", type=int, default=1000, help="doubles in the window")
     options = demo.begin()
     if options.numbers < 1:

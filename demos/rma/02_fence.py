@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 ORIGIN, TARGET = 0, 1
 BEFORE, PUT = -1.0, 42.0
@@ -29,7 +29,7 @@ BEFORE, PUT = -1.0, 42.0
 
 def main() -> int:
     """Put between two fences, look after the second, get it back between two more."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--late-ms", type=float, default=50, help="of the last rank")
     options = demo.begin()
     if options.late_ms < 0:

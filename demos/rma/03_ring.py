@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 ROUNDS = 5  # of each kind, taken in turn
 
@@ -73,7 +73,7 @@ class Ring:
 
 def main() -> int:
     """Time both kinds of start for messages of several sizes."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--nbytes", type=int, nargs="+", default=[8, 4096, 262144])
     demo.parser.add_argument("--steps", type=int, default=100, help="in each round")
     options = demo.begin()

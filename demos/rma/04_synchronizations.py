@@ -29,8 +29,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from demonstration import Demonstration, median_us
 from mpi4py import MPI
-from stage import Stage, median_us
 
 CHECKED = 10  # exchanges of each kind and size that are compared in full
 
@@ -108,7 +108,7 @@ class Exchange:
 
 def main() -> int:
     """Check all ways, time them, and let one rank be late."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--nbytes", type=int, nargs="+", default=[8, 8192, 524288])
     demo.parser.add_argument("--calls", type=int, default=50, help="in each of 6 rounds")
     demo.parser.add_argument("--late-ms", type=float, default=30)

@@ -26,8 +26,8 @@ from collections import Counter
 from itertools import count
 
 import numpy as np
+from demonstration import Demonstration, wait_until
 from mpi4py import MPI
-from stage import Stage, wait_until
 
 HOST, POSTER = 0, 1
 FLAG, NOTICE = 0, 8  # displacements, in integers: on different cache lines
@@ -112,7 +112,7 @@ def with_flag(
     return seen
 
 
-def away_ms(demo: Stage, board: Billboard, assertion: int) -> float:
+def away_ms(demo: Demonstration, board: Billboard, assertion: int) -> float:
     """Return how long one epoch of the poster takes while the host is outside MPI."""
     demo.comm.Barrier()
     time.sleep(AWAY_S if demo.rank == HOST else 1e-3)  # the host has left the barrier
@@ -124,7 +124,7 @@ def away_ms(demo: Stage, board: Billboard, assertion: int) -> float:
 
 def main() -> int:
     """Read without a flag until both orders were seen, then with one; then leave the host away."""
-    demo = Stage(__doc__, least=3)
+    demo = Demonstration(__doc__, least=3)
     demo.parser.add_argument("--numbers", type=int, default=1000, help="in the notice")
     demo.parser.add_argument("--rounds", type=int, default=200, help="with a flag")
     demo.parser.add_argument("--limit-s", type=float, default=5, help="for rounds without one")

@@ -25,8 +25,8 @@ import sys
 import time
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 OPENING = MPI.MODE_NOPRECEDE | MPI.MODE_NOPUT
 CLOSING = MPI.MODE_NOSTORE | MPI.MODE_NOPUT | MPI.MODE_NOSUCCEED
@@ -39,7 +39,7 @@ def number_of(rank: int, count: int) -> np.ndarray:
 
 def main() -> int:
     """Go once around the ring, and compare with NumPy's sum."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--numbers", type=int, default=1000, help="in each rank's array")
     options = demo.begin()
     if options.numbers < 1:

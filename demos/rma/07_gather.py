@@ -23,8 +23,8 @@ import sys
 import time
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 HOST = 0
 WAYS = {"exclusive": MPI.LOCK_EXCLUSIVE, "shared": MPI.LOCK_SHARED}
@@ -45,7 +45,7 @@ def hold(comm: MPI.Intracomm, seconds: float) -> None:
 
 def main() -> int:
     """Fill the table, get it in two ways, and compare it with what it should be."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--numbers", type=int, default=1000, help="in each row")
     demo.parser.add_argument("--hold-ms", type=float, default=20, help="how long to keep the lock")
     options = demo.begin()

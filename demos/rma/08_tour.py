@@ -28,8 +28,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from demonstration import Demonstration, median_us
 from mpi4py import MPI
-from stage import Stage, median_us
 
 FLAVORS = {
     "create": MPI.WIN_FLAVOR_CREATE,
@@ -83,7 +83,7 @@ def as_asked_for(made: Made, flavor: int) -> bool:
     return made.win.flavor == flavor and made.win.attrs == expected
 
 
-def exchange(demo: Stage, made: Made) -> bool:
+def exchange(demo: Demonstration, made: Made) -> bool:
     """Put to the right and get it back; return whether it came, and what the left has put."""
     win, memory, starts = made
     unit = memory.itemsize // win.attrs[2]  # displacements of one element
@@ -108,7 +108,7 @@ def exchange(demo: Stage, made: Made) -> bool:
     return came
 
 
-def costs(demo: Stage, pair: MPI.Intracomm, made: Made) -> tuple[float, float]:
+def costs(demo: Demonstration, pair: MPI.Intracomm, made: Made) -> tuple[float, float]:
     """Return the us of a Put and Flush of 8 bytes to rank 1, and the ms while that is away."""
     number = np.zeros(1)
 
@@ -134,7 +134,7 @@ def costs(demo: Stage, pair: MPI.Intracomm, made: Made) -> tuple[float, float]:
 
 def main() -> int:
     """Visit one flavour after another, then look at the hints."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.begin()
     pair = demo.comm.Split(demo.rank < 2)
     one_host = demo.comm.Split_type(MPI.COMM_TYPE_SHARED).size == demo.size

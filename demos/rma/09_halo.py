@@ -32,8 +32,8 @@ import sys
 from time import perf_counter
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 ABOVE, BELOW = 0, 1  # rows of a halo
 FIRST, LAST = 0, 1  # rows of a slab's edges
@@ -117,7 +117,7 @@ class Slab:
 
 def main() -> int:
     """Compute it by Put and by Get, with and without assertions, and on the whole grid."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--rows", type=int, default=400)
     demo.parser.add_argument("--columns", type=int, default=400)
     demo.parser.add_argument("--steps", type=int, default=50)

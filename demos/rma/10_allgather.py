@@ -20,9 +20,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from demonstration import Demonstration, median_us
 from mpi4py import MPI
 from numpy.typing import NDArray
-from stage import Stage, median_us
 
 ROUNDS = 10  # with new numbers in each, so that what was put too late is seen
 
@@ -67,7 +67,7 @@ def numbers(rank: int, turn: int, count: int) -> NDArray[np.float64]:
 
 def main() -> int:
     """Gather in each way, check every slot on every rank, and take the time."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--numbers", type=int, default=1, help="doubles of each rank (1)")
     count = demo.begin().numbers
     if count < 1:

@@ -28,8 +28,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 HOST = 0  # the rank with the counter
 SHOWN = 10  # turns in the table
@@ -43,7 +43,7 @@ class Turn(NamedTuple):
     next_epoch: int
 
 
-def count_down(demo: Stage, start: int) -> list[Turn]:
+def count_down(demo: Demonstration, start: int) -> list[Turn]:
     """Run the counter down; return what this rank did and saw.  Collective."""
     win = MPI.Win.Allocate(8 if demo.rank == HOST else 0, 8, comm=demo.comm)
     amount, seen = np.full(1, start, np.int64), np.zeros(1, np.int64)
@@ -69,7 +69,7 @@ def count_down(demo: Stage, start: int) -> list[Turn]:
 
 def main() -> int:
     """Run the counter down, compare what the ranks saw, and check it by arithmetic."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--start", type=int, default=100, help="where it begins (100)")
     start = demo.begin().start
     if start < 1:

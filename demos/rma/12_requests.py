@@ -25,9 +25,9 @@ import sys
 import time
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
 from numpy.typing import NDArray
-from stage import Stage
 
 HOST = 0  # the rank with the window
 ROUNDS = 5  # of each way
@@ -120,7 +120,7 @@ def right(blocks: Blocks) -> bool:
     return fine and blocks.get(blocks.total)[0] == total
 
 
-def seen_at_target(demo: Stage, blocks: Blocks) -> tuple[int, int]:
+def seen_at_target(demo: Demonstration, blocks: Blocks) -> tuple[int, int]:
     """Return in how many trials an Rput was at the target after its Wait, and after a flush."""
     number = np.zeros(1)
     counts = [0, 0]
@@ -164,7 +164,7 @@ def costs(blocks: Blocks) -> str:
 
 def main() -> int:
     """Square all blocks in both ways, check them, and look what completion means."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--blocks", type=int, default=4, help="of each rank (4)")
     demo.parser.add_argument("--numbers", type=int, default=1 << 15, help="in a block (32768)")
     options = demo.begin()

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from demonstration import Demonstration, mpi_name
 from mpi4py import MPI
 from numpy.typing import NDArray
-from stage import Stage, mpi_name
 
 HOST = 0  # the rank with the counter
 ENOUGH = 20  # items taken again, to see a race well
@@ -99,7 +99,7 @@ class Round(NamedTuple):
     mine: list[tuple[float, int]]  # second and item
 
 
-def count_down(demo: Stage, counter: Counter, way: str, items: int, start: int) -> Round:
+def count_down(demo: Demonstration, counter: Counter, way: str, items: int, start: int) -> Round:
     """Take items on every rank until none is left."""
     if demo.rank == HOST:
         counter.put(start)
@@ -119,7 +119,7 @@ def count_down(demo: Stage, counter: Counter, way: str, items: int, start: int) 
     return Round(takes, int(again), never, updates, items - end, mine)
 
 
-def play(demo: Stage, counter: Counter, way: str, items: int, least: int) -> list[Round]:
+def play(demo: Demonstration, counter: Counter, way: str, items: int, least: int) -> list[Round]:
     """Count down `least` times; where a race is to be seen, more often until it is."""
     rounds: list[Round] = []
     end = time.perf_counter() + (0 if way == FETCH_AND_OP else PATIENCE_S)
@@ -131,7 +131,7 @@ def play(demo: Stage, counter: Counter, way: str, items: int, least: int) -> lis
     return rounds
 
 
-def picture(demo: Stage, path: Path, played: dict[str, list[Round]]) -> None:
+def picture(demo: Demonstration, path: Path, played: dict[str, list[Round]]) -> None:
     """Draw all rounds, and some of the one with most items taken again, as it went."""
     shown = {}
     for way, rounds in played.items():
@@ -155,7 +155,7 @@ def drawable(path: str) -> Path:
 
 def main() -> int:
     """Play each way, print and check what happened."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--items", type=int, default=200, help="of one countdown (200)")
     demo.parser.add_argument("--rounds", type=int, default=50, help="countdowns of each way (50)")
     demo.parser.add_argument("--plot", type=drawable, metavar="FILE.png", help="draw the race")

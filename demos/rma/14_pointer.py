@@ -30,9 +30,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
 from numpy.typing import NDArray
-from stage import Stage
 
 HOST = 0  # the rank with the table
 POINTER, TABLE = 0, 8  # displacements in words: the pointer has a cache line of its own
@@ -125,7 +125,7 @@ class Tally:
     right: bool = True  # every descriptor taken once, and the sum of the results
 
 
-def play(demo: Stage, pool: Pool, way: str, rounds: int, expected: int) -> Tally:
+def play(demo: Demonstration, pool: Pool, way: str, rounds: int, expected: int) -> Tally:
     """Empty the table many times, and more often until ranks get into each other's way."""
     tally = Tally()
     end = time.perf_counter() + PATIENCE_S
@@ -153,7 +153,7 @@ def play(demo: Stage, pool: Pool, way: str, rounds: int, expected: int) -> Tally
 
 def main() -> int:
     """Play each way; print and check what happened."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--rows", type=int, default=100, help="descriptors in the table (100)")
     demo.parser.add_argument("--rounds", type=int, default=40, help="times it is emptied (40)")
     options = demo.begin()

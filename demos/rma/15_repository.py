@@ -26,8 +26,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from demonstration import Demonstration
 from mpi4py import MPI
-from stage import Stage
 
 REPOSITORY = 0
 
@@ -90,7 +90,7 @@ def misfits(updates: list[Update], start: float, end: float) -> int:
 
 
 def fill(
-    demo: Stage, repository: Repository, lock: int, starts: np.ndarray, updates: int
+    demo: Demonstration, repository: Repository, lock: int, starts: np.ndarray, updates: int
 ) -> tuple[list[list[Update]], float]:
     """Let all ranks but one update the table; return each element's updates, and us for one."""
     if demo.rank == REPOSITORY:
@@ -113,7 +113,7 @@ def fill(
 
 def main() -> int:
     """Fill the table under each kind of lock; check sums and histories on every rank."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--elements", type=int, default=3, help="of the table (3)")
     demo.parser.add_argument("--updates", type=int, default=100, help="of each rank (100)")
     options = demo.begin()

@@ -29,8 +29,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from demonstration import Demonstration, wait_until
 from mpi4py import MPI
-from stage import Stage, wait_until
 
 HOST = 0  # the rank with the counter, which waits
 
@@ -106,7 +106,7 @@ class Counter:
 
 def main() -> int:
     """Count under each epoch; check what every rank was told, and print the times."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.parser.add_argument("--updates", type=int, default=100, help="of each rank (100)")
     demo.parser.add_argument("--longest-us", type=int, default=200, help="sleep of rank 0 (200)")
     options = demo.begin()

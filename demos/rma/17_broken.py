@@ -14,8 +14,8 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from demonstration import Demonstration, wait_until
 from mpi4py import MPI
-from stage import Stage, wait_until
 
 HOST = 0
 SKETCH = """\
@@ -51,7 +51,7 @@ FAULTS = """\
 TRIALS = 20
 
 
-def count_all(demo: Stage, amount: int) -> tuple[int, int, int]:
+def count_all(demo: Demonstration, amount: int) -> tuple[int, int, int]:
     """Let every rank but 0 add; return what this one was told, what stands there, and the looks."""
     element = MPI.INT64_T.Get_size()  # 2: what an element takes, not its handle
     win = MPI.Win.Allocate(element if demo.rank == HOST else 0, element, comm=demo.comm)
@@ -84,7 +84,7 @@ def count_all(demo: Stage, amount: int) -> tuple[int, int, int]:
     return int(told[0]), stands, demo.comm.bcast(looks)
 
 
-def faults_here(demo: Stage) -> dict[str, int]:
+def faults_here(demo: Demonstration) -> dict[str, int]:
     """Try the faults that do no harm: calls without a flush, and a 0 that comes late."""
     win = MPI.Win.Allocate(8 if demo.rank == HOST else 0, 8, comm=demo.comm)
     one, told, zero = np.array([1]), np.array([-1]), np.array([0])
@@ -127,7 +127,7 @@ def faults_here(demo: Stage) -> dict[str, int]:
 
 def main() -> int:
     """Print the wrong program and its faults, run the right one and check it."""
-    demo = Stage(__doc__)
+    demo = Demonstration(__doc__)
     demo.begin()
     others = demo.size - 1
     told, stands, looks = count_all(demo, 1 + (demo.sabotage and demo.rank == others))

@@ -1,6 +1,6 @@
 """What every program of this directory does at its start and at its end.
 
-demo = Stage(__doc__, least=2)
+demo = Demonstration(__doc__, least=2)
 demo.parser.add_argument("--items", type=int, default=1000, help="...")
 options = demo.begin()
 ...
@@ -21,13 +21,13 @@ from typing import Any, NoReturn
 
 from mpi4py import MPI
 
-__all__ = ["Stage", "median_us", "mpi_name", "wait_until"]
+__all__ = ["Demonstration", "median_us", "mpi_name", "wait_until"]
 
 MOST_RANKS = 64
 ROUNDS = 5  # of which `median_us` takes the median
 
 
-class Stage:
+class Demonstration:
     """One demonstration on the ranks of a communicator.
 
     Parameters
