@@ -176,7 +176,7 @@ def hold(place: str, name: object = "one", value: Any = None) -> Any:
     return value
 
 
-class Stage:
+class CaseRunner:
     """What the cases of one start have in common: the pool they share, and how to make others."""
 
     def __init__(self, executor: str, workers: int) -> None:
@@ -213,7 +213,7 @@ class Stage:
         if needed > self.workers:
             raise Skip(f"needs {needed} workers, here are {self.workers}")
 
-    def play(self, case: Case) -> None:
+    def run(self, case: Case) -> None:
         """Run one case, with what its parameters ask for; every gate is open afterwards."""
         self.refuse(case)
         with ExitStack() as stack:
@@ -237,16 +237,16 @@ class Stage:
             case(*(offered[name]() for name in inspect.signature(case).parameters))
 
 
-def outcome_of(stage: Stage, case: Case) -> tuple[str, str]:
+def outcome_of(runner: CaseRunner, case: Case) -> tuple[str, str]:
     """Run `case`; return ``passed``, ``failed`` or ``skipped``, and the text that goes with it."""
     try:
-        stage.play(case)
+        runner.run(case)
     except Skip as reason:
         return "skipped", str(reason)
     except BaseException:  # a case that lets SystemExit out has failed
         text = traceback.format_exc()
         try:
-            stage.close()  # what the case has left in the shared pool must not meet the next one
+            runner.close()  # what the case has left in the shared pool must not meet the next one
         except BaseException:
             text += "\nand then, closing the shared pool:\n" + traceback.format_exc()
         return "failed", text
@@ -277,15 +277,15 @@ def main(namespace: Mapping[str, Any]) -> int:
         cases.update((name, case) for name, case in found.items() if name.startswith("case_"))
     every = list(cases)
     names = every if options.cases is None else list(filter(None, options.cases.split(",")))
-    stage = Stage(options.executor, options.workers)
+    runner = CaseRunner(options.executor, options.workers)
     with open(os.environ.get("WORKPOOL_TEST_REPORT", "/dev/stdout"), "a") as report:
         for name in names:
             case = cases[name]
             tell(report, case=name, limit_s=getattr(case, "limit_s", LIMIT_S))
-            outcome, text = outcome_of(stage, case)
+            outcome, text = outcome_of(runner, case)
             tell(report, case=name, outcome=outcome, text=text)
         tell(report, case=END_OF_JOB, limit_s=LIMIT_S)
-    stage.close()
+    runner.close()
     sys.stdout.flush()
     return 0
 
