@@ -32,8 +32,8 @@ def pool(
     return PoolContext(1, context, resolve, nothing, tally or Tally())  # type: ignore[arg-type]
 
 
-class Scene:
-    """A driver, and a worker that does one step when it is told to."""
+class Table:
+    """A table: its driver, and a worker that does one step when it is told to."""
 
     def __init__(self, context: PoolContext | None = None, rows: int = 8) -> None:
         self.context = context or pool()

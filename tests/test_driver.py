@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driven import Scene, nothing, pool
+from driven import Table, nothing, pool
 
 from workpool import layout
 from workpool.context import TaskKind
@@ -35,7 +35,7 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
     resolved: list[int] = []
     context = pool(resolve)
     tasks = [Task(n, TaskKind.CALL, resolve, context, b"", None) for n in range(8)]
-    driver = Scene(context).driver
+    driver = Table(context).driver
     driver._unresolved.append(Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks]))
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
@@ -73,16 +73,16 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
 
     resolved: list[Finished] = []
     resolving, collects = threading.Event(), threading.Event()
-    scene = Scene(pool(resolve))
-    driver = scene.driver
+    table = Table(pool(resolve))
+    driver = table.driver
     hand_on = driver._collector.add
     driver._collector.add = add  # type: ignore[method-assign]
     resolver = threading.Thread(target=driver.progress)
 
     def run_one(number: int) -> None:
-        scene.submit(number)
+        table.submit(number)
         driver.progress()  # else it may wait for the next one
-        scene.end_one()
+        table.end_one()
 
     run_one(1)
     resolver.start()
@@ -104,7 +104,7 @@ def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes(
     now = 0.0
     monkeypatch.setattr(unresolved_module, "monotonic", lambda: now)
     context = pool(resolve)
-    driver = Scene(context).driver
+    driver = Table(context).driver
     for each_s, at_once in (0.0, 4), (2 * RESOLVED_S, 1):
         takes_s = [each_s] * 4
         for number in range(4):
@@ -122,18 +122,18 @@ def test_no_more_is_collected_while_much_is_to_be_restored(
         finished.outcomes.clear()
 
     monkeypatch.setattr(unresolved_module, "MUCH_NBYTES", 0 if much else 1 << 20)
-    scene = Scene(pool(resolve))
-    driver = scene.driver
+    table = Table(pool(resolve))
+    driver = table.driver
     for number in range(5):
-        scene.submit(number)
+        table.submit(number)
         driver.progress()  # else it may wait for the next one
     for _ in range(3):
-        scene.end_one()
+        table.end_one()
     for left, in_table in [(2, 2), (1, 2), (0, 2), (1, 0)] if much else [(2, 2), (2, 1), (2, 0)]:
         driver.progress()
         assert (len(driver._unresolved), len(driver._rows)) == (left, in_table)
         if in_table and left + in_table > 2:
-            scene.end_one()
+            table.end_one()
 
 
 def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:
@@ -150,16 +150,16 @@ def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:
     resolved: list[int] = []
     failures = 2
     tally = Tally()
-    scene = Scene(
+    table = Table(
         pool(
             lambda finished: resolved.extend(task.task_id for task, _, _ in finished.outcomes),
             tally,
         )
     )
-    driver = scene.driver
-    scene.submit(1)
+    driver = table.driver
+    table.submit(1)
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver._collector._uncounted = Short()
     for _ in range(failures):
         with pytest.raises(MemoryError):
@@ -171,14 +171,14 @@ def test_an_outcome_that_cannot_be_noted_is_collected_again() -> None:
 
 
 def test_a_turn_that_finds_no_memory_is_no_task_of_its_worker() -> None:
-    scene = Scene()
-    collector = scene.driver._collector
+    table = Table()
+    collector = table.driver._collector
     turn = Segment(1, b"", 1, Terms(0, 1, 1, 0, 1))
     for segment, counted in ((turn, 0), (None, 1)):
-        task = Task(1, TaskKind.RANGE, abs, scene.context, b"", None, segment=segment)
+        task = Task(1, TaskKind.RANGE, abs, table.context, b"", None, segment=segment)
         collector.published.take_back = lambda batch, only=None: batch.tasks  # type: ignore[method-assign]
         collector._refuse(Batch([task], b""), 1, MemoryError())
-        assert scene.context.tally.tasks[1] == counted
+        assert table.context.tally.tasks[1] == counted
 
 
 @pytest.mark.parametrize("state", [State.RESERVED, State.READY, State.WANTED, State.DONE])
@@ -191,11 +191,11 @@ def test_rows_of_steps_that_were_cut_off_are_used_again(
         raise KeyboardInterrupt
 
     ended: list[int] = []
-    scene = Scene(pool(lambda finished: ended.extend(t.task_id for t, *_ in finished.outcomes)))
-    driver = scene.driver
-    scene.submit(0)
+    table = Table(pool(lambda finished: ended.extend(t.task_id for t, *_ in finished.outcomes)))
+    driver = table.driver
+    table.submit(0)
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     published = state is not State.RESERVED
     holder = driver._published if published else driver._dispatcher._publisher.window
@@ -204,23 +204,23 @@ def test_rows_of_steps_that_were_cut_off_are_used_again(
         patch.setattr(holder, "add" if published else "put", cut_off)
         for number in range(8):  # as many as there are rows
             with pytest.raises(KeyboardInterrupt):
-                scene.submit(number)
+                table.submit(number)
             driver._backlog.tasks.clear()  # whoever submits it finds it there, and cancels it
             if state is State.DONE:
-                scene.end_one()
+                table.end_one()
             elif state is State.WANTED:  # by a worker that waits for what nobody knows of
-                claims.append(scene.claim())
-                scene.worker.request(claims[-1], Step.WANT, Piece(Stream.PAYLOAD, 0, 9, NOTHING))
+                claims.append(table.claim())
+                table.worker.request(claims[-1], Step.WANT, Piece(Stream.PAYLOAD, 0, 9, NOTHING))
     driver._dispatcher._recover_s = 0.0  # it is time
     driver.progress()
     for claim in claims:
-        assert isinstance(scene.worker.answered(claim, Step.SUPPLY), Miss)
+        assert isinstance(table.worker.answered(claim, Step.SUPPLY), Miss)
     for _ in range(8):  # the tickets of rows that were withdrawn lead nowhere
-        scene.worker.take(1)
-    scene.submit(99)
+        table.worker.take(1)
+    table.submit(99)
     driver.progress()
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     assert ended == [0, 99]
 
@@ -230,13 +230,13 @@ def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
     pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content: list[bytes] = []
-    scene = Scene(pool(lambda done: content.extend(bytes(o) for _, _, o in done.outcomes)))
-    driver = scene.driver
-    scene.submit(1)
+    table = Table(pool(lambda done: content.extend(bytes(o) for _, _, o in done.outcomes)))
+    driver = table.driver
+    table.submit(1)
     driver.progress()
-    claim, other = scene.claim(), MemoryWindow(scene.window.nbytes)
-    other.memory = scene.window.memory
-    extent = Extent(scene.geometry.region(1).offset, 300)
+    claim, other = table.claim(), MemoryWindow(table.window.nbytes)
+    other.memory = table.window.memory
+    extent = Extent(table.geometry.region(1).offset, 300)
 
     def write(outcome: bytes) -> None:
         other.put(extent.offset, outcome)
@@ -252,23 +252,23 @@ def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
     monkeypatch.setattr(publisher, last_step.__name__, take_last_step)
     write(bytes(range(100)) * 3)
     if pieces:
-        assert scene.worker.request(claim, Step.OFFER, Piece(Stream.OUTCOME, 0, 300, extent))
+        assert table.worker.request(claim, Step.OFFER, Piece(Stream.OUTCOME, 0, 300, extent))
         driver.progress()
-        assert scene.worker.answered(claim, Step.TAKE) is not None
+        assert table.worker.answered(claim, Step.TAKE) is not None
     record = layout.write_outcome(
         Kind.VALUE, 5, layout.STREAMED if pieces else extent.offset, extent.nbytes
     )
-    scene.worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+    table.worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
     driver.progress()
     assert content == [bytes(range(100)) * 3]
 
 
 def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(rows=512)
-    driver = scene.driver
-    scene.submit(0)
+    table = Table(rows=512)
+    driver = table.driver
+    table.submit(0)
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     assert driver._collector.retired
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
@@ -276,21 +276,21 @@ def test_rows_that_are_collected_are_not_taken_for_lost(monkeypatch: pytest.Monk
         pass
     monkeypatch.setattr(driver._dispatcher, "_without_room", lambda batch: None)
     driver._dispatcher._recover_s = 0.0  # it is time
-    scene.submit(1, pack_value(np.ones(10_000)))
+    table.submit(1, pack_value(np.ones(10_000)))
     assert driver._dispatcher._full
     driver._collector.retire()
 
 
 def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(rows=2)
-    segments = scene.driver._segments
+    table = Table(rows=2)
+    segments = table.driver._segments
     first, second, third = (Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(3))
     assert segments.lend(first)
     assert segments.lend(second)
     assert not segments.lend(third)
     lent, first = first.items, third  # nobody has the first any more
     assert lent is not None
-    take_items(scene.window, scene.geometry, lent, 2)
+    take_items(table.window, table.geometry, lent, 2)
     assert segments.lend(third)
     assert third.items is not None
     assert (third.items.counter, third.items.base) == (lent.counter, lent.base + lent.total)
@@ -305,26 +305,26 @@ def test_counters_of_maps_that_were_lost_are_lent_again(monkeypatch: pytest.Monk
 
 
 def test_a_counter_of_a_map_that_was_lost_in_a_cycle_is_lent_again() -> None:
-    scene = Scene(rows=1)
-    driver = scene.driver
+    table = Table(rows=1)
+    driver = table.driver
     lost, other = (Segment(n, b"", 5, Terms(0, 1, 1, 0, 1)) for n in range(2))
     assert driver._segments.lend(lost)
     lost.content = [lost]
     del lost
-    driver.submit(Task(0, TaskKind.RANGE, abs, scene.context, b"", None, segment=other), None)
+    driver.submit(Task(0, TaskKind.RANGE, abs, table.context, b"", None, segment=other), None)
     driver._dispatcher._recover_s = 0.0  # it is time
     driver.progress()
     assert other.items is not None
 
 
 def test_what_is_dropped_leaves_the_arena_with_the_rows_that_were_collected() -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     before = driver._store.busy_nbytes
-    scene.submit(1)
+    table.submit(1)
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     assert driver._store.busy_nbytes > before
-    driver.drop(scene.context)
+    driver.drop(table.context)
     assert driver._store.busy_nbytes == before

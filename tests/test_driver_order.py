@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from driven import NOTHING_TO_FETCH, Scene
+from driven import NOTHING_TO_FETCH, Table
 
 from workpool import layout
 from workpool.backoff import FIRST_S, Backoff
@@ -29,18 +29,18 @@ from workpool.tasks import Batch, Segment, Task
 
 def test_who_finds_each_result_at_once_leaves_nothing_undone() -> None:
     """A script that works longer between submit and result than its task takes."""
-    scene = Scene(rows=64)
-    driver, again = scene.driver, scene.submit(0)
+    table = Table(rows=64)
+    driver, again = table.driver, table.submit(0)
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     driver.retry(again, 0.01)
     limit = time.monotonic() + 30
     while again.batch is None:
-        scene.submit(1)
+        table.submit(1)
         while not driver._rows:
             driver.progress()
-        scene.end_one()
+        table.end_one()
         driver.progress()
         assert len(driver._collector.retired) < RETIRED + 2
         assert time.monotonic() < limit
@@ -51,17 +51,17 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
     served: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end_a_task() -> None:
-        found = scene.worker.take(1)
+        found = table.worker.take(1)
         for offer in found if served and not isinstance(found, Miss) else []:
-            claim = scene.worker.claim(offer)
+            claim = table.worker.claim(offer)
             assert isinstance(claim, Claim)
-            scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
+            table.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
 
-    scene = Scene()
+    table = Table()
     monkeypatch.setattr(os, "sched_yield", end_a_task)
     monkeypatch.setattr(dispatcher_module, "COPY_S", 1e-6)  # 0.2 s
     arguments = [pack_value(np.full(25_000, n)) for n in range(4)]  # room for two
-    tasks = [scene.submit(n, argument) for n, argument in enumerate(arguments)]
+    tasks = [table.submit(n, argument) for n, argument in enumerate(arguments)]
     # What has been placed is no longer here, and what was copied is here alone.
     assert [len(task.payload) > 0 for task in tasks] == [False, False, not served, not served]
     payloads = [task.payload for task in tasks]
@@ -69,24 +69,24 @@ def test_large_arguments_that_find_no_room_wait_for_it_before_they_are_copied(
 
 
 def test_arguments_without_room_wait_for_a_row_that_will_give_it() -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     for number in range(3):
-        scene.submit(number, pack_value(np.full(25_000, number)))  # room for two
+        table.submit(number, pack_value(np.full(25_000, number)))  # room for two
         driver.progress()
-    places = [scene.claim() for _ in range(2)]
-    assert isinstance(scene.worker.take(1), Miss)
-    scene.worker.complete(places[0], NOTHING_TO_FETCH)
+    places = [table.claim() for _ in range(2)]
+    assert isinstance(table.worker.take(1), Miss)
+    table.worker.complete(places[0], NOTHING_TO_FETCH)
     driver.progress()
-    assert scene.claim().descriptor[0].payload == places[0].descriptor[0].payload
+    assert table.claim().descriptor[0].payload == places[0].descriptor[0].payload
 
 
 def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     driver._collector.row_s = 1.0  # so it sleeps
-    scene.submit(1, pack_value(np.ones(100_000)))
-    claim = scene.claim()
+    table.submit(1, pack_value(np.ones(100_000)))
+    claim = table.claim()
     slept: list[float] = []
     sleep, here = time.sleep, threading.get_ident()
 
@@ -98,7 +98,7 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(waits_module, "sleep", noted)
     driver.waits.pause(Backoff(1.0))
-    scene.worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
+    table.worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
     driver.progress()
     driver.waits.pause(Backoff(1.0))
     assert slept[0] >= 1e-3 > 1e-4 >= slept[1]
@@ -107,40 +107,40 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
 def test_tasks_go_in_the_order_in_which_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one has waited for others that did not come."""
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     driver.progress()
     driver._dispatcher._again_s = math.inf
-    scene.submit(1)
+    table.submit(1)
     driver._dispatcher._again_s = 0.0
-    scene.submit(2)
-    assert [scene.claim().descriptor[0].task_id for _ in range(2)] == [1, 2]
+    table.submit(2)
+    assert [table.claim().descriptor[0].task_id for _ in range(2)] == [1, 2]
 
 
 def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
-    scene = Scene()
-    scene.driver.progress()
-    scene.driver.drain()
-    scene.submit(1)
-    scene.driver.progress()
-    assert isinstance(scene.worker.take(1), Miss)
+    table = Table()
+    table.driver.progress()
+    table.driver.drain()
+    table.submit(1)
+    table.driver.progress()
+    assert isinstance(table.worker.take(1), Miss)
 
 
 def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
-    scene = Scene(rows=2)
-    driver = scene.driver
+    table = Table(rows=2)
+    driver = table.driver
     driver.progress()
-    scene.submit(1)
+    table.submit(1)
     driver.progress()
-    scene.submit(2)
+    table.submit(2)
     driver.progress()
     assert len(driver._rows) == 2
     free_nbytes = driver._store.region.free_nbytes
-    task = scene.submit(3, pack_value(np.ones(10_000)))
+    task = table.submit(3, pack_value(np.ones(10_000)))
     assert task.extent is not None
     driver.progress()
     assert driver._store.region.free_nbytes <= free_nbytes - 80_000
@@ -149,14 +149,14 @@ def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
 
 
 def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
-    scene = Scene(rows=64)
-    driver = scene.driver
+    table = Table(rows=64)
+    driver = table.driver
     for number in range(3 * RETIRED):
-        task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+        task = Task(number, TaskKind.CALL, abs, table.context, b"", None)
         driver.submit(task, Code(1, b"code"))
         while not driver._rows:
             driver.progress()
-        scene.end_one()
+        table.end_one()
         driver.progress()
         assert len(driver._collector._uncounted) < RETIRED + 2
     assert task.code is not None
@@ -164,75 +164,75 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
 
 
 def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    driver, times = scene.driver, [0.0]
+    table = Table()
+    driver, times = table.driver, [0.0]
     for module in (driver_module, progress_module):
         monkeypatch.setattr(module, "monotonic", lambda: times[0])
     driver._collector.row_s = 2 * SHORT_S
     rests = []
     for number in range(2):
         times[0] += 1.0
-        scene.submit(number)
+        table.submit(number)
         rests.append(driver._rest_s(0.0))
-        scene.end_one()
+        table.end_one()
         driver.progress()
         driver._collector.row_s = 2 * SHORT_S
     assert rests == [FIRST_S, FIRST_S]
 
 
 def test_rows_are_freed_one_by_one_only_while_a_worker_may_wait_for_that() -> None:
-    extent = Extent(Scene(rows=64).geometry.region(1).offset, 8)
+    extent = Extent(Table(rows=64).geometry.region(1).offset, 8)
     record = layout.write_outcome(Kind.VALUE, 5, *extent).ljust(layout.OUTCOME_NBYTES, b"\0")
     for end, left in ((record, (0, 1)), (NOTHING_TO_FETCH, (1, 2))):
-        scene = Scene(rows=64)
-        driver = scene.driver
+        table = Table(rows=64)
+        driver = table.driver
         for number in range(2):
-            scene.submit(number)
+            table.submit(number)
             driver.progress()
         for retired in left:  # after the last one nobody runs anything that needs room
-            scene.end_one(end)
+            table.end_one(end)
             driver.progress()
             assert len(driver._collector.retired) == retired
 
 
 def test_rows_that_are_published_together_wait_for_each_others_room() -> None:
     """In pieces goes only what a worker would be idle without."""
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     payload, waiting = bytes(driver._store.most_nbytes // 2), driver._backlog.tasks
-    waiting += [Task(i, TaskKind.CALL, abs, scene.context, payload, None) for i in range(5)]
+    waiting += [Task(i, TaskKind.CALL, abs, table.context, payload, None) for i in range(5)]
     driver._dispatcher.publish()
     while driver.outstanding:
         assert all(batch.placed for batch in driver._rows.values())
-        scene.end_one()
+        table.end_one()
         driver.progress()
 
 
 @pytest.mark.parametrize("comes", ["task", "numbers"])
 def test_what_the_last_result_has_left_in_the_arena_gives_way(comes: str) -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     region = driver._store.region
     nbytes = region.nbytes * 45 // 100
-    scene.submit(1, bytes(nbytes))
+    table.submit(1, bytes(nbytes))
     driver.progress()
-    scene.end_one()
+    table.end_one()
     driver.progress()
     assert region.free_nbytes < nbytes
     if comes == "task":
-        scene.submit(2, bytes(nbytes))
-        assert scene.claim().descriptor[0].payload.offset != layout.STREAMED
+        table.submit(2, bytes(nbytes))
+        assert table.claim().descriptor[0].payload.offset != layout.STREAMED
     else:
         assert driver.reserve(nbytes) is not None
 
 
 def test_what_goes_into_a_row_makes_no_way() -> None:
-    scene = Scene()
-    dispatcher, store = scene.driver._dispatcher, scene.driver._store
+    table = Table()
+    dispatcher, store = table.driver._dispatcher, table.driver._store
     nbytes = 1 << 15
     payloads = [bytes([number]) * nbytes for number in range(4)]
     waits, about, *own = tasks = [
-        Task(number, TaskKind.CALL, abs, scene.context, payload, None)
+        Task(number, TaskKind.CALL, abs, table.context, payload, None)
         for number, payload in enumerate(payloads)
     ]
     assert all(map(store.place, tasks))
@@ -245,35 +245,35 @@ def test_what_goes_into_a_row_makes_no_way() -> None:
 
 
 def test_the_items_of_the_last_map_give_way_to_those_of_the_next() -> None:
-    scene = Scene(rows=1024)
-    driver = scene.driver
+    table = Table(rows=1024)
+    driver = table.driver
     content = bytes(driver._store.region.nbytes // 5)
     for number in range(3):
         segment = Segment(number, content, 5, Terms(0, 1, 1, 0, 5))
         driver.submit(
-            Task(number, TaskKind.RANGE, abs, scene.context, b"", None, segment=segment), None
+            Task(number, TaskKind.RANGE, abs, table.context, b"", None, segment=segment), None
         )
         driver._dispatcher.publish()
-        claim = scene.claim()
+        claim = table.claim()
         assert claim.descriptor[0].payload.offset != layout.STREAMED
-        scene.worker.complete(claim, NOTHING_TO_FETCH)
+        table.worker.complete(claim, NOTHING_TO_FETCH)
         driver.progress()
         driver.end(segment)
 
 
 def test_arguments_that_are_sent_in_pieces_are_as_they_were_at_submit() -> None:
-    scene = Scene()
-    driver, numbers = scene.driver, np.ones(100_000)
-    scene.submit(1, pack_value(numbers))
+    table = Table()
+    driver, numbers = table.driver, np.ones(100_000)
+    table.submit(1, pack_value(numbers))
     numbers[:] = 2
-    claim = scene.claim()
+    claim = table.claim()
     nbytes = claim.descriptor[0].nbytes
     content = b""
     while len(content) < nbytes:
         wanted = Piece(Stream.PAYLOAD, len(content), nbytes, Extent(0, 0))
-        assert scene.worker.request(claim, Step.WANT, wanted)
+        assert table.worker.request(claim, Step.WANT, wanted)
         driver.progress()
-        piece = scene.worker.answered(claim, Step.SUPPLY)
+        piece = table.worker.answered(claim, Step.SUPPLY)
         assert isinstance(piece, Piece)
-        content += scene.window.copy(*piece.extent)
+        content += table.window.copy(*piece.extent)
     assert (unpack(bytearray(content)) == 1).all()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driven import NOTHING_TO_FETCH, Scene
+from driven import NOTHING_TO_FETCH, Table
 from stepped_pool import Make
 
 from workpool.backoff import SPINS, WAIT_S
@@ -68,10 +68,10 @@ def test_many_who_wait_do_not_look_more_often_than_a_few() -> None:
 
 
 def test_who_has_waited_for_long_and_in_vain_looks_seldom() -> None:
-    scene = Scene()
-    scene.submit(1)
-    scene.driver.progress()
-    rest_s = scene.driver._dispatcher.rest_s
+    table = Table()
+    table.submit(1)
+    table.driver.progress()
+    rest_s = table.driver._dispatcher.rest_s
     for late_s, waited_s in ((0.0, 9.0), (0.1, 9.0), (9.0, 0.0), (9.0, 0.1)):
         assert (rest_s(late_s, waited_s) or 0.0) <= WAIT_S, "a result may come soon"
     assert rest_s(1.0, 9.0) == rest_s(9.0, 1.0) == LAX_PART
@@ -135,37 +135,37 @@ def test_who_waits_for_the_only_row_glances_at_it_until_it_has_ended() -> None:
 
 
 def test_who_looks_at_the_only_row_keeps_it_for_the_next_progress() -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     assert not driver._still()  # there is none
-    scene.submit(1)
+    table.submit(1)
     driver.progress()
     assert driver._still()
-    claim = scene.claim()
+    claim = table.claim()
     assert driver._still()
     assert driver._collector._seen is None  # only what is DONE may be collected without a look
-    scene.worker.complete(claim, NOTHING_TO_FETCH)
+    table.worker.complete(claim, NOTHING_TO_FETCH)
     assert not driver._still()
     seen = driver._collector._seen
     driver.progress()
     assert not driver._rows
     driver._collector._seen = seen  # by another thread, too late
-    scene.submit(2)
+    table.submit(2)
     driver.progress()
     assert driver._rows
 
 
 def test_the_window_is_not_closed_while_somebody_looks() -> None:
-    scene = Scene()
-    driver = scene.driver
-    scene.submit(1)
+    table = Table()
+    driver = table.driver
+    table.submit(1)
     driver.progress()
     closing = threading.Thread(target=driver.close)
     with driver._looking:
         closing.start()
         closing.join(0.1)
         assert closing.is_alive()
-        driver.drop(scene.context)  # by a finalizer, which asks nobody
+        driver.drop(table.context)  # by a finalizer, which asks nobody
     closing.join(10)
     assert not closing.is_alive()
     assert not driver._still()
@@ -176,36 +176,36 @@ def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -
         entered.append(driver.entered)
 
     entered: list[bool] = []
-    scene = Scene()
-    driver = scene.driver
-    scene.submit(1)
+    table = Table()
+    driver = table.driver
+    table.submit(1)
     driver.progress()
-    look = scene.window.await_change
-    monkeypatch.setattr(scene.window, "await_change", lambda *a, **k: (sync(), look(*a, **k))[1])
+    look = table.window.await_change
+    monkeypatch.setattr(table.window, "await_change", lambda *a, **k: (sync(), look(*a, **k))[1])
     assert not driver.entered
     assert driver._still()
     assert entered == [True]
 
 
 def test_a_reader_that_was_collected_keeps_no_other_waiting() -> None:
-    scene = Scene()
-    driver = scene.driver
+    table = Table()
+    driver = table.driver
     payloads = [pack_value(np.ones(200_000)) for _ in range(2)]
     for number, payload in enumerate(payloads):
-        scene.submit(number, payload)
+        table.submit(number, payload)
         driver.progress()
-    first, second = scene.claim(), scene.claim()
+    first, second = table.claim(), table.claim()
     total = len(payloads[0])
     for claim in (first, second):
         wanted = Piece(Stream.PAYLOAD, 0, total, NOTHING)
-        assert scene.worker.request(claim, Step.WANT, wanted)
+        assert table.worker.request(claim, Step.WANT, wanted)
         driver.progress()
-    assert isinstance(scene.worker.answered(first, Step.SUPPLY), Piece)
-    assert scene.worker.answered(second, Step.SUPPLY) is None
-    scene.worker.complete(first, NOTHING_TO_FETCH)  # in the middle of it
+    assert isinstance(table.worker.answered(first, Step.SUPPLY), Piece)
+    assert table.worker.answered(second, Step.SUPPLY) is None
+    table.worker.complete(first, NOTHING_TO_FETCH)  # in the middle of it
     for _ in range(3):
         driver.progress()
-    assert isinstance(scene.worker.answered(second, Step.SUPPLY), Piece)
+    assert isinstance(table.worker.answered(second, Step.SUPPLY), Piece)
 
 
 def test_glances_end_with_the_time_to_wait() -> None:

@@ -29,7 +29,7 @@ from workpool.worker.runner import Evicted
 NBYTES = 1000
 
 
-class Scene:
+class ClaimedTask:
     """A publisher, and a worker that has claimed a task whose payload is in the arena."""
 
     def __init__(self) -> None:
@@ -65,66 +65,66 @@ class Scene:
 
 @pytest.mark.parametrize("recalled", [False, True])
 def test_an_outcome_stays_until_its_row_is_free(recalled: bool) -> None:
-    scene = Scene()
-    exchange, claim = scene.exchange, scene.claim
+    claimed = ClaimedTask()
+    exchange, claim = claimed.exchange, claimed.claim
     if recalled:
-        assert scene.publisher.recall(Row(claim.number, claim.word)) is not None
+        assert claimed.publisher.recall(Row(claim.number, claim.word)) is not None
     extent = exchange.reserve(NBYTES)
-    scene.commit(claim, extent)
+    claimed.commit(claim, extent)
     assert not exchange.reap()
     assert exchange.region.used_nbytes
-    scene.publisher.retire([scene.row(claim)])
+    claimed.publisher.retire([claimed.row(claim)])
     assert exchange.reap()
     assert not exchange.region.used_nbytes
 
 
 def test_what_a_worker_has_fetched_after_it_was_evicted_is_not_used() -> None:
     """It may be another task's by then."""
-    scene = Scene()
-    claim, inline = scene.claim, memoryview(b"")
+    claimed = ClaimedTask()
+    claim, inline = claimed.claim, memoryview(b"")
 
     def fetched() -> bytes:
-        return bytes(scene.exchange.fetch(claim, Stream.PAYLOAD, *scene.payload, inline))
+        return bytes(claimed.exchange.fetch(claim, Stream.PAYLOAD, *claimed.payload, inline))
 
     assert fetched() == b"p" * NBYTES
-    assert scene.publisher.reclaim(Row(claim.number, claim.word))
+    assert claimed.publisher.reclaim(Row(claim.number, claim.word))
     with pytest.raises(Evicted):
         fetched()
 
 
 def test_payloads_that_lie_apart_are_fetched_with_those_that_do_not() -> None:
-    scene = Scene()
-    fetched = scene.exchange.fetch_all(scene.claim, [b"here", tuple(scene.payload), b""])
+    claimed = ClaimedTask()
+    fetched = claimed.exchange.fetch_all(claimed.claim, [b"here", tuple(claimed.payload), b""])
     assert [bytes(payload) for payload in fetched] == [b"here", b"p" * NBYTES, b""]
-    assert scene.publisher.reclaim(Row(scene.claim.number, scene.claim.word))
-    assert scene.exchange.fetch_all(scene.claim, [b"here"]) == [b"here"]
+    assert claimed.publisher.reclaim(Row(claimed.claim.number, claimed.claim.word))
+    assert claimed.exchange.fetch_all(claimed.claim, [b"here"]) == [b"here"]
     with pytest.raises(Evicted):
-        scene.exchange.fetch_all(scene.claim, [b"here", tuple(scene.payload)])
+        claimed.exchange.fetch_all(claimed.claim, [b"here", tuple(claimed.payload)])
 
 
 # --- room -----------------------------------------------------------------------------------------
 
 
-def count_looks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_looks(claimed: ClaimedTask, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return what gets an entry each time that the worker sees what is collected."""
     looks: list[int] = []
-    look = scene.worker.look
+    look = claimed.worker.look
 
     def counted() -> Any:
-        looks.append(scene.exchange.region.used_nbytes)
+        looks.append(claimed.exchange.region.used_nbytes)
         assert len(looks) < 1000
         return look()
 
-    monkeypatch.setattr(scene.worker, "look", counted)
+    monkeypatch.setattr(claimed.worker, "look", counted)
     return looks
 
 
 def test_what_an_attempt_that_was_taken_back_had_is_given_back() -> None:
-    scene = Scene()
-    exchange, claim = scene.exchange, scene.claim
+    claimed = ClaimedTask()
+    exchange, claim = claimed.exchange, claimed.claim
     extents = [exchange.reserve(NBYTES), exchange.reserve(NBYTES)]
-    assert scene.publisher.reclaim(scene.row(claim))
-    committed, _ = scene.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
+    assert claimed.publisher.reclaim(claimed.row(claim))
+    committed, _ = claimed.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
     assert not committed
     exchange.keep(claim, extents)
     assert exchange.reap()
@@ -132,33 +132,33 @@ def test_what_an_attempt_that_was_taken_back_had_is_given_back() -> None:
 
 
 def test_a_result_has_the_room_of_those_that_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    exchange, claim = scene.exchange, scene.claim
-    looks = count_looks(scene, monkeypatch)
+    claimed = ClaimedTask()
+    exchange, claim = claimed.exchange, claimed.claim
+    looks = count_looks(claimed, monkeypatch)
     assert not exchange.reap()
     assert not looks, "for nothing"
     first, second, *others = iter(lambda: exchange.region.reserve(NBYTES), None)
-    scene.commit(scene.next_claim(), first)
-    scene.commit(claim, second, *others)
+    claimed.commit(claimed.next_claim(), first)
+    claimed.commit(claim, second, *others)
     assert exchange.try_reserve(NBYTES) is None
-    scene.publisher.retire([scene.row(claim)])
+    claimed.publisher.retire([claimed.row(claim)])
     assert exchange.try_reserve(NBYTES) == second
     assert exchange.region.used_nbytes == 2 * in_lines(NBYTES)
 
 
 def test_a_result_waits_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    exchange, claim, pauses = scene.exchange, scene.claim, []
+    claimed = ClaimedTask()
+    exchange, claim, pauses = claimed.exchange, claimed.claim, []
 
     class Pause:
         def pause(self) -> None:
             pauses.append(exchange.region.used_nbytes)
             if len(pauses) == 3:
-                scene.publisher.retire([scene.row(claim)])
+                claimed.publisher.retire([claimed.row(claim)])
 
     monkeypatch.setattr(exchange_module, "Backoff", lambda longest_s: Pause())
     whole = exchange.reserve(exchange.region.nbytes)
-    scene.commit(claim, whole)
+    claimed.commit(claim, whole)
     assert exchange.reserve(NBYTES).offset == whole.offset
     assert len(pauses) == 3
 
@@ -167,17 +167,17 @@ def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> Non
     """And where nothing of it is collected yet, it is not looked for each time."""
     warm_nbytes = 4 * in_lines(NBYTES)
     monkeypatch.setattr(exchange_module, "REAP_NBYTES", warm_nbytes)
-    scene = Scene()
-    exchange, claim = scene.exchange, scene.claim
-    looks = count_looks(scene, monkeypatch)
+    claimed = ClaimedTask()
+    exchange, claim = claimed.exchange, claimed.claim
+    looks = count_looks(claimed, monkeypatch)
     for _ in range(24):
-        scene.commit(claim, exchange.reserve(NBYTES))
+        claimed.commit(claim, exchange.reserve(NBYTES))
         assert exchange.region.used_nbytes <= warm_nbytes + in_lines(NBYTES)
-        scene.publisher.retire([scene.row(claim)])
-        claim = scene.next_claim()
+        claimed.publisher.retire([claimed.row(claim)])
+        claim = claimed.next_claim()
     assert len(looks) <= 24 // 4
     assert min(looks) > warm_nbytes
-    scene.commit(claim, *(exchange.reserve(NBYTES) for _ in range(8)))
+    claimed.commit(claim, *(exchange.reserve(NBYTES) for _ in range(8)))
     looks.clear()
     for _ in range(16):
         exchange.reserve(NBYTES)
@@ -185,8 +185,8 @@ def test_room_that_is_warm_is_used_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_wherever_one_share_lies_there_is_room_for_another() -> None:
-    scene = Scene()
-    exchange = scene.exchange
+    claimed = ClaimedTask()
+    exchange = claimed.exchange
     for before in range(1, exchange.region.nbytes - exchange.share_nbytes + 1, NBYTES):
         first, one = exchange.reserve(before), exchange.reserve(exchange.share_nbytes)
         exchange.region.release(first)
@@ -207,7 +207,7 @@ def content(nbytes: int, first: int = 0) -> bytes:
     return b"".join(n.to_bytes(4, "little") for n in range(first, first + nbytes))[:nbytes]
 
 
-class Facing(Scene):
+class Facing(ClaimedTask):
     """A driver's ends of streams besides; it answers whenever the worker waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
@@ -276,36 +276,36 @@ class Facing(Scene):
 def test_what_is_wanted_in_pieces_comes_and_leaves_the_buffer_to_others(
     monkeypatch: pytest.MonkeyPatch, stream: Stream, nbytes: int
 ) -> None:
-    scene = Facing(monkeypatch, nbytes)
-    assert scene.blob(stream) == scene.contents[stream]
-    assert all(piece.extent.nbytes <= PIECE for piece in scene.pieces)
-    assert layout.state_of(scene.claim.word) == State.CLAIMED
-    assert scene.row(scene.claim).word == scene.claim.word, "nothing is on its way"
-    other = scene.claim.number + 1
-    assert scene.store.supply(other, Piece(stream, 0, 1, NOTHING), b"1") is not None
+    claimed = Facing(monkeypatch, nbytes)
+    assert claimed.blob(stream) == claimed.contents[stream]
+    assert all(piece.extent.nbytes <= PIECE for piece in claimed.pieces)
+    assert layout.state_of(claimed.claim.word) == State.CLAIMED
+    assert claimed.row(claimed.claim).word == claimed.claim.word, "nothing is on its way"
+    other = claimed.claim.number + 1
+    assert claimed.store.supply(other, Piece(stream, 0, 1, NOTHING), b"1") is not None
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_what_is_offered_in_pieces_comes_and_needs_room_for_two(
     monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
-    scene = Facing(monkeypatch, 1)
-    region, used = scene.exchange.region, set[int]()
-    answer = scene.answer
+    claimed = Facing(monkeypatch, 1)
+    region, used = claimed.exchange.region, set[int]()
+    answer = claimed.answer
 
     def noted() -> None:
         used.add(region.used_nbytes)
         answer()
 
-    monkeypatch.setattr(scene, "answer", noted)
+    monkeypatch.setattr(claimed, "answer", noted)
     outcome = content(nbytes)
-    scene.exchange.offer_all(scene.claim, outcome)
-    assert scene.batch.incoming is not None
-    assert bytes(scene.batch.incoming) == outcome
+    claimed.exchange.offer_all(claimed.claim, outcome)
+    assert claimed.batch.incoming is not None
+    assert bytes(claimed.batch.incoming) == outcome
     assert used == {2 * PIECE}
     assert not region.used_nbytes
-    assert all(piece.extent.nbytes <= PIECE for piece in scene.pieces)
-    assert scene.row(scene.claim).word == scene.claim.word, "nothing is on its way"
+    assert all(piece.extent.nbytes <= PIECE for piece in claimed.pieces)
+    assert claimed.row(claimed.claim).word == claimed.claim.word, "nothing is on its way"
 
 
 @pytest.mark.parametrize("offers", [False, True])
@@ -316,21 +316,21 @@ def test_a_stream_ends_wherever_its_attempt_is_taken_back(
     step, calls = 0, 1
     while step < calls:
         step += 1
-        scene = Facing(monkeypatch, 3 * PIECE)
-        made = scene.evict_before(step)
+        claimed = Facing(monkeypatch, 3 * PIECE)
+        made = claimed.evict_before(step)
         noticed = False
         try:
             if offers:
-                scene.exchange.offer_all(scene.claim, content(3 * PIECE))
+                claimed.exchange.offer_all(claimed.claim, content(3 * PIECE))
             else:
-                assert scene.blob(Stream.PAYLOAD) == scene.contents[Stream.PAYLOAD]
+                assert claimed.blob(Stream.PAYLOAD) == claimed.contents[Stream.PAYLOAD]
         except Evicted:
             noticed = True
         calls = made()
         if step <= calls:
-            state = layout.state_of(scene.row(scene.claim).word)
+            state = layout.state_of(claimed.row(claimed.claim).word)
             assert state == (State.FREE if noticed else State.EVICTED), step
-        assert not scene.exchange.region.used_nbytes
+        assert not claimed.exchange.region.used_nbytes
     assert step > 20
 
 
@@ -338,18 +338,20 @@ def test_a_stream_ends_wherever_its_attempt_is_taken_back(
 def test_a_piece_that_does_not_fit_is_refused(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int]
 ) -> None:
-    scene = Facing(monkeypatch, PIECE)
-    extent = Extent(scene.payload.offset, wrong.get("nbytes", PIECE))
+    claimed = Facing(monkeypatch, PIECE)
+    extent = Extent(claimed.payload.offset, wrong.get("nbytes", PIECE))
     piece = Piece(Stream.PAYLOAD, wrong.get("position", 0), PIECE, extent)
     monkeypatch.setattr(
-        scene, "answer", lambda: scene.publisher.answer(scene.row(scene.claim), Step.SUPPLY, piece)
+        claimed,
+        "answer",
+        lambda: claimed.publisher.answer(claimed.row(claimed.claim), Step.SUPPLY, piece),
     )
     with pytest.raises(ProtocolError, match=f"asked for byte 0 of {PIECE}, got Piece"):
-        scene.blob(Stream.PAYLOAD)
+        claimed.blob(Stream.PAYLOAD)
 
 
 def test_what_stands_in_a_record_ends_where_it_says() -> None:
-    scene = Scene()
+    claimed = ClaimedTask()
     inline = memoryview(b"here, and the rest of the record")
-    fetched = scene.exchange.fetch(scene.claim, Stream.PAYLOAD, layout.INLINE, 4, inline)
+    fetched = claimed.exchange.fetch(claimed.claim, Stream.PAYLOAD, layout.INLINE, 4, inline)
     assert bytes(fetched) == b"here"

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 
 import pytest
-from repository_scene import Scene
+from small_repository import SmallRepository
 
 from workpool import layout
 from workpool.layout import NO_BLOB, Descriptor
@@ -25,58 +25,58 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 def test_publish_until_there_is_no_room(method: str) -> None:
-    scene = Scene(4, method)
-    assert scene.publish(*range(6)) == [True] * 4 + [False] * 2
-    assert scene.publish(9) == [False]
-    assert scene.run(scene.claimants[0], limit=1) == [0]
-    assert scene.publish(9) == [False], "done is not free"
-    assert scene.collect() == 1
-    assert scene.publish(9) == [True]
+    small = SmallRepository(4, method)
+    assert small.publish(*range(6)) == [True] * 4 + [False] * 2
+    assert small.publish(9) == [False]
+    assert small.run(small.claimants[0], limit=1) == [0]
+    assert small.publish(9) == [False], "done is not free"
+    assert small.collect() == 1
+    assert small.publish(9) == [True]
 
 
 def test_many_generations_in_order(method: str) -> None:
-    scene = Scene(3, method, workers=1)
+    small = SmallRepository(3, method, workers=1)
     seen = []
     for task in range(500):
-        assert scene.publish(task) == [True]
-        seen += scene.run(scene.claimants[0])
+        assert small.publish(task) == [True]
+        seen += small.run(small.claimants[0])
         if task % 2:
-            scene.collect()
+            small.collect()
     assert seen == list(range(500))
 
 
 def test_a_row_that_stays_claimed_is_passed_over(method: str) -> None:
-    scene = Scene(3, method)
-    long, quick = scene.claimants
-    assert scene.publish(100) == [True]
+    small = SmallRepository(3, method)
+    long, quick = small.claimants
+    assert small.publish(100) == [True]
     offers = long.take(1)
     assert not isinstance(offers, Miss)
     assert isinstance(long.claim(offers[0]), Claim)
     seen = []
     for task in range(200):
-        assert scene.publish(task) == [True]
+        assert small.publish(task) == [True]
         for _ in range(4):  # some tickets are those of the long row
-            seen += scene.run(quick)
-        scene.collect()
+            seen += small.run(quick)
+        small.collect()
     assert seen == list(range(200))
 
 
 def test_cancel_before_claim_only(method: str) -> None:
-    scene = Scene(4, method)
-    scene.publish(1, 2)
-    first, second = scene.rows
+    small = SmallRepository(4, method)
+    small.publish(1, 2)
+    first, second = small.rows
     assert first is not None
     assert second is not None
-    assert scene.publisher.cancel(first)
-    assert not scene.publisher.cancel(first)
-    assert scene.run(scene.claimants[0]) + scene.run(scene.claimants[0]) == [2]
-    assert not scene.publisher.cancel(second)
+    assert small.publisher.cancel(first)
+    assert not small.publisher.cancel(first)
+    assert small.run(small.claimants[0]) + small.run(small.claimants[0]) == [2]
+    assert not small.publisher.cancel(second)
 
 
 def test_sweep_finds_what_a_lost_ticket_left(method: str) -> None:
-    scene = Scene(8, method)
-    lost, other = scene.claimants
-    scene.publish(1, 2, 3, 4)
+    small = SmallRepository(8, method)
+    lost, other = small.claimants
+    small.publish(1, 2, 3, 4)
     taken = 0
     while not isinstance(offers := lost.take(4), Miss):  # and never claims any of it
         taken += len(offers)
@@ -94,28 +94,28 @@ def test_sweep_finds_what_a_lost_ticket_left(method: str) -> None:
 
 
 def test_sweep_finds_what_is_earlier_than_a_ticket(method: str) -> None:
-    scene = Scene(5, method)
-    lost, other = scene.claimants
+    small = SmallRepository(5, method)
+    lost, other = small.claimants
     for task in range(3):  # so that tickets go round the table
-        scene.publish(task)
-        scene.run(lost)
-        scene.collect()
-    scene.publish(*range(3, 8))
+        small.publish(task)
+        small.run(lost)
+        small.collect()
+    small.publish(*range(3, 8))
     assert not isinstance(lost.take(4), Miss)  # and never claims it
-    tickets = [scene.geometry.ticket(*row) for row in scene.rows if row is not None]
-    assert len({scene.geometry.generation(ticket) for ticket in tickets}) == 2
+    tickets = [small.geometry.ticket(*row) for row in small.rows if row is not None]
+    assert len({small.geometry.generation(ticket) for ticket in tickets}) == 2
     for before in range(tickets[0] - 1, tickets[-1] + 3):
         offers = other.sweep(9, before=before)
         found = [] if isinstance(offers, Miss) else offers
-        assert [scene.geometry.ticket(*offer.row) for offer in found] == [
+        assert [small.geometry.ticket(*offer.row) for offer in found] == [
             ticket for ticket in tickets if ticket < before
         ]
 
 
 def test_sweep_starts_with_the_oldest_even_of_rows_that_are_just_published(method: str) -> None:
-    scene = Scene(8, method)
-    claimant = scene.claimants[0]
-    scene.publish(1, 2, 3)
+    small = SmallRepository(8, method)
+    claimant = small.claimants[0]
+    small.publish(1, 2, 3)
     whole = claimant.look
 
     def torn(rows: range | None = None) -> array[int]:
@@ -131,30 +131,30 @@ def test_sweep_starts_with_the_oldest_even_of_rows_that_are_just_published(metho
 
 
 def test_there_is_nothing_to_take_before_and_after(method: str) -> None:
-    scene = Scene(4, method)
-    claimant = scene.claimants[0]
+    small = SmallRepository(4, method)
+    claimant = small.claimants[0]
     assert claimant.take(4) is Miss.EMPTY
     assert claimant.quiet()
-    scene.publish(1)
+    small.publish(1)
     assert not claimant.quiet()
-    assert scene.run(claimant) == [1]
+    assert small.run(claimant) == [1]
     assert claimant.take(4) is Miss.EMPTY
     assert claimant.quiet()
 
 
 def test_who_waits_for_a_row_claims_it_without_its_ticket(method: str) -> None:
-    scene = Scene(4, method)
-    first, second = scene.claimants
+    small = SmallRepository(4, method)
+    first, second = small.claimants
     pointer = method == "pointer"
-    for claimant in scene.claimants:
+    for claimant in small.claimants:
         claimant.take(4)  # the ticket that it will wait with, by the counter
         assert claimant.quiet()
-    (row,) = scene.publisher._free_rows(1)
-    scene.publisher._hold(1)
-    scene.window.put(row.descriptor, layout.write_descriptor(NO_TASK))
-    scene.window.flush()
+    (row,) = small.publisher._free_rows(1)
+    small.publisher._hold(1)
+    small.window.put(row.descriptor, layout.write_descriptor(NO_TASK))
+    small.window.flush()
     # Its publisher has not come to the tail yet.
-    scene.window.compare_and_swap(row.place, row.word, row.ready.word)
+    small.window.compare_and_swap(row.place, row.word, row.ready.word)
     assert second.quiet() is not pointer
     assert not first.quiet()
     claim = first.seize(4)
@@ -162,49 +162,49 @@ def test_who_waits_for_a_row_claims_it_without_its_ticket(method: str) -> None:
     assert claim.descriptor[0] == NO_TASK
     assert second.seize(4) is (Miss.CONTENDED if pointer else Miss.EMPTY)
     assert first.complete(claim, bytes(layout.OUTCOME_NBYTES))[0]
-    for claimant in scene.claimants:
+    for claimant in small.claimants:
         assert claimant.take(4) is Miss.EMPTY
-        assert scene.window.load(layout.HEAD) == pointer
+        assert small.window.load(layout.HEAD) == pointer
 
 
 def test_several_rows_are_taken_and_not_claimed_one_by_one() -> None:
-    scene = Scene(64, "pointer", workers=1)  # by the counter a worker waits with one ticket
-    (claimant,) = scene.claimants
+    small = SmallRepository(64, "pointer", workers=1)  # by the counter one waits with one ticket
+    (claimant,) = small.claimants
     assert claimant.quiet()
-    scene.publish(*range(8))
+    small.publish(*range(8))
     assert not claimant.quiet()
     assert claimant.seize(4) is Miss.EMPTY
-    assert scene.run(claimant)[0] == 0
+    assert small.run(claimant)[0] == 0
 
 
 def test_tickets_of_rows_that_were_claimed_without_them_are_passed_by_the_next_take() -> None:
-    scene = Scene(64, "pointer", workers=1)
-    (claimant,) = scene.claimants
+    small = SmallRepository(64, "pointer", workers=1)
+    (claimant,) = small.claimants
     assert claimant.quiet()
-    scene.publish(1)
+    small.publish(1)
     assert not claimant.quiet()
     claim = claimant.seize(4)
     assert isinstance(claim, Claim)
-    scene.publish(*range(2, 10))
+    small.publish(*range(2, 10))
     offers = claimant.take(4)
     assert not isinstance(offers, Miss)
     assert [layout.read_descriptor(offer.record)[0].task_id for offer in offers] == [2, 3, 4, 5]
-    assert scene.window.load(layout.HEAD) == 5
+    assert small.window.load(layout.HEAD) == 5
 
 
 def test_a_late_outcome_is_rejected_and_the_row_let_go(method: str) -> None:
-    scene = Scene(4, method)
-    scene.publish(1)
-    late = scene.claimants[0]
+    small = SmallRepository(4, method)
+    small.publish(1)
+    late = small.claimants[0]
     offers = late.take(1)
     assert not isinstance(offers, Miss)
     claim = late.claim(offers[0])
     assert isinstance(claim, Claim)
-    assert scene.publisher.reclaim(Row(claim.number, claim.word))
+    assert small.publisher.reclaim(Row(claim.number, claim.word))
     assert not late.holds(claim)
     committed, _ = late.complete(claim, bytearray(layout.OUTCOME_NBYTES))
     assert not committed
-    assert layout.state_of(scene.publisher.load(claim.number)) == State.FREE
+    assert layout.state_of(small.publisher.load(claim.number)) == State.FREE
 
 
 def test_no_task_is_overtaken_because_the_ticket_of_an_older_one_is_held(
@@ -214,18 +214,18 @@ def test_no_task_is_overtaken_because_the_ticket_of_an_older_one_is_held(
     monkeypatch.setattr(worker, "SOON_S", 0.0)
     monkeypatch.setattr(worker, "IDLE_SWEEP_S", 0.0)
     monkeypatch.setattr(worker, "SWEEP_S", 5.0)  # nothing is found because of the time
-    scene = Scene(8, method)
+    small = SmallRepository(8, method)
     started = []
 
     def serve(member: int) -> Callable[[], bool]:
         served = Worker(member, member, "host")
-        served.attach(1, scene.window, scene.geometry, method, lease_s=10)
+        served.attach(1, small.window, small.geometry, method, lease_s=10)
         (service,) = served._services.values()
 
         def attempt(claim: Claim, then: Offer | None) -> Miss:
             started.append(claim.descriptor[0].task_id)
             if len(started) == 1:  # the others come while this one runs
-                scene.publish(2, 3)
+                small.publish(2, 3)
                 quick()
                 quick()
             return Miss.EMPTY
@@ -235,7 +235,7 @@ def test_no_task_is_overtaken_because_the_ticket_of_an_older_one_is_held(
 
     quick, sweeping = serve(1), serve(2)
     quick(), sweeping()  # nothing is there yet
-    scene.publish(1)
+    small.publish(1)
     sweeping()
     assert started[:2] == [1, 2]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from repository_scene import Scene, tickets_of
+from small_repository import SmallRepository, tickets_of
 
 from workpool import layout
 from workpool.layout import NO_BLOB, Descriptor
@@ -15,64 +15,64 @@ pytestmark = pytest.mark.parametrize("method", TAKERS)
 
 def test_rows_that_are_free_and_not_next_are_no_room(method: str) -> None:
     """Long tasks at the front hold back the tickets of rows that were withdrawn behind them."""
-    scene = Scene(8, method)
-    assert scene.publisher.room(99) == 8
-    assert all(scene.publish(*range(8)))
-    assert scene.publisher.room(5) == 0
-    for row in scene.rows[4:]:
+    small = SmallRepository(8, method)
+    assert small.publisher.room(99) == 8
+    assert all(small.publish(*range(8)))
+    assert small.publisher.room(5) == 0
+    for row in small.rows[4:]:
         assert row is not None
-        assert scene.publisher.cancel(row)
-    assert scene.publisher.room(5) == 0
-    for claimant in scene.claimants:
-        while scene.run(claimant, limit=1):
+        assert small.publisher.cancel(row)
+    assert small.publisher.room(5) == 0
+    for claimant in small.claimants:
+        while small.run(claimant, limit=1):
             pass
-    scene.collect()
-    assert scene.publisher.room(5) == 5
-    assert all(scene.publish(*range(5)))
+    small.collect()
+    assert small.publisher.room(5) == 5
+    assert all(small.publish(*range(5)))
 
 
 def test_rows_of_two_laps_are_reserved_each_for_its_own(method: str) -> None:
     """One in the next lap is busy: the others are looked for once more, from the beginning."""
-    scene = Scene(4, method, workers=1)
-    (claimant,) = scene.claimants
-    assert all(scene.publish(0, 1, 2))
+    small = SmallRepository(4, method, workers=1)
+    (claimant,) = small.claimants
+    assert all(small.publish(0, 1, 2))
     claims = []
     while not isinstance(offers := claimant.take(4), Miss):
         claims += [claimant.claim(offer) for offer in offers]
     for claim in claims[::2]:  # the one between them lasts
         assert isinstance(claim, Claim)
         assert claimant.complete(claim, bytearray(layout.OUTCOME_NBYTES))[0]
-    scene.collect()
-    scene.publisher._refresh()  # so that it knows how far it may go
-    assert all(scene.publish(3, 4, 5))
-    assert tickets_of(scene) == [3, 4, 6]
-    assert [task for _ in range(6) for task in scene.run(claimant)] == [3, 4, 5]
+    small.collect()
+    small.publisher._refresh()  # so that it knows how far it may go
+    assert all(small.publish(3, 4, 5))
+    assert tickets_of(small) == [3, 4, 6]
+    assert [task for _ in range(6) for task in small.run(claimant)] == [3, 4, 5]
 
 
 def test_no_row_is_reserved_a_lap_ahead_of_what_waits(method: str) -> None:
     """Not even the very one that waits, should it be withdrawn."""
-    scene = Scene(4, method)
-    assert all(scene.publish(*range(4)))
-    assert scene.rows[0] is not None
-    assert scene.publisher.cancel(scene.rows[0])
-    assert scene.publisher.room(1) == 0
-    for claimant in scene.claimants:
+    small = SmallRepository(4, method)
+    assert all(small.publish(*range(4)))
+    assert small.rows[0] is not None
+    assert small.publisher.cancel(small.rows[0])
+    assert small.publisher.room(1) == 0
+    for claimant in small.claimants:
         while not isinstance(claimant.take(1), Miss):
             pass
-    assert scene.publisher.room(1) == 1
+    assert small.publisher.room(1) == 1
 
 
 def test_no_ticket_is_published_twice_after_it_was_withdrawn(method: str) -> None:
     """By another publisher, who has not seen any of that."""
-    scene = Scene(4, method)
-    other = Publisher(scene.window, scene.geometry, 2)
-    scene.publish(1)
-    (row,) = scene.rows
+    small = SmallRepository(4, method)
+    other = Publisher(small.window, small.geometry, 2)
+    small.publish(1)
+    (row,) = small.rows
     assert row is not None
-    assert scene.publisher.cancel(row)
-    scene.publisher = other
-    scene.publish(2)
-    assert tickets_of(scene) == [1]
+    assert small.publisher.cancel(row)
+    small.publisher = other
+    small.publish(2)
+    assert tickets_of(small) == [1]
 
 
 @pytest.mark.parametrize("held", [1, 2])
@@ -81,40 +81,40 @@ def test_a_tail_that_others_have_pushed_stays_where_it_is(
     alone: bool, held: int, method: str
 ) -> None:
     """What we hold behind it is published; nothing more is reserved there."""
-    scene = Scene(8, method)
+    small = SmallRepository(8, method)
     record = bytes(layout.DESCRIPTOR_NBYTES)
-    assert scene.publisher.room(held) == held
-    scene.window.compare_and_swap(layout.TAIL, 0, 4)  # over rows that were not free for it
+    assert small.publisher.room(held) == held
+    small.window.compare_and_swap(layout.TAIL, 0, 4)  # over rows that were not free for it
     wanted = [*range(held), *range(4, 7 - held)]
     for n, ticket in enumerate(wanted, 1):
         if alone:
-            scene.rows = [scene.publisher.publish_one(record, 0)]
+            small.rows = [small.publisher.publish_one(record, 0)]
         else:
-            scene.rows = scene.publisher.publish([record])
-        assert tickets_of(scene) == [ticket]
-        assert scene.window.load(layout.TAIL) == 4 + max(0, n - held)
-        assert scene.publisher.room(2) == 2
+            small.rows = small.publisher.publish([record])
+        assert tickets_of(small) == [ticket]
+        assert small.window.load(layout.TAIL) == 4 + max(0, n - held)
+        assert small.publisher.room(2) == 2
 
 
 def test_what_is_published_again_says_how_often_it_was_tried(method: str) -> None:
-    scene = Scene(4, method)
+    small = SmallRepository(4, method)
     record = layout.write_descriptor(Descriptor(1, 0, *NO_BLOB, *NO_BLOB, layout.INLINE, 0))
-    for row in (scene.publisher.publish_one(record, 3), *scene.publisher.publish([record], 3)):
+    for row in (small.publisher.publish_one(record, 3), *small.publisher.publish([record], 3)):
         assert row is not None
-        assert scene.publisher.load(row.number) == row.word
+        assert small.publisher.load(row.number) == row.word
         assert layout.attempt_of(row.word) == 3
-        assert scene.publisher.cancel(row)
+        assert small.publisher.cancel(row)
 
 
 def test_only_what_is_lost_is_recovered(method: str) -> None:
-    scene = Scene(8, method)
-    publisher, claimant = scene.publisher, scene.claimants[0]
-    assert all(scene.publish(1, 2))
-    assert scene.run(claimant, 1) == [1]
-    assert scene.run(claimant, 1) == [2]
+    small = SmallRepository(8, method)
+    publisher, claimant = small.publisher, small.claimants[0]
+    assert all(small.publish(1, 2))
+    assert small.run(claimant, 1) == [1]
+    assert small.run(claimant, 1) == [2]
     assert publisher.room(2) == 2
     held = list(publisher._held)
-    known, lost = (row.number for row in scene.rows if row is not None)
+    known, lost = (row.number for row in small.rows if row is not None)
     publisher.recover({known})
     assert layout.state_of(publisher.load(known)) == State.DONE
     assert layout.state_of(publisher.load(lost)) == State.FREE
@@ -122,35 +122,35 @@ def test_only_what_is_lost_is_recovered(method: str) -> None:
 
 
 def test_a_row_that_was_lost_behind_the_tail_is_free_again(method: str) -> None:
-    scene = Scene(8, method)
-    assert scene.publisher.room(2) == 2
-    lost = scene.publisher._held.pop(0)
-    assert scene.publish(1) == [True]
-    scene.publisher.recover(())
-    assert layout.state_of(scene.publisher.load(lost.number)) == State.FREE
-    assert not scene.publisher._held
+    small = SmallRepository(8, method)
+    assert small.publisher.room(2) == 2
+    lost = small.publisher._held.pop(0)
+    assert small.publish(1) == [True]
+    small.publisher.recover(())
+    assert layout.state_of(small.publisher.load(lost.number)) == State.FREE
+    assert not small.publisher._held
 
 
 def test_a_tail_that_was_left_behind_is_behind_no_more(method: str) -> None:
     """Its step was cut off when the rows were published, and they have served their tickets."""
-    scene = Scene(2, method, workers=1)
-    assert all(scene.publish(1, 2))
-    while scene.run(scene.claimants[0]):
+    small = SmallRepository(2, method, workers=1)
+    assert all(small.publish(1, 2))
+    while small.run(small.claimants[0]):
         pass
-    scene.collect()
-    scene.window.compare_and_swap(layout.TAIL, 2, 0)
-    scene.publisher = Publisher(scene.window, scene.geometry, 0)
-    assert scene.publish(3) == [False]
-    scene.publisher.recover(())
-    assert scene.publish(3) == [True]
-    assert tickets_of(scene) == [2]
-    assert scene.run(scene.claimants[0]) == [3]
+    small.collect()
+    small.window.compare_and_swap(layout.TAIL, 2, 0)
+    small.publisher = Publisher(small.window, small.geometry, 0)
+    assert small.publish(3) == [False]
+    small.publisher.recover(())
+    assert small.publish(3) == [True]
+    assert tickets_of(small) == [2]
+    assert small.run(small.claimants[0]) == [3]
 
 
 def test_a_row_that_another_holds_is_not_lost(method: str) -> None:
-    scene = Scene(8, method)
-    other = Publisher(scene.window, scene.geometry, 2)
+    small = SmallRepository(8, method)
+    other = Publisher(small.window, small.geometry, 2)
     assert other.room(1) == 1
-    scene.publisher.recover(())
-    assert not scene.publisher._held
+    small.publisher.recover(())
+    assert not small.publisher._held
     assert other.publish([bytes(layout.DESCRIPTOR_NBYTES)]) != [None]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driven import Scene
+from driven import Table
 
 from workpool.context import Context, TaskKind
 from workpool.serializer import Code, pack_value
@@ -38,49 +38,49 @@ def instructions(action: Callable[[], object]) -> int:
     return count
 
 
-def full(rows: int) -> Scene:
+def full(rows: int) -> Table:
     """Return a driver whose table is full of batches, of which a worker runs the first."""
-    scene = Scene(rows=rows)
-    driver = scene.driver
+    table = Table(rows=rows)
+    driver = table.driver
     shared = driver._store.code(Code(1, b"code"))
     shared.measured([1000])
     for number in range(300 * rows):
-        task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+        task = Task(number, TaskKind.CALL, abs, table.context, b"", None)
         task.code = shared
         driver._backlog.tasks.append(task)
     driver.progress()
     driver.progress()
     assert len(driver._published.batches) == rows
-    scene.claim()
-    return scene
+    table.claim()
+    return table
 
 
-STEPS: dict[str, Callable[[Scene], object]] = {
-    "progress": lambda scene: scene.driver.progress(),
-    "who runs what": lambda scene: scene.driver._published.owners(),
-    "what is lost": lambda scene: scene.driver._dispatcher._recover(),
+STEPS: dict[str, Callable[[Table], object]] = {
+    "progress": lambda table: table.driver.progress(),
+    "who runs what": lambda table: table.driver._published.owners(),
+    "what is lost": lambda table: table.driver._dispatcher._recover(),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_costs_no_more_where_the_table_has_more_rows(step: str) -> None:
     def cost(rows: int) -> int:
-        scene = full(rows)
-        scene.driver._dispatcher._recover_s = 0.0 if step == "what is lost" else float("inf")
-        return instructions(lambda: STEPS[step](scene))
+        table = full(rows)
+        table.driver._dispatcher._recover_s = 0.0 if step == "what is lost" else float("inf")
+        return instructions(lambda: STEPS[step](table))
 
     assert cost(256) - cost(16) < EACH * 240
 
 
 def test_what_finds_no_room_looks_only_at_what_has_some() -> None:
     def cost(small: int) -> int:
-        scene = Scene()
-        driver = scene.driver
-        large = Task(0, TaskKind.CALL, abs, scene.context, pack_value(np.ones(10_000)), None)
+        table = Table()
+        driver = table.driver
+        large = Task(0, TaskKind.CALL, abs, table.context, pack_value(np.ones(10_000)), None)
         assert driver._store.place(large)
         driver._backlog.tasks.append(large)
         for number in range(1, 1 + small):
-            task = Task(number, TaskKind.CALL, abs, scene.context, b"", None)
+            task = Task(number, TaskKind.CALL, abs, table.context, b"", None)
             driver._backlog.tasks.append(task)
         stuck = Batch([task], bytes(1 << 20))
         taken = instructions(lambda: driver._dispatcher._make_way(stuck))
@@ -91,8 +91,8 @@ def test_what_finds_no_room_looks_only_at_what_has_some() -> None:
 
 
 def test_rows_that_are_held_are_not_looked_at_one_by_one() -> None:
-    scene = Scene(rows=512)
-    publisher = scene.driver._collector._publisher
+    table = Table(rows=512)
+    publisher = table.driver._collector._publisher
     assert publisher.room(400) == 400
     assert instructions(lambda: publisher.recover(())) < 400 * EACH * 2
 

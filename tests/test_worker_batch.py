@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from row_scene import CALL, TASKS, Scene
+from claimed_row import CALL, TASKS, ClaimedRow
 
 from workpool import accumulator, layout, protocol
 from workpool.context import LARGE_NBYTES
@@ -31,135 +31,135 @@ from workpool.worker.runner import Evicted
 
 
 def test_strides_cost_a_step_for_many_tasks() -> None:
-    scene = Scene()
+    row = ClaimedRow()
     words = []
-    assert scene.run(lambda n: words.append(scene.word)) == list(range(TASKS))
-    assert scene.ran == list(range(TASKS))
+    assert row.run(lambda n: words.append(row.word)) == list(range(TASKS))
+    assert row.ran == list(range(TASKS))
     steps = len(set(words))
     assert steps == 1 + -(-(TASKS - 1) // STRIDE), f"{steps} steps for {TASKS} tasks"
 
 
 def test_long_tasks_are_started_one_by_one() -> None:
-    scene = Scene()
-    scene.runner.short_ns = 50_000
+    row = ClaimedRow()
+    row.runner.short_ns = 50_000
     started = []
 
     def seen(n: int) -> None:
         time.sleep(1e-3)
-        started.append(layout.started_of(scene.word))
+        started.append(layout.started_of(row.word))
 
-    assert scene.run(seen) == list(range(TASKS))
+    assert row.run(seen) == list(range(TASKS))
     assert started == list(range(1, TASKS + 1))
 
 
 @pytest.mark.parametrize("lasting", range(TASKS))
 def test_what_waits_behind_a_task_that_lasts_is_given_back(lasting: int) -> None:
-    scene = Scene()
+    row = ClaimedRow()
 
     def during(n: int) -> None:
         if n == lasting:
-            strided = layout.is_stride(scene.word)
-            scene.batch.watch()
-            assert layout.is_stride(scene.word) == strided, "given back at the first look"
-            scene.batch.watch()
-            assert not layout.is_stride(scene.word)
-            assert layout.is_recalled(scene.word) == strided
+            strided = layout.is_stride(row.word)
+            row.batch.watch()
+            assert layout.is_stride(row.word) == strided, "given back at the first look"
+            row.batch.watch()
+            assert not layout.is_stride(row.word)
+            assert layout.is_recalled(row.word) == strided
             if strided:
-                assert scene.said() == list(range(n))
-                assert layout.started_of(scene.word) == n + 1
+                assert row.said() == list(range(n))
+                assert layout.started_of(row.word) == n + 1
 
-    ended = scene.run(during)
-    assert ended == scene.ran == list(range(len(ended)))
+    ended = row.run(during)
+    assert ended == row.ran == list(range(len(ended)))
     assert len(ended) == (TASKS if lasting == 0 else lasting + 1)
 
 
 def test_what_was_said_is_put_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The submitter may be reading it: MPI leaves open what it finds where a put is under way."""
-    scene, puts = Scene(), list[tuple[int, int]]()
-    put = scene.window.put
+    row, puts = ClaimedRow(), list[tuple[int, int]]()
+    put = row.window.put
 
     def noted(disp: int, buffer: bytes) -> None:
         puts.append((disp, len(buffer)))
         put(disp, buffer)
 
-    monkeypatch.setattr(scene.window, "put", noted)
-    assert scene.run(lambda n: scene.batch.give_back() if n == 4 else None) == [0, 1, 2, 3, 4]
-    place = scene.batch.outcomes.place
+    monkeypatch.setattr(row.window, "put", noted)
+    assert row.run(lambda n: row.batch.give_back() if n == 4 else None) == [0, 1, 2, 3, 4]
+    place = row.batch.outcomes.place
     outcomes = sorted(where for where in puts if place.offset <= where[0] < place.end)
-    assert sum(nbytes for _, nbytes in outcomes) == scene.batch.outcomes.nbytes
+    assert sum(nbytes for _, nbytes in outcomes) == row.batch.outcomes.nbytes
     neighbours = itertools.pairwise(outcomes)
     assert all(disp + nbytes <= after for (disp, nbytes), (after, _) in neighbours)
 
 
 def test_what_has_begun_elsewhere_is_not_given_back() -> None:
     """A child process may be ahead of its worker, which has not seen what it has done."""
-    scene = Scene()
-    scene.runner.retracts = False
+    row = ClaimedRow()
+    row.runner.retracts = False
 
     def during(n: int) -> None:
         if n == 3:
-            scene.batch.give_back()
-            assert layout.is_stride(scene.word)
+            row.batch.give_back()
+            assert layout.is_stride(row.word)
 
-    assert scene.run(during) == scene.ran == list(range(TASKS))
+    assert row.run(during) == row.ran == list(range(TASKS))
 
 
 def test_the_submitter_recalls_and_then_is_given_back_more() -> None:
-    scene = Scene()
+    row = ClaimedRow()
 
     def during(n: int) -> None:
         if n == 3:
-            word = scene.publisher.recall(Row(0, scene.word))
+            word = row.publisher.recall(Row(0, row.word))
             assert word is not None
             assert layout.started_of(word) == 1 + STRIDE
-            scene.batch.give_back()
-            word = scene.publisher.recall(Row(0, scene.word))
+            row.batch.give_back()
+            word = row.publisher.recall(Row(0, row.word))
             assert word is not None
             assert layout.started_of(word) == 4
-            assert scene.said() == [0, 1, 2]
+            assert row.said() == [0, 1, 2]
 
-    assert scene.run(during) == scene.ran == [0, 1, 2, 3]
+    assert row.run(during) == row.ran == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("gives_back", [False, True])
 def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
-    scene = Scene()
+    row = ClaimedRow()
 
     def during(n: int) -> None:
         if n == 3:
-            assert scene.publisher.reclaim(Row(0, scene.word))
+            assert row.publisher.reclaim(Row(0, row.word))
             if gives_back:
-                scene.batch.give_back()
-            assert layout.state_of(scene.word) == State.EVICTED, "its worker lets go, nobody else"
+                row.batch.give_back()
+            assert layout.state_of(row.word) == State.EVICTED, "its worker lets go, nobody else"
 
     with pytest.raises(Evicted):
-        scene.run(during)
-    assert layout.state_of(scene.word) == State.FREE
-    assert scene.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
+        row.run(during)
+    assert layout.state_of(row.word) == State.FREE
+    assert row.ran == ([0, 1, 2, 3] if gives_back else list(range(1 + STRIDE)))
 
 
-def attempts_of(scene: Scene) -> tuple[Attempts, Region]:
-    """Return what runs the tasks of a scene, and its part of the arena."""
-    exchange = Exchange(scene.claimant)
+def attempts_of(row: ClaimedRow) -> tuple[Attempts, Region]:
+    """Return what runs the tasks of a row, and its part of the arena."""
+    exchange = Exchange(row.claimant)
     runners, heart = Runners(1, "here"), Heart(lambda rest_s: None)
-    return Attempts(runners, heart, scene.claimant, exchange), exchange.region
+    return Attempts(runners, heart, row.claimant, exchange), exchange.region
 
 
 @pytest.mark.parametrize("large_nbytes", [0, 1000])
 def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None:
-    scene = Scene()
-    attempts, region = attempts_of(scene)
+    row = ClaimedRow()
+    attempts, region = attempts_of(row)
     attempts._large_nbytes = large_nbytes
     free_nbytes: list[int] = []
 
     def during(n: int) -> None:
         free_nbytes.append(region.free_nbytes)
         if n == 3:
-            assert scene.publisher.reclaim(Row(0, scene.word))
+            assert row.publisher.reclaim(Row(0, row.word))
 
-    scene.runner.during = during
+    row.runner.during = during
     with pytest.raises(Evicted):
-        attempts._run_batch(scene.claim, scene.runner, CALL, [bytes([n]) for n in range(TASKS)])
+        attempts._run_batch(row.claim, row.runner, CALL, [bytes([n]) for n in range(TASKS)])
     assert region.nbytes - free_nbytes[0] > TASKS * large_nbytes
     assert free_nbytes[0] < region.free_nbytes == region.nbytes
 
@@ -172,40 +172,40 @@ def room_for(tasks: int) -> int:
 
 @pytest.mark.parametrize("tasks", [1, 2, 8, 9, 10, 20])
 def test_a_row_ends_where_its_room_does(tasks: int) -> None:
-    scene = Scene(room_for(tasks))
-    assert scene.run() == scene.ran == list(range(tasks))
-    assert scene.batch.outcomes.nbytes <= scene.batch.outcomes.room_nbytes
+    row = ClaimedRow(room_for(tasks))
+    assert row.run() == row.ran == list(range(tasks))
+    assert row.batch.outcomes.nbytes <= row.batch.outcomes.room_nbytes
 
 
 @pytest.mark.parametrize("retracts", [True, False])
 @pytest.mark.parametrize("room", [0, 24, 216, 292, 392])
 def test_no_room_for_the_outcomes(room: int, retracts: bool) -> None:
     """What has no room goes elsewhere, all of it, and the heart leaves that alone."""
-    scene = Scene(room)
-    scene.runner.retracts = retracts
-    ended = scene.run(lambda n: scene.batch.give_back() if n == 4 else None)
-    assert ended == scene.ran == list(range(len(ended)))
+    row = ClaimedRow(room)
+    row.runner.retracts = retracts
+    ended = row.run(lambda n: row.batch.give_back() if n == 4 else None)
+    assert ended == row.ran == list(range(len(ended)))
     assert len(ended) <= 1 + room // layout.WORD_NBYTES + (0 if retracts else STRIDE)
-    assert protocol.advance(scene.claim.word, protocol.Step.COMPLETE)
+    assert protocol.advance(row.claim.word, protocol.Step.COMPLETE)
 
 
 def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
     """What runs in a child process may have begun before its worker knew that room is short."""
-    scene = Scene(room_for(1 + STRIDE))
+    row = ClaimedRow(room_for(1 + STRIDE))
 
     def during(n: int) -> None:
-        scene.runner.more = bytes(1000 if n else 0)
-        scene.runner.retracts = n == 5  # until then the next one has begun each time
+        row.runner.more = bytes(1000 if n else 0)
+        row.runner.retracts = n == 5  # until then the next one has begun each time
         if n == 5:
-            scene.batch.give_back()
-            assert layout.is_recalled(scene.word)
-            assert layout.started_of(scene.word) == 6
-            place = layout.read_place(scene.publisher.read_record(0))
-            content = scene.window.copy(*place)
-            said = layout.read_task_outcomes(content, layout.ended_of(scene.word))
+            row.batch.give_back()
+            assert layout.is_recalled(row.word)
+            assert layout.started_of(row.word) == 6
+            place = layout.read_place(row.publisher.read_record(0))
+            content = row.window.copy(*place)
+            said = layout.read_task_outcomes(content, layout.ended_of(row.word))
             assert [kind for kind, _, _ in said] == [0] + [CONTRIBUTES] * 4, "passed over"
 
-    assert scene.run(during) == scene.ran == list(range(6))
+    assert row.run(during) == row.ran == list(range(6))
 
 
 class TooLarge(Packed):
@@ -216,51 +216,51 @@ class TooLarge(Packed):
 
 
 def test_a_result_that_cannot_be_copied_fails_its_task() -> None:
-    scene = Scene(tasks=3)
-    call = scene.runner.call
+    row = ClaimedRow(tasks=3)
+    call = row.runner.call
 
     def call_one(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         called = call(pool, kind, code_id, payload)
         return (Kind.VALUE, TooLarge(b"", [])) if payload[0] == 1 else called
 
-    scene.runner.call = call_one  # type: ignore[method-assign]
-    scene.batch.run()
-    assert [(kind, bytes(value)) for kind, _, value in scene.outcomes()] == [
+    row.runner.call = call_one  # type: ignore[method-assign]
+    row.batch.run()
+    assert [(kind, bytes(value)) for kind, _, value in row.outcomes()] == [
         (Kind.VALUE, b"\0"),
         (Kind.EXCEPTION, b"no room for a copy"),
         (Kind.VALUE, b"\2"),
     ]
 
 
-def run_large(scene: Scene, sizes: list[int]) -> list[tuple[int, bytes]]:
+def run_large(row: ClaimedRow, sizes: list[int]) -> list[tuple[int, bytes]]:
     """Run tasks whose results are so large; return kind and result of each that has ended."""
 
     def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         n = payload[0]
-        scene.ran.append(n)
+        row.ran.append(n)
         content = bytes([n]) * sizes[n]
         return Kind.VALUE, content if n % 2 else Packed([content])
 
-    scene.runner.call = call  # type: ignore[method-assign]
-    scene.batch.run()
+    row.runner.call = call  # type: ignore[method-assign]
+    row.batch.run()
     found = []
-    for kind, _, content in scene.outcomes():
+    for kind, _, content in row.outcomes():
         if kind & APART:
             extent = layout.read_extent(content)
-            whole, place = scene.batch.outcomes.extent, scene.batch.outcomes.place
+            whole, place = row.batch.outcomes.extent, row.batch.outcomes.place
             assert place.end <= extent.offset <= extent.end <= whole.end
-            content = scene.window.copy(*extent)
+            content = row.window.copy(*extent)
         found.append((kind, bytes(content)))
     return found
 
 
 def test_large_outcomes_lie_apart() -> None:
     sizes = [LARGE_NBYTES + 10, LARGE_NBYTES + 1, 10, LARGE_NBYTES, LARGE_NBYTES + 100]
-    scene = Scene(tasks=len(sizes))
+    row = ClaimedRow(tasks=len(sizes))
     large_nbytes = 4 * in_lines(LARGE_NBYTES + 200)
-    extent = Extent(scene.geometry.region(1).offset, 2 * LARGE_NBYTES + large_nbytes)
-    outcomes = scene.batch.outcomes = Outcomes(extent, large_nbytes)
-    found = run_large(scene, sizes)
+    extent = Extent(row.geometry.region(1).offset, 2 * LARGE_NBYTES + large_nbytes)
+    outcomes = row.batch.outcomes = Outcomes(extent, large_nbytes)
+    found = run_large(row, sizes)
     assert [bool(kind & APART) for kind, _ in found] == [True, True, False, False, True]
     assert [content[-1] for _, content in found] == list(range(5))
     assert outcomes.nbytes <= outcomes.room_nbytes
@@ -271,11 +271,11 @@ def test_large_outcomes_lie_apart() -> None:
 
 def test_a_large_outcome_without_room_goes_where_all_the_others_go() -> None:
     """And those that lie apart stay there."""
-    scene = Scene(tasks=5)
+    row = ClaimedRow(tasks=5)
     large_nbytes = in_lines(LARGE_NBYTES + 200)
-    extent = Extent(scene.geometry.region(1).offset, LARGE_NBYTES + large_nbytes)
-    outcomes = scene.batch.outcomes = Outcomes(extent, large_nbytes)
-    found = run_large(scene, [LARGE_NBYTES + 1] * 5)
+    extent = Extent(row.geometry.region(1).offset, LARGE_NBYTES + large_nbytes)
+    outcomes = row.batch.outcomes = Outcomes(extent, large_nbytes)
+    found = run_large(row, [LARGE_NBYTES + 1] * 5)
     assert [bool(kind & APART) for kind, _ in found] == [True, False]
     assert [content[-1] for _, content in found] == [0, 1]
     assert outcomes.nbytes > outcomes.room_nbytes
@@ -283,8 +283,8 @@ def test_a_large_outcome_without_room_goes_where_all_the_others_go() -> None:
 
 
 def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
-    scene = Scene()
-    attempts, region = attempts_of(scene)
+    row = ClaimedRow()
+    attempts, region = attempts_of(row)
     attempts._large_nbytes = LARGE_NBYTES + 1
     outcomes = attempts._room(3)
     found = [outcomes.reserve(LARGE_NBYTES + 1) for _ in range(4)]
@@ -305,17 +305,17 @@ def test_the_next_row_has_room_for_outcomes_as_large_as_the_last_ones() -> None:
 
 
 def test_what_a_task_adds_does_not_count_without_its_result() -> None:
-    scene = Scene(tasks=3)
-    contributions = scene.runner.contributions
-    spec = accumulator.spec_of((), "int64", "sum")._replace(offset=scene.geometry.nbytes - 8)
+    row = ClaimedRow(tasks=3)
+    contributions = row.runner.contributions
+    spec = accumulator.spec_of((), "int64", "sum")._replace(offset=row.geometry.nbytes - 8)
 
     def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         contributions.add(spec, np.array(10 ** payload[0]))
         return Kind.VALUE, TooLarge(b"", []) if payload[0] == 1 else payload
 
-    scene.runner.call = call  # type: ignore[method-assign]
-    scene.batch.run()
-    kinds = [kind for kind, _, _ in scene.outcomes()]
+    row.runner.call = call  # type: ignore[method-assign]
+    row.batch.run()
+    kinds = [kind for kind, _, _ in row.outcomes()]
     assert kinds == [Kind.VALUE | CONTRIBUTES, Kind.EXCEPTION, Kind.VALUE | CONTRIBUTES]
-    contribute(contributions.total(), scene.window)
-    assert scene.window.memory.word(spec.offset) == 101
+    contribute(contributions.total(), row.window)
+    assert row.window.memory.word(spec.offset) == 101

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from row_scene import TASKS, Scene
+from claimed_row import TASKS, ClaimedRow
 
 from workpool import layout
 from workpool.layout import STRIDE
@@ -23,7 +23,7 @@ from workpool.worker.batch import BatchRun
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The word has no number for a task behind the last that a row may have."""
-    scene = Scene(tasks=layout.MAX_TASKS)
+    row = ClaimedRow(tasks=layout.MAX_TASKS)
     genuine = BatchRun._next
 
     def late(self: BatchRun, stride: bool) -> bool:
@@ -32,9 +32,9 @@ def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPat
         return genuine(self, stride)
 
     monkeypatch.setattr(BatchRun, "_next", late)
-    assert scene.run() == list(range(layout.MAX_TASKS))
-    assert not layout.is_recalled(scene.word)
-    assert layout.owner_of(scene.word) == 1
+    assert row.run() == list(range(layout.MAX_TASKS))
+    assert not layout.is_recalled(row.word)
+    assert layout.owner_of(row.word) == 1
 
 
 def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
@@ -44,7 +44,7 @@ def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
 
     The submitter would have seven tasks run again, and what they add to accumulators counted twice.
     """
-    scene = Scene()
+    row = ClaimedRow()
     genuine = BatchRun._next
 
     def then_the_heart(self: BatchRun, stride: bool) -> bool:
@@ -55,12 +55,12 @@ def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
 
     def during(n: int) -> None:
         if n == 3:
-            assert scene.publisher.recall(Row(0, scene.word)) is not None
+            assert row.publisher.recall(Row(0, row.word)) is not None
 
     monkeypatch.setattr(BatchRun, "_next", then_the_heart)
-    ended = scene.run(during)
-    assert ended == scene.ran == list(range(1 + STRIDE))
-    assert layout.started_of(scene.word) == len(ended)
+    ended = row.run(during)
+    assert ended == row.ran == list(range(1 + STRIDE))
+    assert layout.started_of(row.word) == len(ended)
 
 
 @pytest.fixture
@@ -79,29 +79,29 @@ def test_the_heart_gives_back_at_any_moment() -> None:
     for seed in itertools.count():
         if seed >= 200 and (partial or seed == 10_000):
             break
-        scene = Scene()
+        row = ClaimedRow()
         stop = threading.Event()
         holds: list[bool] = []
 
-        def beat(scene: Scene = scene, stop: threading.Event = stop, seed: int = seed) -> None:
+        def beat(row: ClaimedRow = row, stop: threading.Event = stop, seed: int = seed) -> None:
             time.sleep(seed * 2e-6)
             while not stop.is_set():
-                scene.batch.give_back()
+                row.batch.give_back()
 
-        def ask(n: int, scene: Scene = scene, holds: list[bool] = holds) -> None:
-            holds.append(scene.batch.holds())
+        def ask(n: int, row: ClaimedRow = row, holds: list[bool] = holds) -> None:
+            holds.append(row.batch.holds())
 
         heart = threading.Thread(target=beat)
         heart.start()
         try:
-            ended = scene.run(ask)
+            ended = row.run(ask)
         finally:
             stop.set()
             heart.join()
-        assert ended == scene.ran == list(range(len(ended)))
+        assert ended == row.ran == list(range(len(ended)))
         assert all(holds)
-        assert scene.said() == ended[: layout.ended_of(scene.word)]
-        assert layout.is_recalled(scene.word) or len(ended) == TASKS
+        assert row.said() == ended[: layout.ended_of(row.word)]
+        assert layout.is_recalled(row.word) or len(ended) == TASKS
         partial += len(ended) < TASKS
     assert partial
 
@@ -110,13 +110,13 @@ def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The word is loaded, the heart changes it, and only then it is compared with the claim's."""
-    scene = Scene()
+    row = ClaimedRow()
     held: list[bool] = []
     load = MemoryWindow.load
 
     def slow(window: MemoryWindow, disp: int) -> int:
         word = load(window, disp)
-        heart = threading.Thread(target=scene.batch.give_back)
+        heart = threading.Thread(target=row.batch.give_back)
         heart.start()
         heart.join(0.05)  # it may have to wait for us
         hearts.append(heart)
@@ -127,15 +127,15 @@ def test_who_asks_while_the_heart_gives_back_still_holds_its_row(
     def during(n: int) -> None:
         if n == 3:
             monkeypatch.setattr(MemoryWindow, "load", slow)
-            held.append(scene.batch.holds())
+            held.append(row.batch.holds())
             monkeypatch.setattr(MemoryWindow, "load", load)
             for heart in hearts:
                 heart.join()
-            held.append(scene.batch.holds())
+            held.append(row.batch.holds())
 
-    assert scene.run(during) == scene.ran == [0, 1, 2, 3], "the heart gave the others back"
+    assert row.run(during) == row.ran == [0, 1, 2, 3], "the heart gave the others back"
     assert held == [True, True]
-    assert scene.said() == [0, 1, 2]
+    assert row.said() == [0, 1, 2]
 
 
 def test_who_hurries_the_heart_while_it_looks_or_rests_is_heard(

@@ -22,7 +22,7 @@ from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker, _Service
 
 LARGE = LARGE_NBYTES // 8 + 1  # numbers
-FIRST = 1 << 20  # the task with which each scene begins
+FIRST = 1 << 20  # the task with which each job begins
 
 #: What else is done while a task runs, given the task's number.
 during: Callable[[int], object] = int
@@ -40,7 +40,7 @@ def double(number: int, values: Any) -> Any:
     return 2 * values
 
 
-class Scene:
+class DriverAndWorker:
     """A driver and a worker on one window."""
 
     def __init__(self, rows: int = 64, arena_nbytes: int = 16 << 20) -> None:

@@ -55,7 +55,7 @@ class Runner:
         return self.retracts
 
 
-class Scene:
+class ClaimedRow:
     """A row of several tasks that is claimed, and what its submitter sees of it."""
 
     def __init__(self, room: int = 1 << 16, tasks: int = TASKS) -> None:

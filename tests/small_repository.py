@@ -10,7 +10,7 @@ from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
 from workpool.testing import MemoryWindow
 
 
-class Scene:
+class SmallRepository:
     """One publisher and some claimants on a window in plain memory."""
 
     def __init__(self, rows: int, method: str, workers: int = 2) -> None:
@@ -49,5 +49,5 @@ class Scene:
         return len(done)
 
 
-def tickets_of(scene: Scene) -> list[int]:
-    return [scene.geometry.ticket(*row) for row in scene.rows if row is not None]
+def tickets_of(small: SmallRepository) -> list[int]:
+    return [small.geometry.ticket(*row) for row in small.rows if row is not None]
