@@ -1,0 +1,70 @@
+"""What a worker keeps of the pools whose tasks it runs, itself and in its child process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from workpool.context import Context, Limits, encode_setup
+from workpool.worker import isolation, runner
+
+
+def test_pools_of_long_ago_are_forgotten() -> None:
+    own = runner.Runner(1, "here")
+    isolated = isolation.IsolatedRunner(own)
+    setup = encode_setup([], None, ())
+    entered: list[int] = []
+
+    def use(either: Any, number: int, limits: Limits | None) -> None:
+        if either.find(number) is None:
+            entered.append(number)
+            context = Context(number, limits, setup, others=tuple(range(number)))
+            either.enter(number, context.encoded())
+
+    for either, limits, most in (
+        (own, None, runner.POOLS),
+        (isolated, Limits(), isolation.CONTEXTS),
+    ):
+        entered.clear()
+        for number in range(most + 1):
+            for each in (0, number):  # the first one is in use all the time
+                use(either, each, limits)
+        assert entered == list(range(most + 1))
+        use(either, 1, limits)
+        assert entered == [*range(most + 1), 1]
+
+
+def test_pools_that_are_over_are_forgotten() -> None:
+    own = runner.Runner(1, "here")
+    setup = encode_setup([], None, ())
+    either: Any
+    for either, limits in ((own, None), (isolation.IsolatedRunner(own), Limits())):
+        either.enter(11, Context(1, limits, setup).encoded())
+        either.enter(14, Context(4, limits, setup, others=(1, 3)).encoded())
+        either.enter(13, Context(3, limits, setup, others=(1,)).encoded())  # made before the last
+        assert all(map(either.find, (11, 13, 14)))
+        either.enter(15, Context(5, limits, setup, others=(3, 6)).encoded())
+        assert [number for number in (11, 13, 14, 15) if either.find(number)] == [13, 15]
+
+
+def test_whose_tasks_run_is_known_of_each_pool_again() -> None:
+    """What a task adds to an accumulator of another pool must not go into this one's window."""
+    own = runner.Runner(1, "here")
+    isolated = isolation.IsolatedRunner(own)
+    setup = encode_setup([], None, ())
+    either: Any
+    for either, limits, pool in ((own, None, 1), (isolated, Limits(), 2), (own, None, 3)):
+        either.enter(10 + pool, Context(pool, limits, setup, others=(1, 2, 3)).encoded())
+        assert own.contributions.pool == pool
+    for either, pool in ((isolated, 2), (own, 1), (isolated, 2), (own, 3)):
+        either.find(10 + pool)
+        assert own.contributions.pool == pool
+
+
+def test_a_runner_leaves_no_hook_of_a_fork_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: list[object] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.append(given))
+    runner.Runner(1, "here")  # one for each run of `workpool.run`, in a program that runs on
+    assert not hooks
