@@ -1,4 +1,4 @@
-"""What the runtime promises beyond an Executor's contract: bulk, order, initializers, rest."""
+"""What the runtime promises beyond an Executor's contract: bulk, order, rest."""
 
 from __future__ import annotations
 
@@ -153,74 +153,6 @@ def test_modules_are_those_that_the_script_has(tmp_path: Path) -> None:
     assert run_ranks(2, script, str(tmp_path / "first"), env=env).stdout == "first first\n"
 
 
-def test_what_an_initializer_sets_all_functions_of_the_script_see() -> None:
-    script = """
-        import functools
-        from workpool import WorkPool
-
-        model, cache, other = None, {}, {"level": 1}
-
-        class Config:
-            level = 1
-            def describe(self):
-                return f"{model} {cache} {self.level}"
-
-        config = Config()
-
-        def logged(function):
-            @functools.wraps(function)
-            def call(*args):
-                return function(*args)
-            return call
-
-        @logged
-        def setup(value):
-            global model
-            model = value
-            cache["model"] = value
-            return other["level"], config.level
-
-        class Simulation:
-            def run(self, n):
-                return model + n, cache["model"]
-            def __call__(self):
-                return model
-
-        @functools.lru_cache
-        def remembered(n):
-            return model * n
-
-        @logged
-        def read():
-            return model, other["level"]
-
-        def minimize(objective, start):
-            return objective(start)
-
-        for value in (10, 20):
-            with WorkPool(initializer=setup, initargs=(value,)) as pool:
-                for isolate in (False, True):
-                    view = pool.with_options(isolate=isolate)
-                    for _ in range(3):
-                        assert view.submit(Simulation().run, 1).result() == (value + 1, value)
-                        assert view.submit(Simulation()).result() == value
-                        assert view.submit(remembered, 2).result() == 2 * value
-                        assert view.submit(read).result() == (value, other["level"])
-                        assert view.submit(lambda: config.level).result() == config.level
-                        other["level"] += 1  # the initializer only reads it
-                        config.level += 1
-                    objective = functools.partial(minimize, Simulation().run)
-                    assert list(view.map(objective, (0, 3))) == [(value, value), (value + 3, value)]
-                    assert list(view.map(minimize, [remembered] * 2, (0, 3))) == [0, 3 * value]
-                total = pool.reduce(remembered, range(100), op="sum")
-                assert total == value * 4950
-        with WorkPool() as pool:
-            assert pool.submit(read).result() == (None, other["level"])
-        assert model is None and not cache
-    """
-    run_ranks(2, script)
-
-
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_proxies_of_a_multiprocessing_manager(ranks: int) -> None:
     script = """
@@ -276,41 +208,6 @@ def test_a_process_that_is_alone_in_a_batch_job_says_so() -> None:
     for room, told in (("64", 1), ("1", 0)):
         stderr = run_ranks(1, script, spmd=True, env={"NSLOTS": room}).stderr
         assert stderr.count(f"has room for {room} ranks, and this process is alone") == told
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("isolate", [False, True])
-def test_what_an_initializer_has_made_goes_with_its_pool(ranks: int, isolate: bool) -> None:
-    script = f"""
-        import gc
-        import workpool
-        from workpool import WorkPool
-
-        data = None
-
-        def setup():
-            global data
-            data = bytearray(64 << 20)
-
-        def used():
-            assert len(data) == 64 << 20
-            with open("/proc/self/status") as file:
-                return int(file.read().partition("RssAnon:")[2].split(None, 1)[0]) >> 10
-
-        def main(pool):
-            return pool.with_options(isolate={isolate}).submit(used).result()
-
-        def once():
-            gc.collect()  # whole jobs, where this process is one
-            if {ranks} == 1:
-                return workpool.run(main, initializer=setup)
-            with WorkPool(initializer=setup) as pool:
-                return main(pool)
-
-        first, *others, last = [once() for _ in range(6)]
-        assert last < first + 96, (first, *others, last)
-    """
-    run_ranks(ranks, script)
 
 
 def test_tasks_that_add_to_accumulators_leave_no_memory_behind() -> None:
