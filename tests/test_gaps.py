@@ -6,6 +6,7 @@ Each of these holds one thread in the middle of a step, and has the other act ju
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,7 +78,7 @@ def test_a_drain_waits_for_what_another_thread_writes_down() -> None:
 
 def test_nothing_is_cut_after_what_cannot_be_pickled() -> None:
     """The next window may come at the very moment when an item of the last one is refused."""
-    cutter = Cutter(count().__next__, 2, len, None, CodeCache(), Schedule.ADAPTIVE)
+    cutter = Cutter(count().__next__, 2, partial(len), CodeCache(), Schedule.ADAPTIVE)
     mapping: Any = SimpleNamespace(over=False)
     supply = Supply(mapping, cutter, lambda stretch: None, threading.RLock())
     supply.add(cutter.begin(["a", "b", threading.Lock(), "c"]), [])

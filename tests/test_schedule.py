@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count, pairwise, permutations
 from types import SimpleNamespace
 from typing import Any
@@ -216,8 +217,7 @@ def test_workers_have_something_soon_and_go_on_while_the_next_items_are_pickled(
     encoded = 0
     monkeypatch.setattr(cutter, "monotonic", clock)
     monkeypatch.setattr(cutter, "encode_blocks", encode)
-    codes = CodeCache()
-    cutting = Cutter(count().__next__, 2, len, codes.at_once(len), codes, Schedule.ADAPTIVE)
+    cutting = Cutter(count().__next__, 2, len, CodeCache(), Schedule.ADAPTIVE)
     uncut, found = cutting.begin([None] * 200_000), []
     while not uncut.ended:
         found += cutting.cut(uncut, large=False) or []
@@ -232,9 +232,8 @@ def test_each_worker_finds_items_however_slowly_they_are_pickled(
     monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
     monkeypatch.setattr(cutter, "monotonic", count().__next__)  # each look at it is a second later
-    codes, workers = CodeCache(), 100
-    number, code = count().__next__, codes.at_once(len)
-    cutting = Cutter(number, workers, len, code, codes, Schedule.ADAPTIVE)
+    workers = 100
+    cutting = Cutter(count().__next__, workers, len, CodeCache(), Schedule.ADAPTIVE)
     uncut, found = cutting.begin([bytes(nbytes + n % 2) for n in range(5000)]), []
     while not uncut.ended:
         found += cutting.cut(uncut, large=False) or []
@@ -249,8 +248,7 @@ def test_larger_items_are_fewer_in_a_block_and_in_a_segment(
 ) -> None:
     monkeypatch.setattr(cutter, "SEGMENT_ITEMS", 4096)
     items = [bytes([n % 256]) * nbytes + bytes([n // 256]) for n in range(600)]
-    number, codes = count().__next__, CodeCache()
-    cutting = Cutter(number, 2, len, None, codes, schedule)
+    cutting = Cutter(count().__next__, 2, partial(len), CodeCache(), schedule)
     found = cutting.cut(cutting.begin(items), large=False)
     if nbytes > 16_000 or (nbytes > 1000 and schedule is not Schedule.ADAPTIVE):
         assert found is None, "better sent one by one"

@@ -29,10 +29,9 @@ FACTOR = 2
 """
 
 
-def cutter_of(fn, code, codes, several=False, owner=None):
+def cutter_of(fn, codes, several=False):
     """Return what cuts the items of a map for two workers."""
-    options = {"several": several, "owner": owner}
-    return Cutter(itertools.count().__next__, 2, fn, code, codes, Schedule.ADAPTIVE, **options)
+    return Cutter(itertools.count().__next__, 2, fn, codes, Schedule.ADAPTIVE, several=several)
 
 
 def blocks_of(stretch):
@@ -117,7 +116,7 @@ def test_those_that_came_along_first_make_room_in_the_end(job):
 
 def test_items_of_a_map_go_with_the_code_that_they_refer_to(job):
     made, first = job.made, job.made.scaled(2)
-    cutter = cutter_of(made.apply, job.codes.at_once(made.apply), job.codes, several=True)
+    cutter = cutter_of(made.apply, job.codes, several=True)
 
     def stretch(fn):
         found = None
@@ -308,7 +307,7 @@ def test_a_class_of_arguments_comes_along_though_the_function_changes_now_and_th
 def test_what_an_item_of_a_map_refers_to_is_as_it_is_when_the_item_is_taken(job):
     made = job.made
     job.settle(made.apply, made.double, 1)
-    cutter = cutter_of(made.apply, job.codes.at_once(made.apply), job.codes, several=True)
+    cutter = cutter_of(made.apply, job.codes, several=True)
     for factor in range(4):
         made.script["FACTOR"] = factor
         (stretch,) = cutter.cut(cutter.begin([(made.double, 1)]), False)
@@ -332,9 +331,8 @@ def test_a_method_goes_with_the_items_of_a_map_without_its_class(job):
     fn = made.Scale(3).times
 
     def mapped(items):
-        owner, code = job.codes.of_class(fn)
-        assert owner is made.Scale
-        cutter = cutter_of(fn, code, job.codes, owner=owner)
+        cutter = cutter_of(fn, job.codes)
+        assert cutter._owner is made.Scale
         (stretch,) = cutter.cut(cutter.begin(items), False)
         job.callables.add(stretch.code.code_id, stretch.code.data)
         job.callables.get(stretch.code.code_id)
@@ -362,7 +360,7 @@ def test_an_item_of_a_map_stays_one_with_what_the_function_reads(several):
     job = Job(define(SHARED))
     fn = job.made.is_missing
     items = [1, job.made.MISSING]
-    cutter = cutter_of(fn, job.codes.at_once(fn), job.codes, several)
+    cutter = cutter_of(fn, job.codes, several)
     (stretch,) = cutter.cut(cutter.begin([(it,) for it in items] if several else items), False)
     ((sent, items),) = blocks_of(stretch).pieces(range(2))
     assert [sent(*item) for item in (items if several else zip(items))] == [[False], [True]]

@@ -173,21 +173,16 @@ class Maps:
         operation: Binary | None = None,
         ledger: Ledger | None = None,
     ) -> MapCall:
-        core, codes = self._core, self._core.codes
-        owner, code = fn, codes.at_once(fn)
-        if code is None and operation is None:
-            owner, code = codes.of_class(fn)
+        core = self._core
         cutter = Cutter(
             core.number,
             core.workers,
             fn,
-            code,
-            codes,
+            core.codes,
             schedule,
             several=source.several,
             operation=operation,
             ledger=ledger,
-            owner=owner,
         )
         return MapCall(core, cutter)
 

@@ -127,8 +127,6 @@ class Cutter:
     workers : int
         That share the items.
     fn : callable
-    code : Code or None
-        Of `owner`; without, `fn` is sent with the items.
     codes : CodeCache
     schedule : Schedule
     several : bool
@@ -137,12 +135,12 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
-    owner : callable, optional
-        Whose code it is: by default `fn`; or the class of `fn`, or of the object whose method that
-        is.  Then `fn` goes with the items, and refers to the class, which comes with the code.
 
     Attributes
     ----------
+    code : Code or None
+        Of the function.  Or of its class, or of that of the object whose method it is: then the
+        function goes with the items, and refers to the class.  Without, it goes with them whole.
     at_once : bool
         Whether items have to be cut as soon as they come: a function that goes with them does so
         as it is now, and a journal has to know which of two equal calls is the first.
@@ -153,25 +151,24 @@ class Cutter:
         number: Callable[[], int],
         workers: int,
         fn: Callable[..., Any],
-        code: Code | None,
         codes: CodeCache,
         schedule: Schedule,
         *,
         several: bool = False,
         operation: Binary | None = None,
         ledger: Ledger | None = None,
-        owner: Callable[..., Any] | None = None,
     ) -> None:
         self._number = number
         self.workers = workers
         self.fn = fn
-        self.code = code
+        self._owner, self.code = fn, codes.at_once(fn)  # whose code it is, and the code
+        if self.code is None and operation is None:
+            self._owner, self.code = codes.of_class(fn)
         self._codes = codes
         self._schedule = schedule
         self._several = several
         self.operation = operation
         self._ledger = ledger
-        self._owner = fn if owner is None else owner
         self.at_once = self._own_code is None or ledger is not None
 
     @property
