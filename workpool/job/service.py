@@ -18,7 +18,7 @@ from ..members.liveness import Liveness
 from ..serializer import leave_script
 from ..system.status import launched
 from ..system.streams import flush_last, report_failure, say
-from .control import Callee, Choice
+from .control import Callee, Choice, Order
 from .survival import STUCK, Sentry, abort, exit_at_once, orphaned, survives
 from .together import meet, open_window
 
@@ -120,24 +120,21 @@ class _Orders:
 
     def obey(self) -> bool:
         """Come if the driver calls, and do what it says; return whether the job goes on."""
-        order = self.control.look()
-        if order is None:
-            return True
-        if order.what == "leave":
-            return False
-        choice = order.choice
-        if order.what == "open":
-            assert choice is not None
-            self._open(choice)
-        elif order.what == "close":
-            assert choice is not None
-            self._worker.detach(choice)
-            self._windows.pop(choice).close()
-            if choice in self._comms:
-                self._group.free(self._comms.pop(choice))
-        elif order.what == "stay":
-            with suppress(ValueError):  # not the main thread: whose program has its own plans
-                signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
+        match self.control.look():
+            case None:
+                return True
+            case Order("leave"):
+                return False
+            case Order("open", Choice() as choice):
+                self._open(choice)
+            case Order("close", Choice() as choice):
+                self._worker.detach(choice)
+                self._windows.pop(choice).close()
+                if choice in self._comms:
+                    self._group.free(self._comms.pop(choice))
+            case Order("stay"):
+                with suppress(ValueError):  # not the main thread: whose program has its own plans
+                    signal.signal(signal.SIGTERM, lambda signum, frame: None)  # the driver's matter
         self.control.report_done()
         return True
 
