@@ -96,7 +96,7 @@ HARMLESS = {
     "the ticket of a row not compared": (
         Claimant,
         "take",
-        (" and self.geometry.ticket(index, word) == ticket", ""),
+        (" and self.geometry.ticket(number, word) == ticket", ""),
         "counter",
     ),
     "the tail not pushed when the first attempt is lost": (

@@ -108,13 +108,13 @@ BUGS = {
         "take",
         [
             (
-                "    for run in runs(indices):\n",
-                "    early = self._read(indices, self.geometry.descriptor, DESCRIPTOR_NBYTES)\n"
-                "    for run in runs(indices):\n",
+                "    for run in runs(numbers):\n",
+                "    early = self._read(numbers, self.geometry.descriptor, DESCRIPTOR_NBYTES)\n"
+                "    for run in runs(numbers):\n",
             ),
             (
                 "return self._offers(rows)",
-                "return [Offer(row, early[indices.index(row.number)]) for row in rows]",
+                "return [Offer(row, early[numbers.index(row.number)]) for row in rows]",
             ),
         ],
         SECOND,
@@ -129,7 +129,7 @@ BUGS = {
                 "mine = protocol.claim(word, self.member)\n    # The one",
                 "mine = protocol.claim(word, self.member)\n"
                 "    if record is None:\n"
-                "        (record,) = self._read([index], self.geometry.descriptor, 256)\n"
+                "        (record,) = self._read([number], self.geometry.descriptor, 256)\n"
                 "    # The one",
             )
         ],

@@ -42,16 +42,17 @@ class Claimant(Awaiter):
             return tickets
         if len(tickets) == 1:
             return [Offer(self._expected(tickets[0]), None)]
-        indices = [self.geometry.row(ticket) for ticket in tickets]
-        for run in runs(indices):
-            first, last = indices[run.start], indices[run.stop - 1]
+        numbers = [self.geometry.row(ticket) for ticket in tickets]
+        for run in runs(numbers):
+            first, last = numbers[run.start], numbers[run.stop - 1]
             self.window.get(self.geometry.word(first), memoryview(self.words)[first : last + 1])
         self.window.flush()  # READY must be seen before the descriptor is read, see _offers
         rows = []
-        for ticket, index in zip(tickets, indices, strict=True):
-            word = self.words[index]
-            if layout.state_of(word) == State.READY and self.geometry.ticket(index, word) == ticket:
-                rows.append(Row(index, word))
+        for ticket, number in zip(tickets, numbers, strict=True):
+            word = self.words[number]
+            ready = layout.state_of(word) == State.READY
+            if ready and self.geometry.ticket(number, word) == ticket:
+                rows.append(Row(number, word))
         return self._offers(rows)
 
     def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
@@ -113,18 +114,18 @@ class Claimant(Awaiter):
         RMA cost: 1 compare_and_swap; 1 get and 1 flush if the descriptor was not read, 1
         compare_and_swap more if it is not a first attempt.
         """
-        (index, word), record = offer
+        (number, word), record = offer
         mine = protocol.claim(word, self.member)
         # The one atomic that decides who runs the task.
-        found = self.window.compare_and_swap(self.geometry.word(index), word, mine)
+        found = self.window.compare_and_swap(self.geometry.word(number), word, mine)
         if found != word and record is None and protocol.is_ready_like(found, word):
             word, mine = found, protocol.claim(found, self.member)
-            found = self.window.compare_and_swap(self.geometry.word(index), word, mine)
+            found = self.window.compare_and_swap(self.geometry.word(number), word, mine)
         if found != word:
             return Miss.CONTENDED
         if record is None:  # it was READY, so the descriptor is there; now nobody changes it
-            record = self.window.copy(self.geometry.descriptor(index), DESCRIPTOR_NBYTES)
-        return Claim(index, mine, record)
+            record = self.window.copy(self.geometry.descriptor(number), DESCRIPTOR_NBYTES)
+        return Claim(number, mine, record)
 
     def complete(
         self, claim: Claim, record: bytes, then: Offer | None = None

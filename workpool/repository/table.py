@@ -73,22 +73,22 @@ class Table:
         self.window.flush()  # the words are here only after it
         return self.words
 
-    def load(self, index: int) -> int:
+    def load(self, number: int) -> int:
         """Return the word of one row.  RMA cost: 1 load."""
-        return self.window.load(self.geometry.word(index))
+        return self.window.load(self.geometry.word(number))
 
-    def read_record(self, index: int) -> memoryview:
+    def read_record(self, number: int) -> memoryview:
         """Return a copy of the outcome record of a row.  RMA cost: 1 get, 1 flush."""
-        return self.window.copy(self.geometry.outcome(index), OUTCOME_NBYTES)
+        return self.window.copy(self.geometry.outcome(number), OUTCOME_NBYTES)
 
-    def read_records(self, indices: Sequence[int]) -> list[memoryview]:
+    def read_records(self, numbers: Sequence[int]) -> list[memoryview]:
         """Return copies of the outcome records of rows, in order.
 
         Notes
         -----
         RMA cost: 1 get for each run of rows, 1 flush.
         """
-        return self._read(indices, self.geometry.outcome, OUTCOME_NBYTES)
+        return self._read(numbers, self.geometry.outcome, OUTCOME_NBYTES)
 
     def _step(self, row: Row, step: Step) -> bool:
         """Take a step from the word of a row; return whether that still stood there."""
@@ -98,26 +98,26 @@ class Table:
         return found == row.word
 
     def _read(
-        self, indices: Sequence[int], place: Callable[[int], int], nbytes: int
+        self, numbers: Sequence[int], place: Callable[[int], int], nbytes: int
     ) -> list[memoryview]:
-        if len(indices) == 1:
-            return [self.window.copy(place(indices[0]), nbytes)]
-        copy = memoryview(bytearray(len(indices) * nbytes))
-        for run in runs(indices):
+        if len(numbers) == 1:
+            return [self.window.copy(place(numbers[0]), nbytes)]
+        copy = memoryview(bytearray(len(numbers) * nbytes))
+        for run in runs(numbers):
             part = copy[run.start * nbytes : run.stop * nbytes]
-            self.window.get(place(indices[run.start]), part)
+            self.window.get(place(numbers[run.start]), part)
         self.window.flush()  # the copies are here only after it
-        return [copy[i * nbytes : (i + 1) * nbytes] for i in range(len(indices))]
+        return [copy[i * nbytes : (i + 1) * nbytes] for i in range(len(numbers))]
 
 
-def runs(indices: Sequence[int]) -> list[range]:
+def runs(numbers: Sequence[int]) -> list[range]:
     """Split positions into the longest ranges over which the values grow by one."""
     found: list[range] = []
     start = 0
-    for i, index in enumerate(indices):
-        if index - indices[start] != i - start:
+    for i, number in enumerate(numbers):
+        if number - numbers[start] != i - start:
             found.append(range(start, i))
             start = i
-    if indices:
-        found.append(range(start, len(indices)))
+    if numbers:
+        found.append(range(start, len(numbers)))
     return found
