@@ -60,13 +60,14 @@ class Maps:
         self,
         fn: Callable[..., T],
         iterables: tuple[Iterable[Any], ...],
-        star: bool,
         timeout: float | None,
         chunksize: int | None,
         buffersize: int | None,
         schedule: str,
         journal: str | os.PathLike[str] | None,
         unordered: bool,
+        *,
+        star: bool = False,
     ) -> Iterator[T]:
         """Return the iterator of ``View.map``, or of ``View.starmap`` where `star`."""
         for name, size in (("chunksize", chunksize), ("buffersize", buffersize)):

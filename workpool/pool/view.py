@@ -243,7 +243,7 @@ class View(Executor):
         costs.
         """
         return self._maps.map(
-            fn, iterables, False, timeout, chunksize, buffersize, schedule, journal, unordered
+            fn, iterables, timeout, chunksize, buffersize, schedule, journal, unordered
         )
 
     def starmap(
@@ -269,7 +269,7 @@ class View(Executor):
             As for `map`, and so are the iterator that is returned, the errors and the cost.
         """
         return self._maps.map(
-            fn, (iterable,), True, timeout, chunksize, buffersize, schedule, journal, unordered
+            fn, (iterable,), timeout, chunksize, buffersize, schedule, journal, unordered, star=True
         )
 
     def reduce(
