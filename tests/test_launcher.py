@@ -133,7 +133,7 @@ def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str
     with job(command) as started:
         ended = started.wait(10)
     assert ended.status == 3
-    said = rf"0\.3 s after the driver's end \(--grace\) was killed: {named}"
+    said = rf"0\.3 s after its end \(--grace\) was killed: {named}"
     assert re.search(said, ended.err), ended
 
 

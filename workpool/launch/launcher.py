@@ -289,8 +289,8 @@ class _Job:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
         told = self._watch.ending
         if told is not None and not told.failed and status is None and self._signals.asked is None:
-            given = f"{self._grace_s:g} s after the driver's end (--grace)"
-            say(f"what was left {given} was killed: {self._late}")
+            given = f"{self._grace_s:g} s after its end (--grace)"
+            say(f"the program has ended; what was left {given} was killed: {self._late}")
         # A rank that dies takes the driver along, which may still have told 0, or that it was ended
         # or drained by a SIGTERM, which was not ours: all the same the job has failed.  But a drain
         # that is cut short ends every rank with its own status.
