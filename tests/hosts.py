@@ -19,13 +19,15 @@ from launching import Started, job
 
 from workpool.launch.mpiexec import Kind, find
 
-#: In the place of ssh: drops the options, goes to the host, and runs the words there.
+#: In the place of ssh: drops the options, goes to the host, and runs the words there, with hardly
+#: anything of our environment.
 _SSH = """\
 #!/bin/bash
 while [[ $1 == -* ]]; do shift; done
 host=$1
 shift
-ip netns exec "$host" nsenter --uts="{place}/$host" /bin/bash -c "$*"
+for name in PATH HOME TMPDIR PYTHONPATH WORKPOOL_TEST_JOB; do kept+=("$name=${{!name}}"); done
+ip netns exec "$host" nsenter --uts="{place}/$host" env -i "${{kept[@]}}" /bin/bash -c "$*"
 """
 
 _MPICH = "-launcher ssh -launcher-exec {ssh} -iface eth0 -hosts {hosts}"

@@ -12,8 +12,6 @@ import pytest
 from launching import ROOT, Ended, job, run
 from surviving import BUSY, HEAD, deaths, end, survive
 
-from workpool.system import supervisor
-
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
@@ -117,8 +115,8 @@ def by_hand(text: str, until: str, times: int) -> Ended:
     command = command_line(
         program, 4, [sys.executable, "-m", "workpool", "-c", HEAD + text], survive=True
     )
-    variables = {**environment(program.kind, os.environ), supervisor.VARIABLE: "1"}
-    with job(command, {**variables, "PYTHONPATH": str(ROOT)}, lasting=True) as started:
+    variables = {**environment(program.kind, os.environ), "PYTHONPATH": str(ROOT)}
+    with job(command, variables, lasting=True) as started:
         started.until(until, times)
         os.kill(started.ranks()[0], signal.SIGKILL)
         return end(started, 10)

@@ -140,7 +140,7 @@ def run(
                 **environment(program.kind, without_rank() if here else os.environ, place),
                 VARIABLE: place,
                 GRACE: str(grace_s),
-                supervisor.VARIABLE: str(int(survive)),
+                supervisor.VARIABLE: "0",  # of a job that has started this one; a supervisor says 1
             },
             stdin=subprocess.DEVNULL,  # the driver gets ours
             start_new_session=True,  # a terminal's Ctrl-C is for us alone

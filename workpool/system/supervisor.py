@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-#: Set to 1 for every rank of a job that outlives the death of workers.
+#: Set to 1 for every rank of a job that outlives the death of workers, by its supervisor: not every
+#: mpiexec hands the variables of its caller on to other hosts.
 VARIABLE = "WORKPOOL_SURVIVE"
 
 #: Names the directory where ends are noted, if there is a launcher: ``status.VARIABLE``.
@@ -79,6 +80,7 @@ def die_with(parent: int) -> None:
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status if nobody else has it."""
     me = os.getpid()
+    os.environ[VARIABLE] = "1"
     # Over a network, Open MPI ends whoever loses the connection to one that has died, unless it
     # tolerates faults; then it warns at the start that windows are untested.
     counts = (os.environ.get(f"OMPI_COMM_WORLD_{what}SIZE") for what in ("", "LOCAL_"))
