@@ -18,7 +18,7 @@ from .errors import UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
-from .system.ranks import forget_line, may_be_first, rank_here, size_here
+from .system.ranks import forget_line, is_alone, may_be_first, rank_here, size_here
 from .system.shared_memory import too_little
 from .system.status import Reporter
 from .system.streams import flush, say, write_files
@@ -44,7 +44,8 @@ Easier: `workpool run -w N {program.USAGE}` finds mpiexec by itself.
 def main() -> int:
     """Run this rank's part of the program, and return the rank's exit status."""
     words = sys.argv[1:]
-    if words and words[0] in program.COMMANDS and not os.path.exists(words[0]) and not rank_here():
+    command = words and words[0] in program.COMMANDS and not os.path.exists(words[0])
+    if command and (rank_here() is None or is_alone()):
         from .launch import cli  # no rank needs it
 
         gc.enable()
@@ -58,7 +59,6 @@ def main() -> int:
         return _say_once(_HELP, sys.stderr, 2)
     try:
         found = program.parse(words)
-        found.check()
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
@@ -113,6 +113,11 @@ def _drive(found: Program, reporter: Reporter) -> None:
         for signum in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(signum) is signal.SIG_DFL:
                 signal.signal(signum, leave)
+    try:
+        found.check()  # here alone: the hosts of the others may not have it, and need not
+    except UsageError as error:
+        print(f"python -m workpool: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(2) from None
     try:
         found.run(relayed=not (reporter.heard or os.isatty(0)))
     except SystemExit:
