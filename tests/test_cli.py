@@ -249,6 +249,18 @@ def test_missing_script_under_mpiexec() -> None:
 
 
 @pytest.mark.mpi
+def test_srun_that_starts_no_ranks() -> None:
+    """By default it does so: each process would be a driver, and run the script."""
+    text = "import os; print('SLURM_STEP_NUM_TASKS' in os.environ)"
+    for tasks, status, out in (("3", 2, ""), ("1", 0, "False\n")):
+        env = {**ranks.without_rank(), "SLURM_STEP_NUM_TASKS": tasks}
+        with job([sys.executable, "-m", "workpool", "-c", text], env) as started:
+            ended = started.wait()
+        assert (ended.status, ended.out) == (status, out)
+        assert ended.err.startswith("python -m workpool: srun has started this 3 times" * (not out))
+
+
+@pytest.mark.mpi
 def test_the_host_of_a_worker_needs_no_script(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(
         "import os, workpool as w; print(w.WorkPool().submit(os.getcwd).result())"

@@ -18,7 +18,7 @@ from .errors import UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
-from .system.ranks import forget_line, is_alone, may_be_first, rank_here, size_here
+from .system.ranks import forget_line, is_alone, may_be_first, rank_here, size_here, step_size
 from .system.shared_memory import too_little
 from .system.status import Reporter
 from .system.streams import flush, say, write_files
@@ -70,6 +70,11 @@ def main() -> int:
     gc.freeze()  # without the group: a pool refers to it, and what is frozen is never freed
     try:
         group = rma.Group(mortal=survival.survives())
+        if group.size == 1 and (tasks := step_size() or 1) > 1:
+            raise UsageError(
+                f"srun has started this {tasks} times, and MPI knows of this process alone: they "
+                "speak no PMI in common; try others (srun --mpi=list), or `workpool run`"
+            )
     except UsageError as error:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     if survival.survives():

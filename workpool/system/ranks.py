@@ -17,6 +17,9 @@ from .supervisor import RANK_VARIABLES
 #: Variables by which an mpiexec tells a process of how many ranks it is one.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
+#: The variable by which srun tells a process of how many it is one, whether they are ranks or not.
+_STEP = "SLURM_STEP_NUM_TASKS"
+
 #: Variables by which batch systems say for how many ranks they have room.
 _ROOM = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
 
@@ -47,8 +50,13 @@ def size_here() -> int:
 
 def is_alone() -> bool:
     """Return whether this is the only process of its job, as the shell of ``srun --pty`` is."""
-    alone = os.environ.get("SLURM_STEP_NUM_TASKS") == "1"
-    return alone if not any(name in os.environ for name in _SIZES) else size_here() == 1
+    return step_size() == 1 if not any(name in os.environ for name in _SIZES) else size_here() == 1
+
+
+def step_size() -> int | None:
+    """Return how many processes srun has started, if that is all that is known of ranks."""
+    given = os.environ.get(_STEP, "")
+    return int(given) if given.isdigit() and not any(map(os.environ.get, _SIZES)) else None
 
 
 def room() -> int | None:
@@ -65,6 +73,8 @@ def room() -> int | None:
 def forget_line() -> None:
     """Drop the variables that name the line to the process manager, which MPI has taken up.
 
+    And what srun says of this process: it does not hold for a program that a task starts.
+
     The numbers stay: programs look at them, to share out a host's devices for example.  Processes
     that are forked drop hydra's line itself, for its end is how hydra sees that a rank has died.
     """
@@ -77,7 +87,7 @@ def forget_line() -> None:
                 os.close(line.pop())
 
     os.register_at_fork(after_in_child=let_go)
-    for name in os.environ.keys() - without_line().keys():
+    for name in (os.environ.keys() - without_line().keys()) | ({_STEP} & os.environ.keys()):
         del os.environ[name]
 
 
