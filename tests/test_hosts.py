@@ -102,7 +102,7 @@ def test_the_death_of_a_host_ends_the_job(hosts: Hosts, survive: bool) -> None:
 
 DEADLY = """
 import os, signal, sys, time
-from workpool import ResourceError, WorkPool
+from workpool import ResourceError, UsageError, WorkPool
 from workpool.job import entry
 
 def task(n):
@@ -113,6 +113,10 @@ with WorkPool(lease_s={lease_s}) as pool:
     members = entry.current().liveness.members
     near = [n for n, member in enumerate(members) if member.host == members[0].host]
     far = [n for n in range(len(members)) if n not in near]
+    try:
+        WorkPool(repository=far[0])  # whose death the driver would not notice
+    except UsageError:
+        print("refused", flush=True)
     futures = [pool.submit(task, n) for n in range(400)]
     for n in range(100):
         assert futures[n].result() == n
@@ -141,7 +145,7 @@ def test_the_job_outlives_workers_of_any_host(hosts: Hosts, victims: str, lease_
     with hosts.run("-c", text, survive=True) as started:
         ended = started.wait()
     assert ended.status == 0, ended
-    assert "right 4999950000\nrefused\n" in ended.out
+    assert "refused\nright 4999950000\nrefused\n" in ended.out
     dead = ended.out.partition("dead ")[2].split()
     said = "died" if lease_s > 1 else "does not answer any more"
     for host, pid in zip(dead[::2], dead[1::2], strict=True):

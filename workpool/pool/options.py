@@ -151,6 +151,11 @@ def choose(
     if not 0 <= repository < job.group.size:
         raise UsageError(f"repository={repository}: this job has ranks 0 to {job.group.size - 1}")
     repository = job.group.inner(repository)
+    if job.survive and job.liveness is not None and not job.liveness.near(repository):
+        raise UsageError(
+            "repository= must be a rank of the driver's host with --survive: on another its death "
+            "would go unnoticed, and the driver wait for it"
+        )
     lease_s = _number("lease_s", lease_s, LEASE_S, float)
     if not lease_s >= LEAST_LEASE_S:
         raise UsageError(
