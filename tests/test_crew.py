@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from workpool.errors import ResourceError
 from workpool.job import control
 from workpool.job.control import Callee, Caller, Order
 from workpool.job.crew import Crew
@@ -33,7 +35,7 @@ def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
     """Return how a driver calls, and its worker is called."""
     group = ranks(2)
     rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=hearts)
-    return Crew(Caller(group), rest, rest, rest, survive=False), Callee(group)
+    return Crew(Caller(group), rest, rest, rest, survive=False, fail=sys.exit), Callee(group)
 
 
 def pauses(monkeypatch: pytest.MonkeyPatch, pause: Callable[[], object]) -> None:
@@ -121,3 +123,27 @@ def test_a_death_is_reported_though_the_last_step_of_the_dead_is_on_its_way(
         monkeypatch.setattr(other.window, "load", lambda disp, found=found: found.pop())
         other.report_dead(1)
         assert (caller.reported_dead(), caller.missing(came)) == ([1], [2])
+
+
+@pytest.mark.parametrize("end", [ResourceError, SystemExit])
+def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
+) -> None:
+    """Its workers would wait for it in MPI for ever."""
+
+    def serve() -> None:
+        while callee.look() is None:
+            time.sleep(0)
+        if end is ResourceError:  # it has failed here as well
+            callee.report_done()
+
+    def fail() -> None:
+        raise ResourceError("no memory")
+
+    monkeypatch.setattr("workpool.job.crew.FAILED_S", 10 if end is ResourceError else 0.1)
+    crew, callee = pair(lambda: None)
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with pytest.raises(end):
+        crew.call(Order("open"), fail)
+    thread.join(10)

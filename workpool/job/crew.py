@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
+from typing import NoReturn
 
 from ..clock import monotonic
 from ..driver.progress import progress_until
@@ -25,6 +26,9 @@ from .tables import Tables
 #: How long workers are waited for before that is said.
 LATE_S = 10.0
 
+#: How long after a step has failed here workers may take to fail as well.
+FAILED_S = 8.0
+
 
 class Crew:
     """The workers of a job, as their driver calls them.
@@ -38,6 +42,8 @@ class Crew:
         Served while a worker is waited for.
     survive : bool
         Whether the job outlives its workers.
+    fail : callable
+        ``fail(status)``: ends the job.
     """
 
     #: Whether it is the worker that asks: never, the workers are other processes.
@@ -50,12 +56,14 @@ class Crew:
         bells: Doorbells,
         tables: Tables,
         survive: bool,
+        fail: Callable[[int], NoReturn],
     ) -> None:
         self.control = control
         self._liveness = liveness
         self._bells = bells
         self._tables = tables
         self._survive = survive
+        self._fail = fail
 
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.
@@ -102,7 +110,14 @@ class Crew:
     def _obey(self, order: Order, part: Callable[[], None]) -> None:
         """Tell the workers what to do, and do our part of it."""
         self.control.tell(order)
-        part()
+        try:
+            part()
+        except ResourceError as error:
+            # Where MPI fails on this rank alone, Open MPI lets the others wait for it for ever.
+            if self.gather(self.control.obeyed, FAILED_S):
+                say(f"{error}; other ranks still wait for this one in MPI: the job ends")
+                self._fail(1)
+            raise
 
     def gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> list[int]:
         """Wait until each living worker that is not in `late` has written `word`, or a later one.

@@ -110,7 +110,7 @@ class Runtime:
             near = filter(liveness.near, range(1, group.size))
             bells = Doorbells({m: doorbell.name(liveness.members[m]) for m in near})
             self.tables = tables = Tables(group, liveness, bells)
-            self._crew = crew = Crew(control, liveness, bells, tables, survive)
+            self._crew = crew = Crew(control, liveness, bells, tables, survive, self.fail)
             if survive:
                 self._deaths = Deaths(group, liveness, crew, tables, self.fail)
         self.attendant = Attendant(
