@@ -111,7 +111,7 @@ class Hosts:
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
         # MPICH would take whatever is the quickest on this machine.
         network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
-        return job([*there, *command, *words], {**os.environ, **network})
+        return job([*there, *command, *words], {**os.environ, **network}, lasting=True)
 
     def kill(self) -> None:
         """Kill everything that runs on the second host."""

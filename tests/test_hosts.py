@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hosts import Hosts, missing
+from launching import LIMIT_S
 from processes import PATIENCE
 
 from workpool.launch.mpiexec import Kind, find
@@ -170,7 +171,9 @@ def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
     with hosts.run("-c", BUSY.format(items=1000)) as started:
         started.until("begun")
         with hosts.cut_off():
-            ended = started.wait()
+            started.process.wait(LIMIT_S * PATIENCE)
+            hosts.kill()  # what runs there does not hear of the end
+        ended = started.wait()
     assert ended.status == 0, ended
     assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(1000))}", "end"]
     assert f"on {hosts.names[1]} " in ended.err
