@@ -354,6 +354,29 @@ assert not notes("late"), "it has waited for the first item"
     run_ranks(3, FAILING + script, str(tmp_path), timeout=60)
 
 
+def test_a_reduce_raises_an_exception_that_is_false() -> None:
+    """As one is that counts what it tells of, and has nothing to tell."""
+    script = """
+        from workpool import WorkPool
+
+        class Empty(Exception):
+            def __len__(self):
+                return 0
+
+        def fail(n):
+            raise Empty
+
+        with WorkPool() as pool:
+            try:
+                pool.reduce(fail, range(30))
+            except Empty:
+                pass
+            else:
+                raise AssertionError("it has a value")
+    """
+    run_ranks(2, script, timeout=40)
+
+
 def test_a_reduce_whose_operation_raises_has_no_value() -> None:
     """However far the other items have come: those that it met last are not done."""
     script = """

@@ -152,7 +152,9 @@ class MapCall(Turns):
                 raise FutureTimeout
         if not came():
             try:
-                raise self._failure or CancelledError
+                if self._failure is not None:  # an exception may be false
+                    raise self._failure
+                raise CancelledError
             finally:  # its traceback refers to the program's frames, and by them to the pool
                 self._failure = None
                 self._stopped = True
