@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import pickle
 import socket
 import threading
 import traceback
+import weakref
 from concurrent.futures import Future
 
 import numpy as np
@@ -55,6 +57,23 @@ def test_a_call_of_a_partial_is_one_of_its_function():
 def test_a_partial_with_places_left_is_called_by_itself():
     fn = functools.partial(add, functools.Placeholder, 2)
     assert without_partial(fn, (1,), {}) == (fn, (1,), {})
+
+
+def test_what_cannot_be_pickled_goes_with_its_error():
+    class Locked:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    locked = Locked()
+    gone = weakref.ref(locked)
+    gc.disable()  # in a cycle it would stay until then, however large it is
+    try:
+        pack_call(add, (locked,), {})
+    except SerializationError:
+        del locked
+    finally:
+        gc.enable()
+    assert gone() is None
 
 
 def test_common_calls_are_compact(code):

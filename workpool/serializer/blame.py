@@ -96,5 +96,6 @@ def _failure(value: object, attempt: Callable[[object], object] = encode) -> Bas
     except interrupts():
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
+        BaseException.with_traceback(error, None)  # it refers to our callers, and so to the call
         return error
     return None
