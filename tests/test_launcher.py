@@ -49,6 +49,17 @@ def test_status(tmp_path: Path, program: str, status: int, said: str) -> None:
     assert ended.err.count("\n") == bool(said)
 
 
+def test_where_mpiexec_is_killed_no_host_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSB_JOBID", "1")  # which may have given several hosts
+    program = "reporter.hosts(['a', 'b']); os.kill(os.getpid(), 9)"
+    with job(launch(tmp_path, program)) as started:
+        ended = started.wait()
+    said = "the driver never told how it ended: mpiexec was killed by signal 9\n"
+    assert ended == (137, "begun\n", f"workpool: {said}")
+
+
 def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
     with job(launch(tmp_path, "", before="exit 0")) as started:
         ended = started.wait()

@@ -317,8 +317,8 @@ class _Job:
 
     def _advice(self, status: int) -> str:
         """Return what to do if it is a rank's death that has ended the job; else nothing."""
-        if self._watch.driver is None or (self._local and (self._survive or status < 0)):
-            return ""
+        if self._watch.driver is None or status < 0 or (self._local and self._survive):
+            return ""  # mpiexec itself was killed: nothing of the job was amiss
         if lost := advice.output_lost():
             return lost
         if self._local:
