@@ -87,8 +87,9 @@ class Group:
                 name = library_version().partition(",")[0]
                 remove(mpi_files(os.getpid()))  # Open MPI forgets it
                 raise UsageError(
-                    f"mpiexec has started {size_here()} ranks, and MPI ({name}) knows of this one "
-                    "alone: it is the mpiexec of another MPI; `workpool run` finds the right one"
+                    f"{size_here()} ranks were started, and MPI ({name}) knows of this one alone: "
+                    "by the mpiexec of another MPI, or an srun that speaks another PMI (srun "
+                    "--mpi=list); `workpool run` finds the right one"
                 )
         check_root(comm, root)
         rank = comm.Get_rank()
