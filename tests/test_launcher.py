@@ -60,6 +60,21 @@ def test_where_mpiexec_is_killed_no_host_is_blamed(
     assert ended == (137, "begun\n", f"workpool: {said}")
 
 
+@pytest.mark.parametrize("said", ["", "is on another host, out of our reach"])
+def test_a_driver_that_is_not_heard_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    if said:
+        monkeypatch.setenv("LSB_JOBID", "1")
+    with job(launch(tmp_path, "", before="echo up; exec sleep 60")) as started:
+        started.until("up")
+        started.signal(signal.SIGTERM)
+        ended = started.wait()
+    assert ended.status == 143
+    assert bool(ended.err) == bool(said)
+    assert said in ended.err
+
+
 def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
     with job(launch(tmp_path, "", before="exit 0")) as started:
         ended = started.wait()

@@ -302,6 +302,8 @@ class _Job:
         if self._signals.asked is not None:
             if status is None and self._signals.overdue:
                 say("killed: the program did not end in time after the signal, see --grace")
+            elif status is None and self._watch.driver is None and not self._local:
+                say("killed: the program has not begun, or is on another host, out of our reach")
             return 128 + self._signals.asked
         if self._driver_gone or (self._survive and self._lost() and not self._routes.ended):
             return self._tell_of_death(status)
