@@ -31,13 +31,13 @@ def host_died(hosts: Mapping[str, str], lost: Collection[str]) -> str:
     hosts : mapping of str to str
         The other hosts of the job, each with its ranks.
     lost : collection of str
-        Those that are known to be lost; if none is, it may have been each.
+        Those that were lost first, perhaps because a rank has died; if none is, it may be each.
     """
     names = [f"{host} (ranks {hosts[host]})" for host in sorted(lost or hosts)]
     named = f", {' or '.join(names)}" if names else ""
     return (
-        f": a rank of the job has died, see above, or a whole host{named}; start it again without "
-        "that host, and with a journal it goes on from there"
+        f": a rank of the job has died, see above, or a whole host{named}, if no rank is named "
+        "there: then start it again without that host, and with a journal it goes on from there"
     )
 
 
