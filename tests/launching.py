@@ -86,6 +86,17 @@ class Started:
         self.until(after)
         (os.killpg if group else os.kill)(self.process.pid, signum)
 
+    def stop(self, seconds: float) -> None:
+        """Stop all of its processes for so long; the command goes on first, then the driver."""
+        first = [self.process.pid, *self.ranks()[:1]]
+        pids = [*first, *(self.members().keys() - set(first))]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1)
+
     def members(self) -> dict[int, str]:
         """Note what its processes have in shared memory; return their command lines, by id."""
         found = marked(self._mark)

@@ -77,6 +77,20 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
     assert len(stored(tmp_path / "run.db")) == begun
 
 
+def test_the_time_for_which_the_job_was_stopped_is_not_within_that_of_the_drain(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "driver.py").write_text(DRAIN)
+    with run("-w", "2", "--grace", "1", "driver.py", "1", "3", "submit", cwd=tmp_path) as started:
+        started.signal(signal.SIGTERM, after="begun")
+        started.until("SIGTERM")
+        started.stop(5)
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "all of them have ended" in ended.err
+    assert len(stored(tmp_path / "run.db")) == ended.out.count("begun")
+
+
 @pytest.mark.parametrize("launched", [True, False])
 def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     (tmp_path / "driver.py").write_text(DRAIN)

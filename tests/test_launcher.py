@@ -10,11 +10,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from pathlib import Path
 
 import pytest
-from launching import ROOT, job
+from launching import ROOT, Ended, job
 from processes import PATIENCE
 from stand_in import launch
 
@@ -161,6 +162,17 @@ def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str
     assert ended.status == 3
     said = rf"0\.3 s after its end \(--grace\) was killed: {named}"
     assert re.search(said, ended.err), ended
+
+
+def test_what_is_left_is_killed_though_the_launcher_was_stopped(tmp_path: Path) -> None:
+    program = "import subprocess; subprocess.Popen(['sleep', '100']); reporter.ended(0)"
+    with job(launch(tmp_path, program, grace_s=1)) as started:
+        started.until("begun")
+        time.sleep(0.5)
+        os.kill(started.process.pid, signal.SIGSTOP)  # as by Ctrl-Z
+        time.sleep(5)
+        os.kill(started.process.pid, signal.SIGCONT)
+        assert started.wait(10) == Ended(0, "begun\n", "")
 
 
 def test_launcher_killed(tmp_path: Path) -> None:

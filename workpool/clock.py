@@ -26,6 +26,9 @@ sleep: Final[Callable[[float], object]] = (
     else partial(select.select, (), (), ())
 )
 
+#: What takes longer than a look does: this process was stopped, and most likely all of its job.
+PAUSE_S = 1.0
+
 
 class Stopwatch:
     """How long something was waited for: of the time between two looks at most so much counts.
@@ -40,7 +43,7 @@ class Stopwatch:
         Seconds.
     """
 
-    def __init__(self, most_s: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, most_s: float = PAUSE_S, clock: Callable[[], float] = monotonic) -> None:
         self._most_s = most_s
         self._clock = clock
         self._looked_s = clock()

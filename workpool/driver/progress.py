@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import verbs
 from ..backoff import WAIT_S, Backoff
-from ..clock import monotonic
+from ..clock import Stopwatch, monotonic
 from ..forked import Forked
 from ..layout import Geometry
 from ..members.doorbell import Doorbells
@@ -199,9 +199,9 @@ def progress_until(
     drivers: Collection[Progress], ended: Callable[[], bool], limit_s: float = math.inf
 ) -> bool:
     """Make progress in several tables until `ended`, at most for so long; return what it says."""
-    give_up = monotonic() + limit_s
+    watch = Stopwatch()
     wait = Backoff(WAIT_S)
-    while not (over := ended()) and monotonic() < give_up:
+    while not (over := ended()) and watch.look() < limit_s:
         if sum(driver.progress() for driver in drivers):
             wait.reset()
         else:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Container
 from typing import NoReturn
 
-from ..clock import monotonic
+from ..clock import Stopwatch
 from ..driver.progress import progress_until
 from ..errors import ResourceError, WorkerUnreachable
 from ..interrupts import defer_handlers
@@ -134,7 +134,7 @@ class Crew:
         """
         state = self._liveness.state
         hearts = self._tables.hearts() if limit_s == math.inf else None
-        late_s = monotonic() + LATE_S
+        watch, late_s = Stopwatch(), LATE_S
 
         def ended() -> bool:
             nonlocal late_s
@@ -143,7 +143,7 @@ class Crew:
                 missing = [m for m in missing if m not in late and state(m) != "dead"]
             if missing and hearts is not None:  # where a whole host has died, nobody reports it
                 self._check_heard(*hearts, missing)
-            if missing and monotonic() > late_s:
+            if missing and watch.look() > late_s:
                 late_s = math.inf
                 others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
                 say(

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from ..clock import monotonic
+from ..clock import Stopwatch
 from ..driver.driver import Driver
 from ..driver.progress import progress_until
 from ..interrupts import Deferring
@@ -173,12 +173,15 @@ class Drain:
         self._over = True
         main = threading.main_thread().ident
         assert main is not None
-        give_up = monotonic() + END_S
-        while not self._left and monotonic() < give_up:
+        watch = Stopwatch()
+        while not self._left and watch.look() < END_S:
             signal.pthread_kill(main, signal.SIGTERM)  # interrupts whatever it waits for
             self._closed.wait(AGAIN_S)
-        if not self._closed.wait(END_S):
-            self._end(UNFINISHED)
+        watch = Stopwatch()
+        while watch.look() < END_S:
+            if self._closed.wait(AGAIN_S):
+                return
+        self._end(UNFINISHED)
 
 
 def finish(drivers: list[Driver], limit_s: float) -> bool:

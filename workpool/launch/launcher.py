@@ -29,6 +29,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from ..clock import Stopwatch
 from ..errors import ResourceError, UsageError
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
@@ -182,6 +183,7 @@ class _Job:
         self._grace_s = grace_s
         self._local = local
         self._survive = survive
+        self._clock = Stopwatch()
         self._processes = Processes(watch.mark)
         #: With --survive: how ranks have ended, by process id; not those that we have ended.
         self._ends: dict[int, int] = {}
@@ -199,11 +201,11 @@ class _Job:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
         begun = False
-        hosts, noted = 0, time.monotonic()
-        while self._process.poll() is None and time.monotonic() < give_up:
+        hosts, noted = 0, self._clock.look()
+        while self._process.poll() is None and self._clock.look() < give_up:
             self._watch.look(_LOOK_S, self._routes.fds)
             self._routes.look()
-            now = time.monotonic()
+            now = self._clock.look()
             known = self._watch.driver is not None
             if not begun and (known or now > noted + _NOTE_S * (1 if self._local else _SELDOM)):
                 begun, noted = known, now
@@ -253,9 +255,9 @@ class _Job:
 
     def _kill(self, after_s: float = 0) -> None:
         """Kill every process that is left, unless it ends by itself before."""
-        begun = time.monotonic()
+        begun = self._clock.look()
         while left := self._processes.find():
-            passed_s = time.monotonic() - begun
+            passed_s = self._clock.look() - begun
             if self._signals.pass_on() < math.inf:
                 after_s = min(after_s, passed_s)
             if passed_s > after_s + _TIDY_S:
@@ -282,7 +284,7 @@ class _Job:
         watch = self._watch
         if not watch.silent or watch.ending is not None or self._processes.lives(watch.driver):
             return math.inf
-        self._gone_s = min(self._gone_s, time.monotonic())
+        self._gone_s = min(self._gone_s, self._clock.look())
         return self._gone_s
 
     def _verdict(self, status: int | None) -> int:

@@ -8,7 +8,7 @@ import threading
 from array import array
 from typing import Any
 
-from ..clock import monotonic, sleep
+from ..clock import Stopwatch, monotonic, sleep
 from ..errors import ResourceError, UsageError
 from ..layout import PAGE_NBYTES, WORD_NBYTES
 from ..system.ranks import size_here
@@ -370,12 +370,12 @@ def _check() -> None:
 def _await_others(comm: MPI.Intracomm, tell: bool) -> None:
     """Wait asleep until every other rank has come here; perhaps say so if that takes long."""
     met = comm.Ibarrier()
-    late = monotonic() + LATE_S if tell else math.inf
+    watch, late_s = Stopwatch(), LATE_S if tell else math.inf
     while not met.Test():
-        if monotonic() > late:
+        if watch.look() > late_s:
             say(
                 f"this rank has waited for other ranks for {LATE_S:g} s, and goes on waiting: call "
                 "workpool.run, or enter an MPICommExecutor, on every rank of the communicator"
             )
-            late = math.inf
+            late_s = math.inf
         sleep(AWAIT_S)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from io import FileIO  # a task may have replaced `open`
 from typing import IO
 
-from ..clock import monotonic, sleep
+from ..clock import Stopwatch, monotonic, sleep
 from .channel import Channel
 from .ranks import without_line
 from .streams import open_streams
@@ -200,14 +200,14 @@ class ChildProcess:
             for pid in set(group) - set(trackers):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            give_up = monotonic() + GONE_S
-            while any(map(_tracks, trackers)) and monotonic() < give_up:
+            watch = Stopwatch()
+            while any(map(_tracks, trackers)) and watch.look() < GONE_S:
                 sleep(1e-3)
 
     def _wait(self) -> None:
         """Wait for the process to end: a frozen one, or one whose disk is gone, may never do so."""
-        give_up = monotonic() + GONE_S
-        while not self.ended() and monotonic() < give_up:
+        watch = Stopwatch()
+        while not self.ended() and watch.look() < GONE_S:
             sleep(1e-3)
 
 

@@ -51,9 +51,6 @@ STARTS = 3
 FIRST_LOOK_S = 5e-3
 LONGEST_LOOK_S = 50e-3
 
-#: What takes longer than a look does: this process was stopped, and its child most likely, too.
-PAUSE_S = 1.0
-
 #: Files whose lines in a stack are not the task's.
 _OURS = (channel.__file__, child.__file__, runner.__file__, 'File "<string>"')
 
@@ -229,7 +226,7 @@ class IsolatedRunner:
                 raise _NoChild(str(error) or "no memory") from error
             self._tasks = 0
             try:
-                in_time = self._wait(process, Stopwatch(PAUSE_S), START_S)
+                in_time = self._wait(process, Stopwatch(), START_S)
                 if in_time and process.channel.receive() == child.READY:
                     return process
             except (EOFError, OSError):
@@ -240,7 +237,7 @@ class IsolatedRunner:
 
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> memoryview | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
-        watch = Stopwatch(PAUSE_S)
+        watch = Stopwatch()
         while self._wait(process, watch, pool.limits.timeout_s):
             message = process.channel.receive()
             if message == child.REFUSED:
@@ -255,7 +252,7 @@ class IsolatedRunner:
                 return message
             # What it lacked is not the task's matter, nor is the initializer, which may take as
             # long by itself.
-            watch = Stopwatch(PAUSE_S)
+            watch = Stopwatch()
         return None
 
     def _wait(self, process: ChildProcess, watch: Stopwatch, limit_s: float | None) -> bool:
