@@ -94,7 +94,8 @@ class Started:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # Open MPI's mpiexec hands it on
+                os.kill(pid, signal.SIGCONT)
             time.sleep(0.1)
 
     def members(self) -> dict[int, str]:
