@@ -99,6 +99,8 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
             subprocess.run(["umount", self._place / name], stderr=subprocess.DEVNULL, check=False)
             shutil.rmtree(Path("/etc/netns", name), ignore_errors=True)
+            for left in Path("/dev/shm").glob(f"*.{name}.*"):  # Open MPI's, of ranks that we killed
+                left.unlink(missing_ok=True)
         subprocess.run(["umount", self._place], check=False)
 
     def run(self, *words: str, survive: bool = False) -> contextlib.AbstractContextManager[Started]:
