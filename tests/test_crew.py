@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,15 @@ def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
     group = ranks(2)
     rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=hearts)
     return Crew(Caller(group), rest, rest, rest, survive=False, fail=sys.exit), Callee(group)
+
+
+@contextmanager
+def beside(serve: Callable[[], None]) -> Iterator[None]:
+    """Have a worker serve meanwhile, in a thread of its own."""
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield
+    thread.join(10)
 
 
 def pauses(monkeypatch: pytest.MonkeyPatch, pause: Callable[[], object]) -> None:
@@ -102,11 +112,8 @@ def test_an_order_whose_step_has_failed_is_not_taken_back(monkeypatch: pytest.Mo
     pauses(monkeypatch, lambda: time.sleep(1e-3))
     told: list[Order] = []
     crew, callee = pair(lambda: None)
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    with pytest.raises(MemoryError):
+    with beside(serve), pytest.raises(MemoryError):
         crew.call(Order("stay"), fail)
-    thread.join(10)
     assert (told, callee.look()) == ([Order("stay")], None)
 
 
@@ -142,8 +149,5 @@ def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
 
     monkeypatch.setattr("workpool.job.crew.FAILED_S", 10 if end is ResourceError else 0.1)
     crew, callee = pair(lambda: None)
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    with pytest.raises(end):
+    with beside(serve), pytest.raises(end):
         crew.call(Order("open"), fail)
-    thread.join(10)
