@@ -131,7 +131,7 @@ class DriverAndWorker:
     def waiting(self, *arrays: Any) -> list[Task]:
         """Submit tasks which wait for each other, and publish them together, as short ones."""
         code = self.driver._store.code(self.codes.lookup(double))  # type: ignore[arg-type]
-        code.mean_s, code.slow = 1e-5, 0.0  # though one has taken long, on a busy machine
+        code.measured(1, [10_000] * 1000)  # though one has taken long, on a busy machine
         dispatcher = self.driver._dispatcher
         dispatcher._again_s = time.monotonic() + 60
         self.driver.progress()

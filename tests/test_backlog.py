@@ -43,7 +43,7 @@ def code(*times_us: float) -> SharedCode:
     """Return a function whose tasks took so long, one after another."""
     found = SharedCode(1, b"code")
     for time_us in times_us:
-        found.measured([int(1000 * time_us)])
+        found.measured(1, [int(1000 * time_us)])
     return found
 
 
@@ -54,6 +54,47 @@ def test_what_is_not_known_is_alone() -> None:
 @pytest.mark.parametrize(("time_us", "share", "first"), [(100, 2, 2), (100, 50, 6), (700, 50, 1)])
 def test_short_tasks_share_a_row(time_us: float, share: int, first: int) -> None:
     assert rows(code(time_us), 100, share)[0] == first
+
+
+def test_the_first_task_restores_the_function_and_counts_until_the_next_one() -> None:
+    assert rows(code(100_000), 100, 50)[0] == 1
+    assert code(100_000, 100).mean_s == pytest.approx(100e-6)
+
+
+def test_the_first_task_of_each_worker_does_not_count() -> None:
+    found = code(100_000, 100, 100)
+    for worker in (2, 3):
+        found.measured(worker, [80_000_000])
+        found.measured(worker, [100_000])
+    found.measured(4, [100_000, 90_000_000, 100_000])
+    assert found.mean_s == pytest.approx(100e-6)
+    assert found.slow == 0.0
+
+
+def test_early_tasks_weigh_no_more_than_those_after_them() -> None:
+    early = code(1, 10_000, *[10] * 60)
+    assert early.mean_s is not None
+    assert early.mean_s < 40e-6
+    assert early.slow < 0.03
+
+
+def test_rows_have_more_work_where_their_steps_take_long() -> None:
+    def most(*steps_s: float) -> int:
+        backlog, shared = a_backlog(), code(100)
+        for each_s in steps_s:
+            backlog.stepped(each_s)
+        for number in range(200):
+            task = a_task(number)
+            task.code = shared
+            backlog.tasks.append(task)
+        batch = backlog.next_batch(100)
+        assert batch is not None
+        return len(batch.tasks)
+
+    assert most() == most(*[20e-6] * 100) == most(*[1e-3] * 100, 20e-6) == 6
+    assert most(*[1e-3] * 100) == 40, "as between hosts"
+    assert most(*[1.0] * 100) == 100 < BATCH_TASKS
+    assert most(4e-3) == 1 + 16, "one that was held up counts a little"
 
 
 def test_very_short_tasks_share_one_whatever_their_share() -> None:

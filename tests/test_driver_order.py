@@ -19,12 +19,13 @@ from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
 from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
+from workpool.driver.dispatcher import TRIAL_ROWS
 from workpool.extents import LINE_NBYTES, Extent
 from workpool.layout import Piece, Terms
 from workpool.protocol import Step
 from workpool.repository import Claim, Miss, Stream
 from workpool.serializer import Code, Kind, Packed, as_bytes, pack_value, unpack
-from workpool.tasks import Batch, Segment, Task
+from workpool.tasks import Batch, Segment, SharedCode, Task
 
 
 def test_who_finds_each_result_at_once_leaves_nothing_undone() -> None:
@@ -161,6 +162,36 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
         assert len(driver._collector._uncounted) < RETIRED + 2
     assert task.code is not None
     assert task.code.mean_s is not None
+
+
+def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> None:
+    """All would stand there one by one, and each row costs more than a short task."""
+    table = Table(rows=256)
+    driver = table.driver
+    shared, other = (driver._store.code(Code(number, b"code")) for number in (1, 2))
+    tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(200)]
+    for task in tasks:
+        task.code = shared
+    driver._backlog.tasks.extend(tasks)
+    driver.progress()
+    record = layout.write_outcome(Kind.VALUE, 10**6, layout.INLINE, 0)
+    ended = 0
+    while not shared.known:
+        assert len(driver._rows) == TRIAL_ROWS, f"{ended} have ended"
+        table.end_one(record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+        driver.progress()
+        driver.progress()
+        ended += 1
+    assert SharedCode.ENOUGH < ended <= SharedCode.ENOUGH + 2
+    assert not driver._backlog.tasks
+    assert len(driver._rows) == len(tasks) - ended
+    tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(20)]
+    for task in tasks:
+        task.code = shared if task.task_id < 10 else other
+    driver._backlog.tasks.extend(tasks)
+    driver.progress()
+    assert list(driver._backlog.tasks) == tasks[10:]
+    assert not driver._dispatcher._full, "it is not room that they lack"
 
 
 def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_kill_ends_what_runs_and_withdraws_what_waits(tmp_path: Path) -> None:
         driver._dispatcher.draining = True  # until they can be divided among rows
         futures = [isolated.submit(odd, n, *[path] * (n == 20)) for n in range(60)]
         code = futures[-1]._task.code
-        code.mean_s, code.slow = 1e-4, 0.0
+        code.measured(1, [100_000] * 1000)
         driver._dispatcher.draining = False
         until_made(path)
         assert pool.kill(futures[20]) and type(futures[20].exception()) is TaskKilled

@@ -19,7 +19,7 @@ from workpool import accumulator, layout, protocol
 from workpool.context import LARGE_NBYTES
 from workpool.contributions import contribute
 from workpool.extents import LINE_NBYTES, Extent, Region, in_lines
-from workpool.layout import NOTHING, STRIDE
+from workpool.layout import LONGEST_STRIDE, NOTHING, STRIDE
 from workpool.members.leases import Heart
 from workpool.protocol import State
 from workpool.repository import Row
@@ -35,8 +35,8 @@ def test_strides_cost_a_step_for_many_tasks() -> None:
     words = []
     assert row.run(lambda n: words.append(row.word)) == list(range(TASKS))
     assert row.ran == list(range(TASKS))
-    steps = len(set(words))
-    assert steps == 1 + -(-(TASKS - 1) // STRIDE), f"{steps} steps for {TASKS} tasks"
+    ended = [layout.ended_of(word) for word in dict.fromkeys(words)]
+    assert ended == [0, 1, 1 + STRIDE, 2 * (1 + STRIDE), 4 * (1 + STRIDE)], "as many as have ended"
 
 
 def test_long_tasks_are_started_one_by_one() -> None:
@@ -45,11 +45,31 @@ def test_long_tasks_are_started_one_by_one() -> None:
     started = []
 
     def seen(n: int) -> None:
-        time.sleep(1e-3)
+        time.sleep(10e-3)  # so long that a step, which takes some microseconds, is short beside it
         started.append(layout.started_of(row.word))
 
     assert row.run(seen) == list(range(TASKS))
     assert started == list(range(1, TASKS + 1))
+
+
+def test_tasks_are_short_where_to_start_them_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between hosts a step takes two round trips."""
+    row, started = ClaimedRow(), list[int]()
+    row.runner.short_ns = 0
+    flush = row.window.flush
+
+    def slow_flush() -> None:
+        time.sleep(5e-3)
+        flush()
+
+    def seen(n: int) -> None:
+        time.sleep(1e-3)
+        started.append(layout.started_of(row.word))
+
+    monkeypatch.setattr(row.window, "flush", slow_flush)
+    assert row.run(seen) == list(range(TASKS))
+    assert started[:3] == [1, 2, 2 + STRIDE], "known after the first step"
+    assert len(set(started)) < 8
 
 
 @pytest.mark.parametrize("lasting", range(TASKS))
@@ -167,7 +187,7 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
 def room_for(tasks: int) -> int:
     """Return room for the outcomes of so many tasks, and for the marks of a stride."""
     outcome, mark = (len(layout.write_task_outcome(0, 0, bytes(n))) for n in (1, 0))
-    return tasks * outcome + STRIDE * mark
+    return tasks * outcome + LONGEST_STRIDE * mark
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 8, 9, 10, 20])
@@ -206,6 +226,28 @@ def test_what_has_no_room_is_said_later_if_something_lasts() -> None:
             assert [kind for kind, _, _ in said] == [0] + [CONTRIBUTES] * 4, "passed over"
 
     assert row.run(during) == row.ran == list(range(6))
+
+
+def test_a_task_may_change_what_the_one_before_it_has_returned() -> None:
+    """Its result is put and not complete: the window in memory refuses a buffer that changes."""
+    row, content = ClaimedRow(1 << 18), bytearray(2 * LARGE_NBYTES)
+    row.batch.outcomes = Outcomes(row.batch.outcomes.extent, 1 << 17)
+    call = row.runner.call
+
+    def large(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Packed]:
+        call(pool, kind, code_id, payload)
+        content[:] = payload * len(content)
+        return Kind.VALUE, Packed([memoryview(content)])
+
+    row.runner.call = large  # type: ignore[method-assign, assignment]
+    row.batch.run()
+    kinds = [kind for kind, *_ in layout.read_task_outcomes(b"".join(row.batch.outcomes.entries))]
+    apart = [n for n, kind in enumerate(kinds) if kind & APART]
+    assert apart == [0, 1, 2, 3]
+    region = row.batch.outcomes.place.end
+    row.window.flush()
+    found = [row.window.copy(region + n * 2 * LARGE_NBYTES, 1)[0] for n in apart]
+    assert found == apart
 
 
 class TooLarge(Packed):

@@ -32,6 +32,27 @@ def piece_of(pair: Extent, position: int, total_nbytes: int) -> Extent:
     return Extent(offset, min(nbytes, total_nbytes - position))
 
 
+def put(window: verbs.Window, offset: int, encoded: Encoded, buffered: bool = False) -> None:
+    """Put an encoding into a window; complete at the next flush.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    offset : int
+        Displacement of the first byte.
+    encoded : bytes or Packed
+    buffered : bool
+        Whether its buffers may change before that flush.
+
+    Notes
+    -----
+    RMA cost: 1 put for each segment.
+    """
+    for segment in segments(encoded):
+        window.put(offset, segment, buffered)
+        offset += len(segment)
+
+
 def write(
     window: verbs.Window,
     offset: int,
@@ -55,9 +76,7 @@ def write(
     RMA cost: 1 put for each segment that the part touches, 1 flush.
     """
     if nbytes is None:
-        for segment in segments(encoded):
-            window.put(offset, segment)
-            offset += len(segment)
+        put(window, offset, encoded)
     else:
         end, start = position + nbytes, 0
         for segment in segments(encoded):

@@ -153,7 +153,7 @@ def next_tasks(word: int, ended: int, stride: bool) -> int:
     ended : int
         How many outcomes there are more than before.
     stride : bool
-        Whether up to ``STRIDE`` tasks are started, or one.
+        Whether several tasks are started, or one.
     """
     _check_tasks(word, Step.NEXT, not is_recalled(word))
     return layout.next_tasks(word, ended, stride)

@@ -49,26 +49,51 @@ class SharedCode(Shared):
 
     SLOW_NS = 2_000_000
 
-    #: What the mean and the share keep of their old values when one more task is taken in.
+    #: How much of its weight a task keeps in the mean, and in the share, with each that follows.
     MEAN_KEEPS = 0.95
     SHARE_KEEPS = 0.99
+
+    #: Tasks that tell how long others take.
+    ENOUGH = 16
 
     def __init__(self, blob_id: int, content: Encoded) -> None:
         super().__init__(blob_id, content)
         self.mean_s: float | None = None
         self.slow = 0.0
+        self._tasks = 0  # that count in both
+        self._owners: set[int] = set()
 
-    def measured(self, times_ns: Sequence[int]) -> None:
-        """Take in how long some tasks took."""
+    def measured(self, owner: int, times_ns: Sequence[int]) -> None:
+        """Take in how long some tasks took, all of them with one member.
+
+        The first one there restores the function, and may import what that uses: the longest of its
+        first ones counts only as long as nothing else is known.
+        """
+        if owner not in self._owners:
+            self._owners.add(owner)
+            *times_ns, first_ns = sorted(times_ns)
+            if self.mean_s is None:
+                self.mean_s, self.slow = 1e-9 * first_ns, float(first_ns > self.SLOW_NS)
+        if not times_ns:
+            return
+        assert self.mean_s is not None
         tasks = len(times_ns)
+        self._tasks += tasks
         mean_s = 1e-9 * sum(times_ns) / tasks
         slow = 0.0
         if max(times_ns) > self.SLOW_NS:
             slow = sum(time_ns > self.SLOW_NS for time_ns in times_ns) / tasks
-        if self.mean_s is None:
-            self.mean_s, self.slow = mean_s, slow
-        self.mean_s = mean_s + self.MEAN_KEEPS**tasks * (self.mean_s - mean_s)
-        self.slow = slow + self.SHARE_KEEPS**tasks * (self.slow - slow)
+        self.mean_s += self._part(self.MEAN_KEEPS, tasks) * (mean_s - self.mean_s)
+        self.slow += self._part(self.SHARE_KEEPS, tasks) * (slow - self.slow)
+
+    def _part(self, keeps: float, tasks: int) -> float:
+        """Return the weight of the latest tasks in a mean: that of all together is 1."""
+        return (1 - keeps**tasks) / (1 - keeps**self._tasks)
+
+    @property
+    def known(self) -> bool:
+        """Whether enough tasks were measured to tell how long the next ones take."""
+        return self._tasks >= self.ENOUGH
 
 
 class Tally:

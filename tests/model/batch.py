@@ -110,7 +110,7 @@ class Worker:
                 self.unsaid = []
             if following is True:
                 left = len(tasks) - self.done
-                self.pending = min(layout.STRIDE, left) - 1 if self.strides else 0
+                self.pending = min(layout.stride_after(self.done), left) - 1 if self.strides else 0
                 return
             if following is Miss.CONTENDED:
                 self._drop()

@@ -18,16 +18,20 @@ from ..serializer import join
 from ..tasks import Batch, Segment, Task
 
 #: Most of a batch: its work, by the measure of its function, its tasks, and the bytes of their
-#: payloads.
+#: payloads.  More work than this where the steps of a row take long, as they do between hosts: so
+#: many times as long as these, and no more than that.
 BATCH_S = 0.5e-3
+STEPS = 4
+LONGEST_BATCH_S = 10e-3
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 256 << 10
 
 #: The bytes of a batch whose payloads lie apart in the arena, each by itself.
 LARGE_BATCH_NBYTES = 1 << 20
 
-#: Less work is not worth a row of its own, even if a worker is left without.
-ROW_S = 50e-6
+#: Less than this part of a batch's work is not worth a row of its own, even if a worker is left
+#: without.
+ROW_PART = 0.1
 
 #: How likely it may be that one of a batch's tasks is slow, for which those behind it would wait.
 RISK = 0.25
@@ -52,6 +56,8 @@ class Backlog:
     ----------
     tasks : deque of Task
         That wait now, the last one at the end.
+    batch_s : float
+        Most work of a batch.
     """
 
     def __init__(
@@ -61,6 +67,8 @@ class Backlog:
         self._place = place
         self._most_nbytes = room_nbytes // 4
         self.tasks: deque[Task] = deque()
+        self.batch_s = BATCH_S
+        self._steps_s = 0.0  # what the steps of a batch take, if nothing holds them up
         self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap, by time and then by number
         self._numbers = count()
@@ -69,6 +77,12 @@ class Backlog:
         yield from self.tasks
         yield from self._without
         yield from (task for _, _, task in self._later)
+
+    @property
+    def untried(self) -> bool:
+        """Whether it is not known yet how long tasks take that are like the next one."""
+        first = _first(self.tasks)
+        return first is not None and first.code is not None and not first.code.known
 
     @property
     def outstanding(self) -> bool:
@@ -108,6 +122,14 @@ class Backlog:
             for task in turns:
                 self.tasks.insert(next(places), task)
         return bool(self._without)
+
+    def stepped(self, steps_s: float) -> None:
+        """Take in how long a batch has taken beside its tasks."""
+        if steps_s < self._steps_s:
+            self._steps_s = steps_s
+        else:
+            self._steps_s += 0.1 * (steps_s - self._steps_s)
+        self.batch_s = min(max(BATCH_S, STEPS * self._steps_s), LONGEST_BATCH_S)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""
@@ -167,8 +189,9 @@ class Backlog:
         if code is None or code.mean_s is None or not task.goes_with(task):
             return 1
         mean_s = max(code.mean_s, 1e-6)
-        most = min(BATCH_TASKS, 1 + int(BATCH_S / mean_s), int(RISK / max(code.slow, 1e-6)))
-        return max(1, min(most, max(share, int(ROW_S / mean_s))))
+        fitting = self.batch_s / mean_s
+        most = min(BATCH_TASKS, 1 + int(fitting), int(RISK / max(code.slow, 1e-6)))
+        return max(1, min(most, max(share, int(ROW_PART * fitting))))
 
 
 def _nbytes(task: Task) -> int:

@@ -195,7 +195,7 @@ class Collector:
             if calls:  # a turn in a range says itself how many items it was
                 tally.tasks[owner] += len(times_ns)
                 if code is not None:
-                    code.measured(times_ns)
+                    code.measured(owner, times_ns)
 
     def _look(self) -> list[int]:
         """See the words of the rows anew; return which of ours may ask for something."""
@@ -274,6 +274,8 @@ class Collector:
             else:  # the same has become of all
                 entries = [(kind, elapsed_ns, content)] * len(batch.tasks)
             finished, times_ns = self._sorted_out(batch, owner, entries, True, carried)
+            if len(times_ns) == len(batch.tasks):
+                self._backlog.stepped(1e-9 * (elapsed_ns - sum(times_ns)))
         else:
             (task,) = batch.tasks
             times_ns = [elapsed_ns]

@@ -27,6 +27,10 @@ TOGETHER = 255
 #: With so many rows in the table for each worker, publishing more may wait.
 ROWS_EACH = 2
 
+#: So many rows are published for each worker as long as it is not known how many of the next tasks
+#: may share one.
+TRIAL_ROWS = 4
+
 #: So many bytes of arguments lie in the arena at a time, if workers have enough to do: what is used
 #: again and again is in some cache, and what has never been used costs 2 us for each page.
 WARM_NBYTES = 1 << 23
@@ -305,9 +309,13 @@ class Dispatcher:
             if not batches:
                 break
             full = self._add(batches, records)
-        self._full = bool(waiting)
+        self._full = bool(waiting) and not self._tries_enough(len(rows))
         if self._full:
             self._recover()
+
+    def _tries_enough(self, rows: int) -> bool:
+        """Return whether so many rows are enough as long as the next function is not known."""
+        return rows >= TRIAL_ROWS * self._workers and self._backlog.untried
 
     def _recover(self) -> None:
         """Now and then look for rows and counters that we have lost, and have them back."""
@@ -324,7 +332,10 @@ class Dispatcher:
 
     def _prepare(self, batches: list[Batch], records: list[bytes], room: int, share: int) -> None:
         """Take from the backlog what goes into `room` rows at the most."""
+        rows = len(self._published.rows)
         while self._backlog.tasks and len(batches) < room:
+            if self._tries_enough(rows + len(batches)):
+                break
             batch = self._backlog.next_batch(share)
             if batch is None:
                 break

@@ -19,9 +19,9 @@ from ..tasks import Batch, Task
 from .backlog import Backlog
 from .store import Store
 
-#: A batch that runs for longer has a task that takes longer than expected: those behind it are
-#: taken back.
-RECALL_S = 5e-3
+#: A batch that runs for so many times the most work of one has a task that takes longer than
+#: expected: those behind it are taken back.
+RECALLS = 10
 
 _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
 
@@ -158,7 +158,7 @@ class Published:
 
     def recall_late(self, words: array[int]) -> None:
         """Take back what waits behind a task that takes longer than expected."""
-        now = monotonic()
+        now, recall_s = monotonic(), RECALLS * self._backlog.batch_s
         for number in _CLAIMED.rows(words):
             batch, word = self.batches.get(number), words[number]
             if batch is None:
@@ -168,10 +168,11 @@ class Published:
             recalled = layout.is_recalled(word)
             if recalled and layout.is_stride(word):
                 continue  # recalled by us, and its worker has given back nothing yet
-            if recalled or now - batch.claimed_s > RECALL_S:
+            if recalled or now - batch.claimed_s > recall_s:
                 code = batch.tasks[0].code
                 assert code is not None
-                code.measured([int(1e9 * max(RECALL_S, now - batch.claimed_s))])
+                taken_s = max(recall_s, now - batch.claimed_s)
+                code.measured(layout.owner_of(word), [int(1e9 * taken_s)])
                 if recalled:
                     self._take_in(number, batch, word)
                 else:

@@ -70,6 +70,7 @@ from .records import (
     write_terms,
 )
 from .words import (
+    LONGEST_STRIDE,
     MAX_ATTEMPT,
     MAX_GENERATION,
     MAX_MEMBERS,
@@ -94,6 +95,7 @@ from .words import (
     start_attempt,
     started_of,
     state_of,
+    stride_after,
 )
 
 __all__ = [
@@ -103,6 +105,7 @@ __all__ = [
     "INLINE",
     "INLINE_OUTCOME_NBYTES",
     "INLINE_PAYLOAD_NBYTES",
+    "LONGEST_STRIDE",
     "MAX_ATTEMPT",
     "MAX_GENERATION",
     "MAX_MEMBERS",
@@ -153,6 +156,7 @@ __all__ = [
     "start_attempt",
     "started_of",
     "state_of",
+    "stride_after",
     "write_carried",
     "write_descriptor",
     "write_extent",

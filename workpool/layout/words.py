@@ -6,8 +6,8 @@
     0      | generation | attempt   | recalled | stride | ended     | owner    | state
 
 A row may stand for several tasks, a *batch*: the word says how many of them have *ended*, as far as
-their outcomes are in the window, whether the next was started alone or a *stride* of ``STRIDE``,
-and whether those after them have been recalled.
+their outcomes are in the window, whether the next was started alone or a *stride* of them, and
+whether those after these have been recalled.
 
 The beat of a member says how often its heart has beaten (its lower half), and the longest rest
 between two of the beats in milliseconds.
@@ -47,8 +47,9 @@ MAX_ATTEMPT = _ATTEMPT_MASK
 MAX_TASKS = 1 << _ENDED_BITS
 MAX_GENERATION = (1 << _GENERATION_BITS) - 1
 
-#: Most tasks that one step starts.
+#: Tasks of the first strides, and of the longest.
 STRIDE = 8
+LONGEST_STRIDE = MAX_TASKS // 2
 
 
 def pack_word(state: int, owner: int, attempt: int, generation: int) -> int:
@@ -98,9 +99,19 @@ def ended_of(word: int) -> int:
     return (word >> _ENDED_SHIFT) & _ENDED_MASK
 
 
+def stride_after(ended: int) -> int:
+    """Return how many tasks a stride starts: as many as have ended in its row, or a few more.
+
+    So a row takes few steps, and no more tasks are lost with a worker than it has shown to be
+    short.
+    """
+    return max(STRIDE, ended)
+
+
 def started_of(word: int) -> int:
     """Return how many tasks have been started; a stride may reach beyond the last one."""
-    return ended_of(word) + (STRIDE if word & _STRIDE else 1)
+    ended = ended_of(word)
+    return ended + (stride_after(ended) if word & _STRIDE else 1)
 
 
 def state_of(word: int) -> int:

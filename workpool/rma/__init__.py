@@ -7,8 +7,8 @@ between the rules are:
 * ``load``, ``compare_and_swap``, ``compare_and_swap_all`` and ``fetch_add`` are atomic and complete
   (flushed) when they return, because their caller needs the answer.
 * ``put``, ``get``, ``accumulate`` and ``get_numbers`` are complete at the next ``flush``, or at the
-  end of the next ``compare_and_swap_all``; until then the buffers belong to MPI.  Nothing may be
-  published before the flush that completes what it points to.
+  end of the next ``compare_and_swap_all``; until then the buffers belong to MPI, but for that of a
+  *buffered* ``put``.  Nothing may be published before the flush that completes what it points to.
 * ``put_and_swap`` is a ``put``, that flush, and a ``compare_and_swap_all``: it publishes.
   ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
 * ``copy`` and ``peek`` are each a ``get`` with its flush.  ``copy`` is for bytes that are known to

@@ -16,6 +16,9 @@ from .words import Words
 #: the heart would miss its beats, which wants the lock between two pieces.
 PIECE_NBYTES = 1 << 26
 
+#: Most bytes of a buffered put that are copied, as long as no flush has completed it.
+COPIED_NBYTES = 1 << 20
+
 #: Modules whose functions call MPI, with the lock held, and nothing of the user's.
 _CALLING = tuple(
     f"{__package__}.{name}"
@@ -111,19 +114,30 @@ class Window(Words):
         with self._lock:
             return copy, self._swap(steps)
 
-    def put(self, disp: int, buffer: Any) -> None:
+    def put(self, disp: int, buffer: Any, buffered: bool = False) -> None:
         """Write the bytes of a contiguous buffer; complete at the next flush.
+
+        Parameters
+        ----------
+        disp : int
+        buffer : buffer
+        buffered : bool
+            Whether the buffer may change before that: then it is copied, or the call completes if
+            there is much in it.
 
         Notes
         -----
-        RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one;
-        none where we have the memory.
+        RMA cost: 1 put for every ``PIECE_NBYTES``, with a flush each if that is more than one, or
+        if `buffered` and not copied; none where we have the memory.
         """
         view = self._checked("put", disp, buffer)
         if self._memory is not None:
             self._memory[disp : disp + view.nbytes] = view
         else:
-            self._transfer("put", self._win.Put, disp, view)
+            copied = buffered and view.nbytes <= COPIED_NBYTES
+            self._transfer("put", self._win.Put, disp, memoryview(bytes(view)) if copied else view)
+            if buffered and not copied:
+                self.flush()
 
     def get(self, disp: int, buffer: Any) -> None:
         """Fill a contiguous writable buffer of bytes; complete at the next flush.

@@ -182,13 +182,14 @@ class MemoryWindow:
         """Return what `peek` does: how long it takes is the scheduler's to say."""
         return self.peek(*disps)
 
-    def put(self, disp: int, buffer: Any) -> None:
+    def put(self, disp: int, buffer: Any, buffered: bool = False) -> None:
         """Write bytes; visible to others at the next flush."""
         view = _bytes(buffer)
         self._check(disp, view.nbytes)
         self._begin("put", disp, view.nbytes)
         content = bytes(view)
-        self._given.append((view, content))
+        if not buffered:
+            self._given.append((view, content))
         self._perform(("put", disp, content))
 
     def get(self, disp: int, buffer: Any) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
+from ..clock import monotonic_ns
 from ..context import ISOLATED, RANGE
 from ..errors import ProtocolError, WindowError
 from ..extents import LINE_NBYTES, in_lines
@@ -85,6 +86,11 @@ class Attempts:
         Told when there is something to watch.
     claimant : Claimant
     exchange : Exchange
+
+    Attributes
+    ----------
+    start_ns : int
+        When what was run last had begun: what it needs was there by then.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class Attempts:
         self._heart = heart
         self._claimant = claimant
         self._exchange = exchange
+        self.start_ns = 0
         self._pace = Pace()
         self._outcome_nbytes = TASK_ROOM_NBYTES  # for each task, in the last batch
         self._large_nbytes = 0  # the same of large outcomes
@@ -123,6 +130,7 @@ class Attempts:
         """
         if self._spent and descriptor.items != self._blocks[0]:
             self._blocks, self._spent = (NO_ITEMS, None), False
+        self.start_ns = monotonic_ns()
         own, exchange = self._runners.own, self._exchange
         runner: AnyRunner = own
         _, kind, code_id, _, _, context_id, _, _, offset, nbytes, tasks, *_ = descriptor
@@ -152,6 +160,7 @@ class Attempts:
         except BaseException as error:  # restoring what tasks need may run anything
             runner.contributions.clear()  # of a turn that was cut short
             return Kind.EXCEPTION, runner.failure(error)
+        self.start_ns = monotonic_ns()
         if payloads:
             call = pool, kind, code_id
             return Kind.BATCH, self._run_batch(claim, runner, call, payloads)

@@ -10,20 +10,24 @@ not started.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 from .. import layout
-from ..arena import write
+from ..arena import put
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
 from ..extents import Extent, Region
-from ..layout import STRIDE
+from ..layout import LONGEST_STRIDE
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
 from .runner import AnyRunner, Evicted
+
+#: Tasks that take less than so many times what it takes to start them are started several at once.
+STEPS = 4
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
 _LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
@@ -58,7 +62,7 @@ class Outcomes:
     def __init__(self, extent: Extent, large_nbytes: int = 0) -> None:
         self.extent = extent
         self.place = Extent(extent.offset, extent.nbytes - large_nbytes)
-        self.room_nbytes = max(0, self.place.nbytes - STRIDE * len(_LATER))
+        self.room_nbytes = max(0, self.place.nbytes - LONGEST_STRIDE * len(_LATER))
         self.entries: list[bytes] = []
         self.nbytes = self.large_nbytes = 0
         self._among_nbytes = 0  # of the large ones, those that are among the entries
@@ -131,7 +135,7 @@ class BatchRun:
         outcomes, pending, runner, call = self.outcomes, self._pending, self._runner, self._call
         entries, contributions = outcomes.entries, runner.contributions
         kind: int
-        end = monotonic_ns()
+        short_ns, step_ns, end = runner.short_ns, sys.maxsize, monotonic_ns()
         pending.append(self._payloads[0])
         try:
             while True:
@@ -161,10 +165,11 @@ class BatchRun:
                         )
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
-                short = end - begun < runner.short_ns * (len(entries) - done)
-                if not self._next(short):
+                if not self._next(end - begun < short_ns * (len(entries) - done)):
                     return
-                end = monotonic_ns()
+                asked, end = end, monotonic_ns()
+                step_ns = min(step_ns, end - asked)  # if nothing holds it up
+                short_ns = max(runner.short_ns, STEPS * step_ns)
         finally:
             with self._lock:
                 self._over = True
@@ -174,8 +179,9 @@ class BatchRun:
         extent = self.outcomes.reserve(len(encoded))
         if extent is None:
             return kind, encoded
-        # Complete before the word says that it has ended, or the row is.
-        write(self._window, extent.offset, encoded)
+        # Complete before the word says that it has ended, or the row is; and the next task may
+        # change what this one has returned.
+        put(self._window, extent.offset, encoded, buffered=True)
         return kind | APART, layout.write_extent(extent)
 
     def _next(self, stride: bool) -> bool:
@@ -199,14 +205,15 @@ class BatchRun:
             if not self._said:
                 self._claimant.announce(self._claim, place)
             ended = done - self._said
-            stride = stride and STRIDE * next_nbytes <= left_nbytes
+            count = min(layout.stride_after(done), len(payloads) - done)
+            stride = stride and count * next_nbytes <= left_nbytes
             following = self._claimant.next(self._claim, disp, entries, ended, stride)
             if following is Miss.CONTENDED:
                 raise Evicted
             self._note(ended, entries)
             if following:
                 self._over = False
-                self._pending.extend(payloads[done : done + (STRIDE if stride else 1)])
+                self._pending.extend(payloads[done : done + (count if stride else 1)])
                 self._runner.send_ahead(*self._call, self._pending)
             return bool(following)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import layout
-from ..arena import write
+from ..arena import put
 from ..contributions import Parts, contribute
 from ..extents import Extent
 from ..layout import NOTHING
@@ -117,6 +117,6 @@ class Commits:
         else:
             extent = self._exchange.reserve(nbytes)
             held.append(extent)
-            write(self._window, extent.offset, content)
+            put(self._window, extent.offset, content)  # complete with the record, before the commit
             offset = extent.offset
         return layout.write_outcome(kind, elapsed_ns, offset, nbytes)

@@ -269,10 +269,9 @@ class _Service:
     def _attempt(self, claim: Claim, then: Offer | None) -> Claim | Miss:
         """Run one claim and commit its outcome; return the claim on the next offer."""
         descriptor, inline = claim.descriptor
-        start = monotonic_ns()
         try:
             kind, content = self.attempts.run(claim, descriptor, inline)
-            elapsed_ns = monotonic_ns() - start
+            elapsed_ns = monotonic_ns() - self.attempts.start_ns
             following = self._commits.commit(claim, kind, content, elapsed_ns, then)
             self._mean_s += 0.2 * (elapsed_ns * 1e-9 - self._mean_s)
             self._limit = max(1, min(MOST_TICKETS, int(TICKETS_S / self._mean_s)))
