@@ -3,6 +3,11 @@
 They share the file system, /dev/shm and the process ids, but no memory of MPI: what crosses from
 one to another goes through TCP.  Made with ``ip`` and ``nsenter`` (Debian: iproute2, util-linux),
 which need root.
+
+    python tests/hosts.py 1,2 sh scripts/bench --workers 2 --rows submit
+
+measures between two of them, the driver on the first: it runs a command there with the option
+``--mpi-args``, for so many ranks on each.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from launching import Started, job
@@ -103,17 +109,28 @@ class Hosts:
                 left.unlink(missing_ok=True)
         subprocess.run(["umount", self._place], check=False)
 
-    def run(self, *words: str, survive: bool = False) -> contextlib.AbstractContextManager[Started]:
-        """Start ``workpool run`` on the first host: two ranks on each."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a job: MPICH would take whatever is the quickest on this machine."""
+        return {**os.environ, "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+
+    def mpi_args(self, ranks: Sequence[int]) -> str:
+        """Return the options of mpiexec for so many ranks on each."""
         options = _OPENMPI if find().kind is Kind.OPENMPI else _MPICH
-        mpi_args = options.format(ssh=self._ssh, hosts=",".join(f"{name}:2" for name in self.names))
-        command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "5"]
-        command += ["--mpi-args", mpi_args, *["--survive"] * survive]
+        places = [f"{name}:{count}" for name, count in zip(self.names, ranks, strict=False)]
+        return options.format(ssh=self._ssh, hosts=",".join(places))
+
+    def on_first(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs another one on the first host."""
         first = self.names[0]
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
-        # MPICH would take whatever is the quickest on this machine.
-        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
-        return job([*there, *command, *words], {**os.environ, **network}, lasting=True)
+        return [*there, *command]
+
+    def run(self, *words: str, survive: bool = False) -> contextlib.AbstractContextManager[Started]:
+        """Start ``workpool run`` on the first host: two ranks on each."""
+        command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "5"]
+        command += ["--mpi-args", self.mpi_args([2, 2, 2]), *["--survive"] * survive]
+        return job(self.on_first([*command, *words]), self.environment, lasting=True)
 
     def kill(self) -> None:
         """Kill everything that runs on the second host."""
@@ -136,3 +153,20 @@ class Hosts:
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def main(ranks: str, *command: str) -> int:
+    """Run a command on the first of them; return its status."""
+    with tempfile.TemporaryDirectory() as place:
+        hosts = Hosts(Path(place))
+        try:
+            hosts.make()
+            mpi_args = hosts.mpi_args([int(count) for count in ranks.split(",")])
+            words = hosts.on_first([*command, "--mpi-args", mpi_args])
+            return subprocess.run(words, env=hosts.environment, check=False).returncode
+        finally:
+            hosts.remove()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

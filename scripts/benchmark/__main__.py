@@ -4,6 +4,7 @@
     sh scripts/bench --quick                          2 workers, less of everything, some 6 minutes
     sh scripts/bench --rows submit map --workers 2 --json bench.json --plot bench.png
     sh scripts/bench --mpi openmpi
+    sh scripts/bench --workers 3 --rows submit payload --mpi-args "-hosts a,b"
 
 Every measurement is a process or an MPI job of its own. In each round all pools have their turn,
 one after another, so that what else the machine does falls on all of them alike.
@@ -16,6 +17,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -73,6 +75,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--workers", nargs="+", type=int, metavar="N", help="numbers of workers (1 2 4)")
     add("--rounds", type=int, metavar="N", help="how often each is measured (3)")
     add("--quick", action="store_true", help="2 workers, 2 rounds, fewer tasks")
+    add("--mpi-args", type=shlex.split, default=[], metavar="WORDS", help="options of mpiexec")
     add("--json", type=Path, metavar="FILE", help="write all figures there")
     add("--plot", type=Path, metavar="FILE.png", help="draw a chart there")
     options = parser.parse_args(words)
@@ -96,7 +99,7 @@ def measure(row: Row, options: argparse.Namespace, results: Results) -> None:
     for request in requests(row, options):
         announce(f"{row.name}, round {request.turn + 1}: {request.peer}, {request.workers} workers")
         try:
-            results.measured.append((request, launch.measure(request)))
+            results.measured.append((request, launch.measure(request, options.mpi_args)))
         except launch.Failed as failed:
             results.failures.append((request, str(failed)))
     announce("")

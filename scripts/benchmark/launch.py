@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from workpool.launch import mpiexec
 
@@ -22,8 +23,14 @@ class Failed(Exception):
     """A measurement that came to nothing; its text is why."""
 
 
-def measure(request: Request) -> dict[str, float]:
+def measure(request: Request, mpi_args: Sequence[str] = ()) -> dict[str, float]:
     """Carry out a measurement and return its figures.
+
+    Parameters
+    ----------
+    request : Request
+    mpi_args : sequence of str
+        More options of mpiexec.
 
     Raises
     ------
@@ -31,7 +38,7 @@ def measure(request: Request) -> dict[str, float]:
         If it does not end in time, or prints no figures.
     """
     found = _mpiexec()
-    words = command(request._replace(launched_s=time.monotonic()))
+    words = command(request._replace(launched_s=time.monotonic()), mpi_args)
     program = subprocess.Popen(
         words,
         env=mpiexec.environment(found.kind, os.environ),
@@ -55,13 +62,13 @@ def measure(request: Request) -> dict[str, float]:
     return figures
 
 
-def command(request: Request) -> list[str]:
+def command(request: Request, mpi_args: Sequence[str] = ()) -> list[str]:
     """Return the command that carries out a measurement."""
     peer = PEERS[request.peer]
     words = [sys.executable, *peer.runner, "-m", peer.program, request.encode()]
     if peer.ranks is None:
         return words
-    return mpiexec.command_line(_mpiexec(), request.workers + peer.ranks, words)
+    return mpiexec.command_line(_mpiexec(), request.workers + peer.ranks, words, mpi_args)
 
 
 @functools.lru_cache(maxsize=1)
