@@ -214,6 +214,45 @@ def test_over_a_network_a_look_is_a_get(monkeypatch: pytest.MonkeyPatch) -> None
     assert win.calls == [("get", 8), ("get", 16), ("flush", 0)]
 
 
+def test_who_is_needed_inside_mpi_looks_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step for whose end it waits waits itself for each time that it is there."""
+
+    def others() -> None:
+        nonlocal now
+        now += 1
+
+    now = 0
+    win, window = remote_window(False, monkeypatch)
+    monkeypatch.setattr(os, "sched_yield", others)
+    monkeypatch.setattr("workpool.rma.words.monotonic", lambda: now)
+    window._ticker = SimpleNamespace()  # type: ignore[assignment]
+    assert window.await_change([0], 8, seconds=2) == [0]
+    looks = win.calls.count(("flush", 0))
+    assert looks > 2 * 5
+    for seen, seconds in (([7], 2), ([0], 0)):
+        assert window.await_change(seen, 8, seconds=seconds) == [0]
+    assert win.calls.count(("flush", 0)) == looks + 2
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_what_is_put_from_a_copy_may_change(
+    buffered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workpool.rma import window as window_module
+
+    win, window = remote_window(False, monkeypatch)
+    monkeypatch.setattr(window_module, "COPIED_NBYTES", 16)
+    given: list[Any] = []
+    monkeypatch.setattr(win, "Put", lambda origin, host, disp: given.append(origin[0].obj))
+    for nbytes in (16, 17):
+        buffer = bytearray(nbytes)
+        window.put(64, buffer, buffered)
+        assert (given.pop() is buffer) is (not buffered or nbytes > 16)
+        # What is not copied has been written before the call returns.
+        flushed = win.calls == [("flush", 0)]
+        assert flushed is (buffered and nbytes > 16)
+
+
 @pytest.mark.parametrize("ours", [False, True])
 def test_whatever_mpi_refuses_is_an_error_of_the_window(
     ours: bool, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,9 @@ from .ticker import Ticker
 #: others ask of its host only then.
 ENTER_S = 0.2e-3
 
+#: By how much longer a look goes on where ranks of other hosts need this one inside MPI.
+ENTERING = 10
+
 #: Most atomics that share one flush.
 BATCH = 256
 
@@ -179,13 +182,19 @@ class Words(Elements):
         *disps : int
         seconds : float
             For how long to look again and again, leaving the core to others, while nothing has
-            changed; only where we have the memory.
+            changed; only where we have the memory.  Where others need us inside MPI, ``ENTERING``
+            times as long: a change takes several steps of theirs, and each waits for that.
 
         Notes
         -----
-        RMA cost: as ``peek``.
+        RMA cost: as ``peek``, again and again where others need us inside MPI.
         """
         words = self._words
+        if seconds and self._ticker is not None:
+            end = monotonic() + ENTERING * seconds
+            while (found := self.peek(*disps)) == seen and monotonic() < end:
+                os.sched_yield()
+            return found
         if words is None or not seconds:
             return self.peek(*disps)
         for disp in disps:
