@@ -192,6 +192,37 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> 
     driver.progress()
     assert list(driver._backlog.tasks) == tasks[10:]
     assert not driver._dispatcher._full, "it is not room that they lack"
+    for task in tasks[10:]:
+        task.kind = TaskKind.CHUNK  # each has a row of its own anyhow
+    driver.progress()
+    assert not driver._backlog.tasks
+
+
+def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:
+    table = Table(rows=16)
+    driver = table.driver
+    shared = driver._store.code(Code(1, b"code"))
+    shared.measured(1, [1000] * 100)
+    entries = b"".join(layout.write_task_outcome(Kind.VALUE, 1000, b"") for _ in range(5))
+    extent = Extent(table.geometry.region(1).offset, len(entries))
+    table.window.put(extent.offset, entries)
+    table.window.flush()
+    outcomes = [(Kind.BATCH, 1_005_000, extent), (Kind.BROKEN, 10, (layout.INLINE, 0))]
+    for first, (kind, elapsed_ns, place) in enumerate(outcomes):
+        tasks = [
+            Task(5 * first + n, TaskKind.CALL, abs, table.context, b"", None) for n in range(5)
+        ]
+        for task in tasks:
+            task.code = shared
+        driver._backlog.tasks.extend(tasks)
+        driver.progress()
+        assert len(driver._rows) == 1
+        record = layout.write_outcome(kind, elapsed_ns, *place)
+        table.end_one(record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+        driver.progress()
+        assert all(task.over for task in tasks)
+        # The second says nothing of that: the same has become of all.
+        assert driver._backlog._steps_s == pytest.approx(0.1 * 1e-3)
 
 
 def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,9 +80,10 @@ class Backlog:
 
     @property
     def untried(self) -> bool:
-        """Whether it is not known yet how long tasks take that are like the next one."""
+        """Whether the next task could share a row, if it were known how long those like it take."""
         first = _first(self.tasks)
-        return first is not None and first.code is not None and not first.code.known
+        code = None if first is None or not first.goes_with(first) else first.code
+        return code is not None and not code.known
 
     @property
     def outstanding(self) -> bool:

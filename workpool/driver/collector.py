@@ -274,7 +274,7 @@ class Collector:
             else:  # the same has become of all
                 entries = [(kind, elapsed_ns, content)] * len(batch.tasks)
             finished, times_ns = self._sorted_out(batch, owner, entries, True, carried)
-            if len(times_ns) == len(batch.tasks):
+            if kind == _BATCH and len(times_ns) == len(batch.tasks):
                 self._backlog.stepped(1e-9 * (elapsed_ns - sum(times_ns)))
         else:
             (task,) = batch.tasks
