@@ -192,8 +192,8 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> 
     driver.progress()
     assert list(driver._backlog.tasks) == tasks[10:]
     assert not driver._dispatcher._full, "it is not room that they lack"
-    for task in tasks[10:]:
-        task.kind = TaskKind.CHUNK  # each has a row of its own anyhow
+    for number, task in enumerate(tasks[10:], 3):  # each has a row of its own anyhow
+        task.code = driver._store.code(Code(number, b"code"))
     driver.progress()
     assert not driver._backlog.tasks
 

@@ -80,10 +80,12 @@ class Backlog:
 
     @property
     def untried(self) -> bool:
-        """Whether the next task could share a row, if it were known how long those like it take."""
-        first = _first(self.tasks)
-        code = None if first is None or not first.goes_with(first) else first.code
-        return code is not None and not code.known
+        """Whether the next two could share a row, but it is not known how long such tasks take."""
+        tasks = self.tasks
+        first = _first(tasks)
+        if first is None or first.code is None or first.code.known:
+            return False
+        return len(tasks) > 1 and tasks[1].goes_with(first)
 
     @property
     def outstanding(self) -> bool:
