@@ -119,6 +119,10 @@ class RemoteWin:
         self.calls.append(("get", disp))
         self._gets.append((given[0].cast("B"), disp))
 
+    def Rget(self, given: list[Any], host: int, disp: int) -> tuple[memoryview, int]:
+        self.calls.append(("rget", disp))
+        return given[0].cast("B"), disp
+
     def Accumulate(self, given: list[Any], host: int, disp: int, op: object) -> None:
         self.calls.append(("accumulate", disp))
 
@@ -214,6 +218,49 @@ def test_over_a_network_a_look_is_a_get(monkeypatch: pytest.MonkeyPatch) -> None
     assert win.calls == [("get", 8), ("get", 16), ("flush", 0)]
 
 
+def test_who_has_nothing_to_do_sleeps_until_the_answer_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MPI may read into the words until then, whatever comes between."""
+    from workpool.rma import glance
+
+    class Interrupted(Exception):
+        pass
+
+    def test_all(requests: list[tuple[memoryview, int]]) -> bool:
+        assert window._lock.locked()
+        asked.append(len(requests))
+        for view, disp in requests if len(asked) % 3 == 0 else ():
+            view[:] = win.content[disp : disp + len(view)]
+        return len(asked) % 3 == 0
+
+    def rest(seconds: float) -> None:
+        assert not window._lock.locked(), "the heart wants it"
+        rests.append(seconds)
+        if len(rests) == 3:
+            raise Interrupted
+
+    asked, rests = list[int](), list[float]()
+    win, window = remote_window(False, monkeypatch)
+    mpi = SimpleNamespace(
+        Request=SimpleNamespace(Testall=test_all), INT64_T=None, Exception=glance.MPI.Exception
+    )
+    monkeypatch.setattr(glance, "MPI", mpi)
+    monkeypatch.setattr(glance, "sleep", rest)
+    words = memoryview(win.content).cast("q")
+    words[1:4] = memoryview(bytes(range(24))).cast("q")
+    assert window.await_change([0], 8, 16, seconds=0) == words[1:3].tolist()
+    assert win.calls == [("rget", 8), ("rget", 16)]
+    assert rests == [glance.FIRST_S, 2 * glance.FIRST_S]
+    with pytest.raises(Interrupted):
+        window.await_change([0], 8, 16, seconds=0)
+    assert window.await_change([0], 24, seconds=0) == [words[3]]
+    assert asked == [2] * 6 + [1] * 3, "first what was cut off"
+    for disp in (-8, 4, 4096):
+        with pytest.raises(WindowError, match="outside"):
+            window.await_change([0], disp, seconds=0)
+
+
 def test_who_is_needed_inside_mpi_looks_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The step for whose end it waits waits itself for each time that it is there."""
 
@@ -263,7 +310,7 @@ def test_whatever_mpi_refuses_is_an_error_of_the_window(
     def fail(*_: object) -> None:
         raise MPI.Exception(MPI.ERR_OTHER)
 
-    for call in ("Put", "Get", "Accumulate", "Flush", "Sync"):
+    for call in ("Put", "Get", "Rget", "Accumulate", "Flush", "Sync"):
         monkeypatch.setattr(win, call, fail)
     for enter_s in (0, math.inf):  # a flush, or a sync where we have the memory
         window._enter_s = enter_s
@@ -272,6 +319,7 @@ def test_whatever_mpi_refuses_is_an_error_of_the_window(
             lambda: window.compare_and_swap_all([(8, 0, 5)]),
             lambda: window.peek(8, 16),
             lambda: window.await_change([7], 8, seconds=1),
+            lambda: window.await_change([7], 8, seconds=0),
             lambda: window.put_and_swap(64, b"content", [(8, 0, 5)]),
             lambda: window.get_and_swap(64, 7, [(8, 0, 5)]),
             lambda: window.accumulate(128, np.ones(1), "sum"),

@@ -13,7 +13,8 @@ between the rules are:
   ``get_and_swap`` is a ``get`` and a ``compare_and_swap_all`` in no order, complete at its end.
 * ``copy`` and ``peek`` are each a ``get`` with its flush.  ``copy`` is for bytes that are known to
   be there.  ``peek`` (of control words) is for finding out: what is read after it is never older
-  than what it has shown.  ``await_change`` is a ``peek`` that looks again and again for a while.
+  than what it has shown.  ``await_change`` is a ``peek`` that looks again and again for a while, or
+  that sleeps, by ``MPI_Rget``, until the answer comes from another host.
 * On one host all ranks have the memory of the window.  There a transfer is a load or a store, and
   ``MPI_Win_sync`` stands for its flush; the atomics, and all that works on arrays of numbers, go
   through MPI all the same.

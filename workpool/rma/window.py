@@ -22,7 +22,7 @@ COPIED_NBYTES = 1 << 20
 #: Modules whose functions call MPI, with the lock held, and nothing of the user's.
 _CALLING = tuple(
     f"{__package__}.{name}"
-    for name in ("elements", "group", "own", "patient", "ticker", "window", "words")
+    for name in ("elements", "glance", "group", "own", "patient", "ticker", "window", "words")
 )
 
 
@@ -193,6 +193,7 @@ class Window(Words):
         """End the access epoch and free the window.  Collective."""
         if self._ticker is not None:
             self._ticker.stop()
+        self._glance.end()
         with self._lock:
             self._slots.clear()
             self._swaps.clear()

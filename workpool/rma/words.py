@@ -13,6 +13,7 @@ from ..clock import monotonic
 from ..verbs import NEVER, Swap
 from ..whole import whole
 from .elements import Elements
+from .glance import Glance
 from .mpi import MPI
 from .ticker import Ticker
 
@@ -50,6 +51,7 @@ class Words(Elements):
         self._under_way = False  # whether a call of ours into MPI may wait for a flush
         self._enter_s = 0.0  # when we next let MPI do whatever it has to do
         self._ticker = ticker
+        self._glance = Glance(win, host, lock)
         self._win = win
         self._places = range(0, nbytes - 7, 8)  # where a word may be
         self._lock = lock
@@ -183,23 +185,31 @@ class Words(Elements):
         seconds : float
             For how long to look again and again, leaving the core to others, while nothing has
             changed; only where we have the memory.  Where others need us inside MPI, ``ENTERING``
-            times as long: a change takes several steps of theirs, and each waits for that.
+            times as long: a change takes several steps of theirs, and each waits for that.  0 says
+            that there is no haste: where the memory is that of another host, this thread sleeps
+            until the answer comes.
 
         Notes
         -----
-        RMA cost: as ``peek``, again and again where others need us inside MPI.
+        RMA cost: as ``peek``, again and again where others need us inside MPI; 1 rget for each
+        where there is no haste.
         """
         words = self._words
-        if seconds and self._ticker is not None:
+        if self._ticker is not None:
             end = monotonic() + ENTERING * seconds
             while (found := self.peek(*disps)) == seen and monotonic() < end:
                 os.sched_yield()
             return found
-        if words is None or not seconds:
-            return self.peek(*disps)
         for disp in disps:
             if disp not in self._places:
                 self._outside("await_change", disp, 8)
+        if words is None and not seconds:
+            try:
+                return self._glance.look(disps)
+            except MPI.Exception as error:
+                self._failed("await_change", disps[0], error)
+        if words is None or not seconds:
+            return self.peek(*disps)
         places = [disp >> 3 for disp in disps]
         end = monotonic() + seconds
         while (found := [words[place] for place in places]) == seen and monotonic() < end:

@@ -41,8 +41,10 @@ IDLE_GROWTH = 1.05
 #: How often a busy worker looks for rows whose tickets were lost.
 SWEEP_S = 10e-3
 
-#: How often an idle one does, and how soon after its last task.
+#: How often an idle one does, less and less often, and how soon after its last task.
 IDLE_SWEEP_S = 200e-3
+SWEEP_GROWTH = 1.5
+LONGEST_SWEEP_S = 1.0
 SOON_S = 1e-3
 
 #: How often a worker looks whether the driver calls: while it is busy, and while it has nothing to
@@ -227,7 +229,8 @@ class _Service:
                 # Tickets die with a worker, and a living one may be busy with the first of many.
                 self._busy = self._run_all(self._claimant.sweep(limit))
                 if not self._busy:
-                    self._rest_s = IDLE_SWEEP_S
+                    rest_s = max(IDLE_SWEEP_S, SWEEP_GROWTH * self._rest_s)
+                    self._rest_s = min(rest_s, LONGEST_SWEEP_S)
                     self._exchange.reap()
             return self._busy
         self._busy = True
