@@ -19,9 +19,10 @@ from workpool.errors import TaskLost, WorkerCrashed
 from workpool.extents import LINE_NBYTES
 from workpool.loss import Loss, Why
 from workpool.pool import resolver
-from workpool.repository import Publisher
+from workpool.repository import Miss, Publisher
 from workpool.serializer import Kind
 from workpool.tasks import Finished, Task
+from workpool.worker import worker
 
 
 @pytest.fixture
@@ -396,3 +397,27 @@ def test_a_task_that_is_tried_again_ends_once_though_nobody_attends_to_it(
     (error,) = outcomes([task])
     assert isinstance(error, ValueError)
     assert job.ended == 1
+
+
+def test_who_has_found_a_row_whose_ticket_was_lost_looks_for_others_soon(
+    make: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, now = make(), 100.0
+    monkeypatch.setattr(worker, "monotonic", lambda: now)
+    sweeps = list[float]()
+    while job.service._rest_s < worker.LONGEST_SWEEP_S:
+        now += job.service._rest_s + 1e-6
+        job.service.work()
+        sweeps.append(job.service._rest_s)
+    assert sweeps[0] == worker.IDLE_SWEEP_S
+    assert sweeps == sorted(sweeps)
+    tasks = [job.submit(abs, -n) for n in range(3)]
+    job.driver.progress()
+    while not isinstance(job.service._claimant.take(3), Miss):
+        pass
+    now += worker.LONGEST_SWEEP_S + 1e-6
+    for _ in tasks:
+        job.service.work()
+        now += 2 * worker.SOON_S
+    job.driver.progress()
+    assert outcomes(tasks) == [0, 1, 2]

@@ -228,7 +228,9 @@ class _Service:
                 self._swept = now
                 # Tickets die with a worker, and a living one may be busy with the first of many.
                 self._busy = self._run_all(self._claimant.sweep(limit))
-                if not self._busy:
+                if self._busy:
+                    self._rest_s = SOON_S
+                else:
                     rest_s = max(IDLE_SWEEP_S, SWEEP_GROWTH * self._rest_s)
                     self._rest_s = min(rest_s, LONGEST_SWEEP_S)
                     self._exchange.reap()
