@@ -184,6 +184,27 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
     assert free_nbytes[0] < region.free_nbytes == region.nbytes
 
 
+def test_what_was_put_is_complete_before_its_room_is_used_again() -> None:
+    """MPI does not order two puts to one place."""
+    row = ClaimedRow()
+    attempts, region = attempts_of(row)
+    attempts._large_nbytes = LARGE_NBYTES + 1
+
+    def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
+        if payload[0] == 3:  # as in a child process, whose worker looks whether it is still ours
+            assert row.publisher.reclaim(Row(0, row.word))
+            assert not row.claimant.holds(row.claim)
+            raise Evicted
+        return Kind.VALUE, bytes(LARGE_NBYTES + 1)
+
+    row.runner.call = call  # type: ignore[method-assign]
+    with pytest.raises(Evicted):
+        attempts._run_batch(row.claim, row.runner, CALL, [bytes([n]) for n in range(TASKS)])
+    extent = region.reserve(region.nbytes)
+    assert extent is not None
+    row.window.put(extent.offset, bytes(extent.nbytes))  # which refuses what overlaps
+
+
 def room_for(tasks: int) -> int:
     """Return room for the outcomes of so many tasks, and for the marks of a stride."""
     outcome, mark = (len(layout.write_task_outcome(0, 0, bytes(n))) for n in (1, 0))

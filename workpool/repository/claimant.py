@@ -307,7 +307,7 @@ class Claimant(Awaiter):
         if self._recalled(claim, found):
             return True
         if layout.state_of(found) == State.EVICTED and layout.owner_of(found) == self.member:
-            # Everything that we have put for this row is flushed: nothing can land there any more.
+            # Everything that we have put into this row is flushed: nothing can land there any more.
             self._step(Row(claim.number, found), Step.LET_GO)
         return False
 

@@ -231,6 +231,7 @@ class Attempts:
             self._batch.run()
         except Evicted:
             if outcomes.extent is not NOTHING:
+                self._claimant.window.flush()  # else a put may land on what comes there next
                 self._exchange.region.release(outcomes.extent)
             raise
         finally:
