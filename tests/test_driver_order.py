@@ -17,6 +17,7 @@ from workpool.context import TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
+from workpool.driver import published as published_module
 from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.driver.dispatcher import TRIAL_ROWS
@@ -196,6 +197,33 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> 
         task.code = driver._store.code(Code(number, b"code"))
     driver.progress()
     assert not driver._backlog.tasks
+
+
+def test_what_a_worker_takes_to_restore_a_function_does_not_count_though_it_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(rows=16)
+    driver = table.driver
+    shared = driver._store.code(Code(1, b"code"))
+    shared.measured(2, [1000] * 100)
+    for number in range(5):
+        task = Task(number, TaskKind.CALL, abs, table.context, b"", None)
+        task.code = shared
+        driver._backlog.tasks.append(task)
+    driver.progress()
+    claim = table.claim()
+    driver.progress()
+    monkeypatch.setattr(published_module, "monotonic", lambda: time.monotonic() + 1)
+    driver.progress()
+    assert layout.is_recalled(table.window.load(table.geometry.word(claim.number)))
+    entry = layout.write_task_outcome(Kind.VALUE, 10**9, b"")
+    extent = Extent(table.geometry.region(1).offset, len(entry))
+    table.window.put(extent.offset, entry)
+    record = layout.write_outcome(Kind.BATCH, 10**9, *extent)
+    table.worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
+    driver.progress()
+    driver._collector.retire()
+    assert shared.mean_s == pytest.approx(1e-6)
 
 
 def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:

@@ -86,6 +86,11 @@ class SharedCode(Shared):
         self.mean_s += self._part(self.MEAN_KEEPS, tasks) * (mean_s - self.mean_s)
         self.slow += self._part(self.SHARE_KEEPS, tasks) * (slow - self.slow)
 
+    def lasts(self, owner: int, time_ns: int) -> None:
+        """Take in how long a task has taken that has not ended, unless it is the first one there."""
+        if owner in self._owners:
+            self.measured(owner, [time_ns])
+
     def _part(self, keeps: float, tasks: int) -> float:
         """Return the weight of the latest tasks in a mean: that of all together is 1."""
         return (1 - keeps**tasks) / (1 - keeps**self._tasks)

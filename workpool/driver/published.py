@@ -172,7 +172,7 @@ class Published:
                 code = batch.tasks[0].code
                 assert code is not None
                 taken_s = max(recall_s, now - batch.claimed_s)
-                code.measured(layout.owner_of(word), [int(1e9 * taken_s)])
+                code.lasts(layout.owner_of(word), int(1e9 * taken_s))
                 if recalled:
                     self._take_in(number, batch, word)
                 else:
