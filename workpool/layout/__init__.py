@@ -70,7 +70,6 @@ from .records import (
     write_terms,
 )
 from .words import (
-    LONGEST_STRIDE,
     MAX_ATTEMPT,
     MAX_GENERATION,
     MAX_MEMBERS,
@@ -105,7 +104,6 @@ __all__ = [
     "INLINE",
     "INLINE_OUTCOME_NBYTES",
     "INLINE_PAYLOAD_NBYTES",
-    "LONGEST_STRIDE",
     "MAX_ATTEMPT",
     "MAX_GENERATION",
     "MAX_MEMBERS",

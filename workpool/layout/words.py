@@ -47,9 +47,8 @@ MAX_ATTEMPT = _ATTEMPT_MASK
 MAX_TASKS = 1 << _ENDED_BITS
 MAX_GENERATION = (1 << _GENERATION_BITS) - 1
 
-#: Tasks of the first strides, and of the longest.
+#: Tasks of the first strides.
 STRIDE = 8
-LONGEST_STRIDE = MAX_TASKS // 2
 
 
 def pack_word(state: int, owner: int, attempt: int, generation: int) -> int:

@@ -21,7 +21,6 @@ from ..arena import put
 from ..clock import monotonic_ns
 from ..context import LARGE_NBYTES
 from ..extents import Extent, Region
-from ..layout import LONGEST_STRIDE
 from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
 from .runner import AnyRunner, Evicted
@@ -52,9 +51,6 @@ class Outcomes:
     entries : list of bytes
     nbytes : int
         Of all entries.
-    room_nbytes : int
-        Bytes of `place` for outcomes; the rest of it is kept for the marks that stand in the places
-        of a stride's outcomes which do not fit.
     large_nbytes : int
         Of the large outcomes, wherever they are.
     """
@@ -62,11 +58,15 @@ class Outcomes:
     def __init__(self, extent: Extent, large_nbytes: int = 0) -> None:
         self.extent = extent
         self.place = Extent(extent.offset, extent.nbytes - large_nbytes)
-        self.room_nbytes = max(0, self.place.nbytes - LONGEST_STRIDE * len(_LATER))
         self.entries: list[bytes] = []
         self.nbytes = self.large_nbytes = 0
         self._among_nbytes = 0  # of the large ones, those that are among the entries
         self._apart = Region(Extent(self.place.end, large_nbytes))
+
+    @property
+    def overflow(self) -> bool:
+        """Whether there are more entries than have room in `place`."""
+        return self.nbytes > self.place.nbytes
 
     @property
     def small_nbytes(self) -> int:
@@ -141,7 +141,7 @@ class BatchRun:
             while True:
                 begun, done = end, len(entries)
                 while pending:
-                    if outcomes.nbytes > outcomes.room_nbytes and runner.retract():
+                    if outcomes.overflow and runner.retract():
                         break
                     try:
                         payload = pending.popleft()
@@ -193,10 +193,10 @@ class BatchRun:
             # give that back.
             self._over = True
             done = len(outcomes.entries)
-            if outcomes.nbytes > outcomes.room_nbytes:
+            if outcomes.overflow:
                 return False  # all outcomes go elsewhere with the row; tasks that are left go back
             disp, entries = self._unsaid(done)
-            left_nbytes = outcomes.room_nbytes - outcomes.nbytes
+            left_nbytes = place.nbytes - outcomes.nbytes
             next_nbytes = outcomes.nbytes // done  # as far as one can tell
             # Without room for the next one, those that are there would have to be put elsewhere.
             if done == len(payloads) or next_nbytes > left_nbytes:
@@ -246,8 +246,9 @@ class BatchRun:
             if done == len(self._payloads):
                 return  # the worker is about to leave, with what it has
             ended = done - self._said
+            # Of these, for which a stride always has room, if the outcomes have none.
             disp, entries = self.outcomes.place.offset + self._said_nbytes, _LATER * ended
-            if self.outcomes.nbytes <= self.outcomes.room_nbytes:
+            if not self.outcomes.overflow:
                 disp, entries = self._unsaid(done)
             if self._claimant.give_back(self._claim, disp, entries, ended):
                 self._note(ended, entries)  # to be put no more: the driver may be reading it

@@ -73,7 +73,7 @@ class Commits:
         """
         contributions = self._own.contributions
         carries = bool(contributions.kept) and (self._carries or contributions.foreign)
-        if isinstance(content, Outcomes) and (carries or content.nbytes > content.room_nbytes):
+        if isinstance(content, Outcomes) and (carries or content.overflow):
             content = b"".join(content.entries)
         if carries:
             assert not isinstance(content, Outcomes)
