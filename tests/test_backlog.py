@@ -57,7 +57,7 @@ def test_short_tasks_share_a_row(time_us: float, share: int, first: int) -> None
 
 
 def test_the_first_task_restores_the_function_and_counts_until_the_next_one() -> None:
-    assert rows(code(100_000), 100, 50)[0] == 1
+    assert rows(code(100_000), 100, 50)[0] == code(100_000).slow == 1
     assert code(100_000, 100).mean_s == pytest.approx(100e-6)
 
 
@@ -69,6 +69,14 @@ def test_the_first_task_of_each_worker_does_not_count() -> None:
     found.measured(4, [100_000, 90_000_000, 100_000])
     assert found.mean_s == pytest.approx(100e-6)
     assert found.slow == 0.0
+
+
+def test_it_is_known_how_long_tasks_take_when_enough_of_them_have_ended() -> None:
+    found = code(1)
+    for _ in range(2):
+        assert not found.known
+        found.measured(1, [1000] * (SharedCode.ENOUGH // 2))
+    assert found.known
 
 
 def test_early_tasks_weigh_no_more_than_those_after_them() -> None:

@@ -87,7 +87,7 @@ class SharedCode(Shared):
         self.slow += self._part(self.SHARE_KEEPS, tasks) * (slow - self.slow)
 
     def lasts(self, owner: int, time_ns: int) -> None:
-        """Take in how long a task has taken that has not ended, unless it is the first one there."""
+        """Take in how long a task takes that has not ended, unless it is the first one there."""
         if owner in self._owners:
             self.measured(owner, [time_ns])
 
