@@ -215,11 +215,13 @@ def test_what_a_worker_takes_to_restore_a_function_does_not_count_though_it_is_l
         task.code = shared
         driver._backlog.tasks.append(task)
     driver.progress()
-    claim = table.claim()
-    driver.progress()
-    monkeypatch.setattr(published_module, "monotonic", lambda: time.monotonic() + 1)
-    driver.progress()
-    assert layout.is_recalled(table.window.load(table.geometry.word(claim.number)))
+    claim, now_s = table.claim(), 0.0
+    driver._backlog.batch_s = 1.0
+    monkeypatch.setattr(published_module, "monotonic", lambda: now_s)
+    for now_s in (5.0, 14.9, 15.1):
+        driver.progress()
+        word = table.window.load(table.geometry.word(claim.number))
+        assert layout.is_recalled(word) is (now_s > 15), "ten times as much as a row's work"
     entry = layout.write_task_outcome(Kind.VALUE, 10**9, b"")
     extent = Extent(table.geometry.region(1).offset, len(entry))
     table.window.put(extent.offset, entry)
@@ -240,6 +242,7 @@ def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:
     table.window.put(extent.offset, entries)
     table.window.flush()
     outcomes = [(Kind.BATCH, 1_005_000, extent), (Kind.BROKEN, 10, (layout.INLINE, 0))]
+    outcomes.append((Kind.BATCH, 10**9, extent))
     for first, (kind, elapsed_ns, place) in enumerate(outcomes):
         tasks = [
             Task(5 * first + n, TaskKind.CALL, abs, table.context, b"", None) for n in range(5)
@@ -249,11 +252,12 @@ def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:
         driver._backlog.tasks.extend(tasks)
         driver.progress()
         assert len(driver._rows) == 1
+        tasks[4].over = first == 2  # it was killed: how long it took is not known
         record = layout.write_outcome(kind, elapsed_ns, *place)
         table.end_one(record.ljust(layout.OUTCOME_NBYTES, b"\0"))
         driver.progress()
         assert all(task.over for task in tasks)
-        # The second says nothing of that: the same has become of all.
+        # The second says nothing of that: the same has become of all.  Nor does the third.
         assert driver._backlog._steps_s == pytest.approx(0.1 * 1e-3)
 
 

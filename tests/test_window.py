@@ -230,9 +230,10 @@ def test_who_has_nothing_to_do_sleeps_until_the_answer_comes(
     def test_all(requests: list[tuple[memoryview, int]]) -> bool:
         assert window._lock.locked()
         asked.append(len(requests))
-        for view, disp in requests if len(asked) % 3 == 0 else ():
+        done = len(asked) % looks == 0
+        for view, disp in requests if done else ():
             view[:] = win.content[disp : disp + len(view)]
-        return len(asked) % 3 == 0
+        return done
 
     def rest(seconds: float) -> None:
         assert not window._lock.locked(), "the heart wants it"
@@ -240,7 +241,7 @@ def test_who_has_nothing_to_do_sleeps_until_the_answer_comes(
         if len(rests) == 3:
             raise Interrupted
 
-    asked, rests = list[int](), list[float]()
+    asked, rests, looks = list[int](), list[float](), 3
     win, window = remote_window(False, monkeypatch)
     mpi = SimpleNamespace(
         Request=SimpleNamespace(Testall=test_all), INT64_T=None, Exception=glance.MPI.Exception
@@ -259,6 +260,15 @@ def test_who_has_nothing_to_do_sleeps_until_the_answer_comes(
     for disp in (-8, 4, 4096):
         with pytest.raises(WindowError, match="outside"):
             window.await_change([0], disp, seconds=0)
+    del rests[2:]
+    with pytest.raises(Interrupted):
+        window.await_change([0], 24, seconds=0)
+    for call in "Unlock_all", "Free":
+        monkeypatch.setattr(win, call, lambda: ends.append(len(asked)), raising=False)
+    ends, looks = list[int](), 20
+    window.close()
+    assert ends == [20, 20], "what was cut off has ended before the window does"
+    assert rests[-1] == max(rests) == glance.LONGEST_S
 
 
 def test_who_is_needed_inside_mpi_looks_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ class Awaiter(Table):
 
         Notes
         -----
-        RMA cost: 1 get, 1 more for the row of a ticket that is known; 1 flush.
+        RMA cost: that of ``await_change`` for one word, and for the row of a ticket that is known.
         """
         first = self._taker.first
         if first != self._awaited:

@@ -192,7 +192,7 @@ class Words(Elements):
         Notes
         -----
         RMA cost: as ``peek``, again and again where others need us inside MPI; 1 rget for each
-        where there is no haste.
+        where the memory is that of another host and there is no haste.
         """
         words = self._words
         if self._ticker is not None:
@@ -203,13 +203,11 @@ class Words(Elements):
         for disp in disps:
             if disp not in self._places:
                 self._outside("await_change", disp, 8)
-        if words is None and not seconds:
+        if words is None:
             try:
-                return self._glance.look(disps)
+                return self.peek(*disps) if seconds else self._glance.look(disps)
             except MPI.Exception as error:
                 self._failed("await_change", disps[0], error)
-        if words is None or not seconds:
-            return self.peek(*disps)
         places = [disp >> 3 for disp in disps]
         end = monotonic() + seconds
         while (found := [words[place] for place in places]) == seen and monotonic() < end:
