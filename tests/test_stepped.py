@@ -19,10 +19,9 @@ from workpool.errors import TaskLost, WorkerCrashed
 from workpool.extents import LINE_NBYTES
 from workpool.loss import Loss, Why
 from workpool.pool import resolver
-from workpool.repository import Miss, Publisher
+from workpool.repository import Publisher
 from workpool.serializer import Kind
 from workpool.tasks import Finished, Task
-from workpool.worker import attempts, worker
 
 
 @pytest.fixture
@@ -397,51 +396,3 @@ def test_a_task_that_is_tried_again_ends_once_though_nobody_attends_to_it(
     (error,) = outcomes([task])
     assert isinstance(error, ValueError)
     assert job.ended == 1
-
-
-def test_who_has_found_a_row_whose_ticket_was_lost_looks_for_others_soon(
-    make: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, now = make(), 100.0
-    monkeypatch.setattr(worker, "monotonic", lambda: now)
-    sweeps = list[float]()
-    for _ in range(10):
-        now += job.service._rest_s + 1e-6
-        job.service.work()
-        sweeps.append(job.service._rest_s)
-    assert sweeps[0] == worker.IDLE_SWEEP_S
-    assert sweeps == sorted(sweeps)
-    assert sweeps[-1] == worker.LONGEST_SWEEP_S
-    tasks = [job.submit(abs, -n) for n in range(3)]
-    job.driver.progress()
-    while not isinstance(job.service._claimant.take(3), Miss):
-        pass
-    now += worker.LONGEST_SWEEP_S + 1e-6
-    for _ in tasks:
-        job.service.work()
-        now += 2 * worker.SOON_S
-    job.driver.progress()
-    assert outcomes(tasks) == [0, 1, 2]
-
-
-def test_what_a_task_needs_and_waits_for_is_not_its_time(
-    make: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fetch(*arguments: Any) -> memoryview:
-        nonlocal now_ns
-        now_ns += 1000
-        if now_ns == 10**9 + 1000:
-            raise MemoryError
-        return genuine(*arguments)
-
-    job, now_ns = make(), 10**9
-    genuine = job.service._exchange.fetch
-    monkeypatch.setattr(job.service._exchange, "fetch", fetch)
-    for module in attempts, worker:
-        monkeypatch.setattr(module, "monotonic_ns", lambda: now_ns)
-    for elapsed_ns in (1000, 1000):  # of the first, which finds no memory; then nothing more
-        task = job.submit(abs, -2)
-        job.go()
-        job.driver.count()
-        assert job.resolver.tally.elapsed_ns[1] == elapsed_ns
-    assert outcomes([task]) == [2]

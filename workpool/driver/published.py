@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from .. import layout, protocol
 from ..clock import monotonic
 from ..layout import TaskOutcome
+from ..members.leases import WATCH_S
 from ..protocol import State, Step
 from ..repository import Publisher, Row
 from ..tasks import Batch, Task
@@ -171,7 +172,7 @@ class Published:
             if recalled or now - batch.claimed_s > recall_s:
                 code = batch.tasks[0].code
                 assert code is not None
-                taken_s = max(recall_s, now - batch.claimed_s)
+                taken_s = max(WATCH_S, now - batch.claimed_s)  # its worker has seen it for so long
                 code.lasts(layout.owner_of(word), int(1e9 * taken_s))
                 if recalled:
                     self._take_in(number, batch, word)
