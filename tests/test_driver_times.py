@@ -32,10 +32,12 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
     assert task.code.mean_s is not None
 
 
-def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one(workers: int) -> None:
     """All would stand there one by one, and each row costs more than a short task."""
     table = Table(rows=256)
     driver = table.driver
+    driver._dispatcher._workers = workers
     shared, other = (driver._store.code(Code(number, b"code")) for number in (1, 2))
     tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(200)]
     for task in tasks:
@@ -45,7 +47,7 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> 
     record = layout.write_outcome(Kind.VALUE, 10**6, layout.INLINE, 0)
     ended = 0
     while not shared.known:
-        assert len(driver._rows) == TRIAL_ROWS, f"{ended} have ended"
+        assert len(driver._rows) == workers * TRIAL_ROWS, f"{ended} have ended"
         table.end_one(record.ljust(layout.OUTCOME_NBYTES, b"\0"))
         driver.progress()
         driver.progress()
@@ -66,6 +68,9 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one() -> 
     assert list(driver._backlog.tasks) == tasks[15:]
     for number, task in enumerate(tasks[15:], 3):  # each has a row of its own anyhow
         task.code = driver._store.code(Code(number, b"code"))
+    driver.progress()
+    assert not driver._backlog.tasks
+    driver._backlog.tasks.append(tasks[10])
     driver.progress()
     assert not driver._backlog.tasks
 
