@@ -305,7 +305,7 @@ def run_large(row: ClaimedRow, sizes: list[int]) -> list[tuple[int, bytes]]:
         n = payload[0]
         row.ran.append(n)
         content = bytes([n]) * sizes[n]
-        return Kind.VALUE, content if n % 2 else Packed([content])
+        return Kind.VALUE, content if n % 2 else Packed([content[:9], content[9:]])
 
     row.runner.call = call  # type: ignore[method-assign]
     row.batch.run()
