@@ -271,6 +271,7 @@ def test_options_that_cannot_be() -> None:
             dict(isolate="no"),
             dict(max_tasks_per_child=0), dict(retry_delay_s=float("inf")),
             dict(memory_limit_nbytes=0), dict(retry_on="ValueError"), dict(timeout_s=float("nan")),
+            dict(retries=None), dict(max_tasks_per_child=np.inf), dict(retry_on=(KeyError, int)),
         ):
             try:
                 pool.with_options(**options)
@@ -287,7 +288,8 @@ def test_options_that_cannot_be() -> None:
             raise AssertionError("timeout")
         view = pool.with_options(retries=1).with_options(isolate=True)
         assert view.num_workers == 1
-        whole = pool.with_options(memory_limit_nbytes=2e9, max_tasks_per_child=3.0, retries=1.0)
+        numbers = dict(memory_limit_nbytes=2e9, max_tasks_per_child=3.0, retries=1.0)
+        whole = pool.with_options(timeout_s=np.array(30.0), **numbers)
         assert whole.submit(pow, 2, 5).result(30) == 32
         try:
             view.reduce(abs, range(3))

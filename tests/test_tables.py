@@ -138,6 +138,8 @@ def test_options_that_cannot_be_honoured() -> None:
             ({"max_workers": "4"}, "max_workers='4': give a whole number"),
             ({"max_pending": 1.5}, "max_pending=1.5: give a whole number"),
             ({"drain_s": "60"}, "drain_s='60': give a number"),
+            ({"drain_s": None}, "drain_s=None: give a number"),
+            ({"rows": "many"}, "rows='many': give a whole number"),
             ({"lease_s": 0.1}, "lease_s=0.1: hearts beat too seldom"),
             ({"lease_s": math.nan}, "lease_s=nan"),
         ]:

@@ -57,8 +57,8 @@ class TaskOptions(NamedTuple):
         return self._replace(**options)._checked()
 
     def _checked(self) -> TaskOptions:
-        """Return them, the whole numbers as such: they may be given as 2e9."""
-        whole: dict[str, Any] = {"retries": checked("retries", self.retries, int)}
+        """Return them, each number as such: it may be given as 2e9, or as an array without axes."""
+        numbers: dict[str, Any] = {"retries": checked("retries", self.retries, int)}
         limits: tuple[tuple[str, int, Any], ...] = (
             ("timeout_s", 0, float),
             ("memory_limit_nbytes", 1, int),
@@ -68,15 +68,13 @@ class TaskOptions(NamedTuple):
             value = getattr(self, name)
             if value is None:
                 continue
-            number = checked(name, value, kind)
-            if not number >= least:
+            numbers[name] = checked(name, value, kind)
+            if not numbers[name] >= least:
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
-            if kind is int:
-                whole[name] = number
         if self.isolate not in (True, False):
             raise UsageError(f"isolate={self.isolate!r}: give True or False")
         delay_s = checked("retry_delay_s", self.retry_delay_s, float)
-        if whole["retries"] < 0 or not 0 <= delay_s < math.inf:
+        if numbers["retries"] < 0 or not 0 <= delay_s < math.inf:
             raise UsageError(
                 f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
             )
@@ -85,7 +83,7 @@ class TaskOptions(NamedTuple):
                 raise UsageError(
                     f"retry_on={self.retry_on!r}: an exception type or a tuple of them"
                 )
-        return self._replace(**whole)
+        return self._replace(**numbers)
 
     @property
     def _retry_on(self) -> tuple[Any, ...]:
