@@ -20,8 +20,9 @@ from processes import PATIENCE
 from stand_in import launch
 
 from workpool.errors import ResourceError
-from workpool.launch import launcher
-from workpool.system.shared_memory import SHM
+from workpool.launch import advice, launcher
+from workpool.launch.mpiexec import Kind
+from workpool.system.shared_memory import SHM, WAS_FULL
 from workpool.system.status import Watch
 
 
@@ -242,6 +243,17 @@ def test_no_shared_memory(
     monkeypatch.setattr(os, "access", lambda path, how: path != SHM and access(path, how))
     assert launcher.run(["false"], 1, mpiexec=fake) == 1
     assert f"mpiexec ended with status 1; {SHM} is not there" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("free_nbytes", "begun", "told"),
+    [(1 << 20, False, True), (1 << 20, True, False), (1 << 30, False, False), (None, False, False)],
+)
+def test_who_dies_at_the_start_may_have_found_too_little_shared_memory(
+    free_nbytes: int | None, begun: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "free", lambda: free_nbytes)
+    assert (WAS_FULL in advice.memory_short(-6, Kind.OPENMPI, begun)) == told
 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def supervised(text: str, place: Path, rank: int = 0) -> subprocess.Popen[bytes]
         ("import os; os.kill(os.getpid(), 11)", 1, 0, -11),
         ("raise SystemExit(3)", 0, 3, 3),
         ("raise SystemExit(3)", 1, 0, 3),
-        ("", 0, 0, 0),
+        ("import signal; assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())", 0, 0, 0),
     ],
 )
 def test_supervisor(tmp_path: Path, text: str, rank: int, status: int, noted: int) -> None:
@@ -218,9 +218,10 @@ def test_supervisor(tmp_path: Path, text: str, rank: int, status: int, noted: in
 
 def test_by_hand_nobody_else_tells_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORKPOOL_STATUS", raising=False)
-    words = supervisor.command([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
-    for rank, status in (("0", 137), ("1", 0)):
+    dies = "import os; os.kill(os.getpid(), 9)"
+    for rank, text, status in (("0", dies, 137), ("1", dies, 0), ("0", "exit(3)", 3), ("0", "", 0)):
         monkeypatch.setenv("PMI_RANK", rank)
+        words = supervisor.command([sys.executable, "-c", text])
         assert subprocess.run(words, timeout=20).returncode == status
 
 
@@ -238,6 +239,33 @@ def test_supervisor_is_deaf_and_its_rank_does_not_outlive_it(tmp_path: Path) -> 
     process.kill()
     process.communicate(timeout=20)
     until(lambda: liveness.state(0) == "dead")
+
+
+@pytest.mark.parametrize(("local", "tolerates"), [("4", None), ("2", "1")])
+def test_open_mpi_has_to_tolerate_faults_on_several_hosts(
+    local: str, tolerates: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", local)
+    monkeypatch.delenv("OMPI_MCA_mpi_ft_enable", raising=False)
+    shown = "import os; print(*map(os.environ.get, ('WORKPOOL_SURVIVE', 'OMPI_MCA_mpi_ft_enable')))"
+    ran = subprocess.check_output(supervisor.command([sys.executable, "-c", shown]), timeout=20)
+    assert ran.decode() == f"1 {tolerates}\n"
+
+
+def test_who_has_another_parent_by_now_ends() -> None:
+    text = f"from {supervisor.__name__} import die_with; die_with(0); print('goes on')"
+    ran = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, timeout=20)
+    assert (ran.returncode, ran.stdout) == (1, b"")
+
+
+def test_killed_are_those_who_did_not_end_and_whose_supervisor_is_gone(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    here = os.getpid()
+    for note in (f"begun.{here}.11", f"begun.{gone.pid}.12", f"begun.{gone.pid}.13", "ended.13.0"):
+        (tmp_path / note).touch()
+    assert supervisor.killed(str(tmp_path)) == {12: -signal.SIGKILL}
 
 
 def test_ends_are_unknown_without_a_launcher() -> None:
