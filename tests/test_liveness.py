@@ -268,9 +268,12 @@ def test_killed_are_those_who_did_not_end_and_whose_supervisor_is_gone(tmp_path:
     assert supervisor.killed(str(tmp_path)) == {12: -signal.SIGKILL}
 
 
-def test_ends_are_unknown_without_a_launcher() -> None:
-    assert supervisor.ends(None) == {}
-    assert supervisor.ends("") == {}
+def test_ends_are_unknown_without_a_launcher(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with supervised("exit(3)", gone) as process:
+        assert process.wait(20) == 3
+    for place in (None, "", str(gone)):
+        assert supervisor.ends(place) == {}
 
 
 # --- leases

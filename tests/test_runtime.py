@@ -262,6 +262,21 @@ def test_who_has_served_may_drive() -> None:
     run_ranks(2, script, spmd=True)
 
 
+def test_who_has_served_has_its_own_handler_of_sigterm_again(tmp_path: Path) -> None:
+    script = """
+        import signal, sys
+        import workpool
+
+        def leave(signum, frame):
+            sys.exit(3)
+
+        signal.signal(signal.SIGTERM, leave)
+        workpool.run(lambda pool: pool.submit(abs, -1).result(), journal=sys.argv[1])
+        assert signal.getsignal(signal.SIGTERM) is leave
+    """
+    run_ranks(2, script, str(tmp_path / "journal"), spmd=True)
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_task_cannot_make_a_pool(ranks: int) -> None:
     script = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from itertools import count, islice
 
 import pytest
@@ -51,6 +52,18 @@ def test_an_exception_says_which_item_it_is_of(make: Make, unordered: bool) -> N
     found, error = drained(pool.map(note, range(50), chunksize=10, unordered=unordered), KeyError)
     assert unordered or found == list(range(20))
     assert error.__cause__.item is None
+
+
+@pytest.mark.parametrize("several", [4, 50])
+def test_an_item_is_tried_again_alone(make: Make, several: int) -> None:
+    def fail_once() -> None:
+        del during[2]
+        fail()
+
+    during[2] = fail_once
+    fn = partial(note)  # which a map of a few items would otherwise share out
+    assert [*make().with_options(retries=1).map(fn, range(several))] == [*range(several)]
+    assert ran == {**dict.fromkeys(range(several), 1), 2: 2}
 
 
 def test_it_ends_with_its_time(make: Make) -> None:
