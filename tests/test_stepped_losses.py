@@ -46,6 +46,18 @@ def test_a_worker_that_is_stopped_for_less_than_its_lease_keeps_its_task(make: M
     assert set(ran.values()) == {1}
 
 
+def test_a_task_that_raises_what_a_broken_pool_does_breaks_nothing(make: Make) -> None:
+    def broken() -> None:
+        raise BrokenPool("another one")
+
+    pool = make()
+    during[2] = broken
+    futures = [pool.submit(note, n) for n in range(5)]
+    assert [str(future.exception() or "") for future in futures] == ["", "", "another one", "", ""]
+    assert drained(pool.map(note, range(50)), BrokenPool)[0] == [0, 1]
+    assert pool.submit(note, 5).result() == 5
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_everything_fails_when_the_last_worker_has_died(make: Make, workers: int) -> None:
     pool = make(workers)

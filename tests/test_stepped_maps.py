@@ -293,7 +293,10 @@ def test_a_map_ends_with_its_time(make: Make, unordered: bool) -> None:
     pool.driver.step = bool  # the workers do nothing
     with pytest.raises(FutureTimeout):
         list(pool.map(note, range(100), timeout=0.01, unordered=unordered))
+    with pytest.raises(FutureTimeout):
+        pool.reduce(note, range(100), timeout=0.01)
     pool.driver.step = pool.step
+    assert pool.reduce(note, range(100), timeout=60) == sum(range(100))
 
 
 # What is folded, or known.
@@ -334,6 +337,8 @@ def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered
     found, error = drained(pool.map(note, range(100, 1100), unordered=unordered), KeyError)
     assert error.__cause__.item == 900
     assert unordered or found == list(range(100, 1000))
+    with pytest.raises(UsageError, match="a journal could keep"):
+        pool.reduce(note, range(9))
 
 
 def test_what_a_journal_cannot_store_fails_and_nothing_else(
