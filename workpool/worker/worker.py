@@ -145,7 +145,7 @@ class Worker:
         while True:
             busy = False
             services = self._services
-            seconds = SPIN_S if idle.spins and len(services) == 1 else 0
+            seconds = SPIN_S / max(1, len(services)) if idle.spins else 0
             for table, service in services.items():
                 self.serving = table
                 busy |= service.work(seconds)
