@@ -228,6 +228,22 @@ def test_hooks_of_classes_are_called_once(run_script):
     """)
 
 
+def test_a_metaclass_may_keep_the_classes_it_makes_by_their_names(run_script):
+    run_script("""
+        class Registered(type):
+            known = {}
+            def __new__(meta, name, bases, namespace):
+                made = meta.known[name] = super().__new__(meta, name, bases, namespace)
+                return made
+        class Base(metaclass=Registered): pass
+        class Shape(Base): sides = 4
+        def task(shape, name): return shape.sides, Registered.known[name] is type(shape) is Shape
+        for _ in range(3):
+            assert run(task, Shape(), "Shape") == (4, True)
+        assert type(run(Registered.known.get, "Shape")) is Registered
+    """)
+
+
 def test_what_a_metaclass_does_not_let_be_set_is_there(run_script):
     run_script("""
         import abc

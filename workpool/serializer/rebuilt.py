@@ -138,9 +138,10 @@ def _give_state(obj: Any, state: Any) -> None:
 def instances_kept(cls: Any, attributes: Iterable[Any]) -> Iterator[object]:
     """Yield the instances among the attributes of a class, and in dictionaries there.
 
-    None if it has no ``__new__`` in Python, which could look for them.
+    None if it has no ``__new__`` in Python, which could look for them, nor of a metaclass: its
+    instances are classes, which are rebuilt as such.
     """
-    if type(cls.__new__) is FunctionType:
+    if type(cls.__new__) is FunctionType and not issubclass(cls, type):
         for it in attributes:
             mapping = issubclass(type(it), (dict, weakref.WeakValueDictionary))
             for obj in list(it.values()) if mapping else [it]:
