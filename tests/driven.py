@@ -35,10 +35,13 @@ def pool(
 class Table:
     """A table: its driver, and a worker that does one step when it is told to."""
 
-    def __init__(self, context: PoolContext | None = None, rows: int = 8) -> None:
+    def __init__(
+        self, context: PoolContext | None = None, rows: int = 8, shared: bool = True
+    ) -> None:
         self.context = context or pool()
         self.geometry = geometry = Geometry(rows, 2, 1 << 20)
         self.window = window = MemoryWindow(geometry.nbytes)
+        window.shared = shared
         self.driver = Driver(window, geometry, None, Doorbells({}))
         self.worker = Claimant(window, geometry, 1, TAKERS["pointer"](window, 1))
 

@@ -35,9 +35,9 @@ def test_how_long_tasks_take_is_known_where_nothing_waits() -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one(workers: int) -> None:
     """All would stand there one by one, and each row costs more than a short task."""
-    table = Table(rows=256)
+    table = Table(rows=256, shared=False)
     driver = table.driver
-    driver._dispatcher._workers = workers
+    driver._dispatcher._trial_rows *= workers
     shared, other = (driver._store.code(Code(number, b"code")) for number in (1, 2))
     tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(200)]
     for task in tasks:
@@ -55,7 +55,7 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one(worke
     assert ended == SharedCode.ENOUGH + 1
     assert not driver._backlog.tasks
     assert len(driver._rows) == len(tasks) - ended
-    tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(20)]
+    tasks = [Task(number, TaskKind.CALL, abs, table.context, b"", None) for number in range(40)]
     for task in tasks:
         task.code = shared if task.task_id < 10 else other
     driver._backlog.tasks.extend(tasks)
@@ -66,13 +66,25 @@ def test_few_rows_are_published_until_it_is_known_how_many_tasks_share_one(worke
         task.over = True
     driver.progress()
     assert list(driver._backlog.tasks) == tasks[15:]
-    for number, task in enumerate(tasks[15:], 3):  # each has a row of its own anyhow
-        task.code = driver._store.code(Code(number, b"code"))
+    for task in tasks[15:]:  # functions of a few tasks each would wait one after another, in vain
+        task.code = driver._store.code(Code(2 + task.task_id // 10, b"code"))
     driver.progress()
     assert not driver._backlog.tasks
     driver._backlog.tasks.append(tasks[10])
     driver.progress()
     assert not driver._backlog.tasks
+
+
+def test_all_rows_are_published_where_they_cost_little() -> None:
+    """A driver that is kept from looking for long leaves the workers with enough to do."""
+    table = Table(rows=256)
+    driver = table.driver
+    for number in range(200):
+        task = Task(number, TaskKind.CALL, abs, table.context, b"", None)
+        task.code = driver._store.code(Code(1, b"code"))
+        driver._backlog.tasks.append(task)
+    driver.progress()
+    assert len(driver._rows) == 200
 
 
 def a_batch(owner: int) -> tuple[Table, SharedCode, Claim, Extent]:

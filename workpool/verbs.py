@@ -23,6 +23,8 @@ class Window(Protocol):
     """A window on one rank's memory; all displacements in bytes."""
 
     nbytes: int
+    #: Whether every rank has the memory: elsewhere each step takes a message there and one back.
+    shared: bool
 
     def entered(self) -> bool:
         """Return whether this thread is in a call: then a finalizer or a signal's handler asks."""

@@ -80,12 +80,14 @@ class Backlog:
 
     @property
     def untried(self) -> bool:
-        """Whether the next two could share a row, but it is not known how long such tasks take."""
+        """Whether many that could share a row are next, but it is not known how long they take."""
         tasks = self.tasks
         first = _first(tasks)
         if first is None or first.code is None or first.code.known:
             return False
-        return len(tasks) > 1 and tasks[1].goes_with(first)
+        # Fewer would have ended before it is known: they would wait for nothing.
+        enough = first.code.ENOUGH
+        return len(tasks) > enough and tasks[enough].goes_with(first)
 
     @property
     def outstanding(self) -> bool:

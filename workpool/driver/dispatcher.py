@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import gc
+import sys
 
 from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
@@ -27,8 +28,8 @@ TOGETHER = 255
 #: With so many rows in the table for each worker, publishing more may wait.
 ROWS_EACH = 2
 
-#: So many rows are published for each worker as long as it is not known how many of the next tasks
-#: may share one.
+#: Where a row takes long, as it does between hosts, so many are published for each worker as long as
+#: it is not known how many of the next tasks may share one, and there are many of them.
 TRIAL_ROWS = 4
 
 #: So many bytes of arguments lie in the arena at a time, if workers have enough to do: what is used
@@ -95,6 +96,8 @@ class Dispatcher:
         self.draining = False
         self._workers = publisher.geometry.members - 1
         self._num_rows = publisher.geometry.rows
+        near = publisher.window.shared
+        self._trial_rows = sys.maxsize if near else TRIAL_ROWS * self._workers
         self._publisher = publisher
         self._store = store
         self._backlog = backlog
@@ -315,7 +318,7 @@ class Dispatcher:
 
     def _tries_enough(self, rows: int) -> bool:
         """Return whether so many rows are enough as long as the next function is not known."""
-        return rows >= TRIAL_ROWS * self._workers and self._backlog.untried
+        return rows >= self._trial_rows and self._backlog.untried
 
     def _recover(self) -> None:
         """Now and then look for rows and counters that we have lost, and have them back."""

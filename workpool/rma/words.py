@@ -45,6 +45,7 @@ class Words(Elements):
     ) -> None:
         self.host = host
         self.nbytes = nbytes
+        self.shared = memory is not None and ticker is None
         self._memory = memory
         self._words = None if memory is None else memory[: nbytes & ~7].cast("q")
         self._held: list[memoryview] = []  # buffers of ours that belong to MPI until the flush

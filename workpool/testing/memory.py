@@ -119,6 +119,7 @@ class MemoryWindow:
 
     def __init__(self, nbytes: int, perform: Callable[[Op], Any] | None = None) -> None:
         self.nbytes = nbytes
+        self.shared = True
         self.memory = Memory()
         self._perform = perform or self._perform_at_once
         self._given: list[tuple[memoryview, bytes]] = []  # buffers until the flush, and their bytes
