@@ -291,6 +291,16 @@ def test_who_is_needed_inside_mpi_looks_for_longer(monkeypatch: pytest.MonkeyPat
     assert win.calls.count(("flush", 0)) == looks + 2
 
 
+def test_who_is_needed_inside_mpi_enters_it_with_each_look_at_its_own_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    win, window = remote_window(True, monkeypatch)
+    window._ticker = SimpleNamespace()  # type: ignore[assignment]
+    for _ in range(3):
+        assert window.peek(8) == [0]
+    assert win.calls == [("flush", 0)] * 3
+
+
 @pytest.mark.parametrize("buffered", [False, True])
 def test_what_is_put_from_a_copy_may_change(
     buffered: bool, monkeypatch: pytest.MonkeyPatch

@@ -15,9 +15,9 @@ between the rules are:
   be there.  ``peek`` (of control words) is for finding out: what is read after it is never older
   than what it has shown.  ``await_change`` is a ``peek`` that looks again and again for a while, or
   that sleeps, by ``MPI_Rget``, until the answer comes from another host.
-* On one host all ranks have the memory of the window.  There a transfer is a load or a store, and
-  ``MPI_Win_sync`` stands for its flush; the atomics, and all that works on arrays of numbers, go
-  through MPI all the same.
+* On one host all ranks have the memory of the window, and on several its host has.  There a
+  transfer is a load or a store, and ``MPI_Win_sync`` stands for its flush; the atomics, and all
+  that works on arrays of numbers, go through MPI all the same.
 * A control word is a CAS word or a counter word for ever.  ``load`` reads a CAS word by a compare
   with a value that is never stored, ``fetch_add(disp, 0)`` reads a counter word with ``NO_OP``:
   MPI does not promise that the kinds mix.  A ``get`` or ``peek`` of control words gives a hint,

@@ -227,12 +227,12 @@ class Group:
         with self._lock:
             win.Sync()
             self.comm.Barrier()  # nobody looks before the host has written the start
+        ticker = None
         if mine and not alone:
             ticker = Ticker(memory[: min(watched_nbytes, WATCHED_NBYTES)], self._lock)
             ticker.start()
-            window = self._kind(win, host, nbytes, self._lock, ticker=ticker)
-        else:
-            window = self._kind(win, host, nbytes, self._lock, memory or None)
+        own = memory if unified and memory else None
+        window = self._kind(win, host, nbytes, self._lock, own, ticker)
         self._windows.append(window)
         return window
 

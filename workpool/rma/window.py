@@ -41,7 +41,7 @@ class Window(Words):
         Held during every call into MPI.
     memory : memoryview, optional
         The memory, if this rank has it and its loads and stores are as good as Get and Put: in the
-        unified model (MPI-4.1, 12.4), and on one host, where nobody needs us inside MPI.
+        unified model (MPI-4.1, 12.4).
     ticker : Ticker, optional
         Started on the host, where others need it inside MPI; it ends with the window.
     """
@@ -176,7 +176,8 @@ class Window(Words):
 
         Notes
         -----
-        RMA cost: 1 flush; where we have the memory 1 sync, and a flush now and then.
+        RMA cost: 1 flush; where we have the memory 1 sync, and a flush now and then, unless others
+        need us inside MPI.
         """
         with self._lock:
             if self._memory is None:

@@ -239,9 +239,9 @@ class Words(Elements):
         """Do as a flush does, where we have the memory.
 
         The standard has a sync put our loads and stores in order.  A flush does so as well, in
-        MPICH and in Open MPI, which take their memory barrier first.
+        MPICH and in Open MPI, which take their memory barrier first; and others may need us there.
         """
-        if self._under_way or monotonic() > self._enter_s:
+        if self._ticker is not None or self._under_way or monotonic() > self._enter_s:
             self._flush()
             self._enter_s = monotonic() + ENTER_S
             self._under_way = False
