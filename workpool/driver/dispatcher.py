@@ -28,7 +28,7 @@ TOGETHER = 255
 #: With so many rows in the table for each worker, publishing more may wait.
 ROWS_EACH = 2
 
-#: Where a row takes long, as it does between hosts, so many are published for each worker as long as
+#: Where rows take long, as they do between hosts, so many are published for each worker as long as
 #: it is not known how many of the next tasks may share one, and there are many of them.
 TRIAL_ROWS = 4
 
