@@ -57,32 +57,27 @@ def write(
     window: verbs.Window,
     offset: int,
     encoded: Encoded,
-    position: int = 0,
-    nbytes: int | None = None,
+    position: int,
+    nbytes: int,
 ) -> None:
-    """Put an encoding into a window, or a part of it; complete when this returns.
+    """Put a part of an encoding into a window; complete when this returns.
 
     Parameters
     ----------
-    window : verbs.Window
-    offset : int
-        Displacement of the first byte.
-    encoded : bytes or Packed
+    window, offset, encoded
+        As for `put`.
     position, nbytes : int
-        Where in the encoding the part begins, and its size; by default all of the encoding.
+        Where in the encoding the part begins, and its size.
 
     Notes
     -----
     RMA cost: 1 put for each segment that the part touches, 1 flush.
     """
-    if nbytes is None:
-        put(window, offset, encoded)
-    else:
-        end, start = position + nbytes, 0
-        for segment in segments(encoded):
-            first, last = max(position, start), min(end, start + len(segment))
-            if first < last:
-                part = memoryview(segment)[first - start : last - start]
-                window.put(offset + first - position, part)
-            start += len(segment)
+    end, start = position + nbytes, 0
+    for segment in segments(encoded):
+        first, last = max(position, start), min(end, start + len(segment))
+        if first < last:
+            part = memoryview(segment)[first - start : last - start]
+            window.put(offset + first - position, part)
+        start += len(segment)
     window.flush()  # the buffers belong to MPI until now; and whoever is told must see them

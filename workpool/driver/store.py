@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Container
 
 from .. import layout, verbs
-from ..arena import pair_nbytes, piece_of, write
+from ..arena import pair_nbytes, piece_of, put, write
 from ..context import ISOLATED
 from ..extents import Extent, Region
 from ..layout import NO_BLOB, NO_ITEMS, Blob, Piece
@@ -160,7 +160,8 @@ class Store:
         extent = self.region.reserve(nbytes) if nbytes <= most_nbytes else None
         if extent is not None:
             try:
-                write(self._window, extent.offset, content)
+                put(self._window, extent.offset, content)
+                self._window.flush()  # our caller may change the arguments, and publish the rest
             except BaseException:
                 self._window.flush()  # what has begun must not arrive when others have the room
                 self.region.release(extent)
