@@ -223,7 +223,7 @@ class SteppedPool(View):
         )
         ledgers = Ledgers((None, ()), bool, bool, journal)
         core = Core(self.job, choice, encode_setup([], initializer, ()), None, ledgers)
-        super().__init__(core, TaskOptions(), Hold(core.shutdown))
+        super().__init__(core, TaskOptions(), Hold(core))
 
     def step(self) -> None:
         """Have the workers do something, and time go by."""

@@ -315,6 +315,18 @@ def test_a_reduce_counts_each_item_once(make: Make, schedule: str) -> None:
         pool.reduce(note, [])
 
 
+def lock_at_600(n: int) -> Any:
+    return threading.Lock() if n == 600 else n
+
+
+@schedules
+def test_a_result_that_cannot_be_pickled_fails_in_its_place(make: Make, schedule: str) -> None:
+    results = make().map(lock_at_600, range(1000), schedule=schedule)
+    found, error = drained(results, SerializationError)
+    assert found == list(range(600))
+    assert error.__cause__.item == 600
+
+
 @orders
 def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered: bool) -> None:
     path = tmp_path / "run.db"
@@ -322,6 +334,9 @@ def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered
     during.update(dict.fromkeys(range(0, 900, 30), pool.members.work))  # then parts come mixed
     for items in range(2000, 2100), range(0, 900, 3):  # the turns of the second are longer
         assert list(pool.map(note, items, schedule="self")) == list(items)
+    assert pool.submit(note, -1).result() == -1
+    during[-2] = fail
+    assert isinstance(pool.submit(note, -2).exception(), KeyError)
     pool.close()
     during.clear()
     ran.clear()
@@ -329,6 +344,8 @@ def test_a_journal_knows_what_was_computed(make: Make, tmp_path: Path, unordered
     found = list(pool.map(note, list(range(900)), unordered=unordered))
     assert sorted(found) == list(range(900))
     assert not unordered or sorted(found[:300]) == list(range(0, 900, 3))
+    assert [pool.submit(note, n).result() for n in (-1, -2)] == [-1, -2]
+    assert ran.pop(-2) == 1, "what has failed is tried again"
     assert ran == Counter(n for n in range(900) if n % 3)
     pool.close()
     ran.clear()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from stepped import Stepped, outcomes
 
-from workpool.repository import Miss
+from workpool.repository import Claimant, Miss
 from workpool.worker import attempts, worker
 
 
@@ -32,8 +32,55 @@ def test_who_has_found_a_row_whose_ticket_was_lost_looks_for_others_soon(
     for _ in tasks:
         job.service.work()
         now += 2 * worker.SOON_S
-    job.driver.progress()
+    for _ in tasks:  # each resolves one at the least
+        job.driver.progress()
     assert outcomes(tasks) == [0, 1, 2]
+    job.leave()
+
+
+def test_who_runs_tasks_that_come_one_by_one_looks_for_the_next_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, now = Stepped(), 100.0
+    monkeypatch.setattr(worker, "monotonic", lambda: now)
+    for _ in range(3):
+        job.service.work()
+    monkeypatch.delattr(Claimant, "take")
+    tasks = []
+    for number in range(4):
+        tasks.append(job.submit(abs, -number))
+        job.driver.progress()
+        while not tasks[-1].over:
+            job.service.work()
+            job.driver.progress()
+    assert outcomes(tasks) == [0, 1, 2, 3]
+    monkeypatch.undo()
+    job.leave()
+
+
+@pytest.mark.parametrize(
+    ("sweeps_s", "soon_s"),
+    [([0.0], worker.SOON_S), ([1e-3], 20e-3), ([3600.0], 0.2), ([1e-3, 3600.0], 20e-3)],
+)
+def test_where_to_look_takes_long_it_is_not_done_soon(
+    monkeypatch: pytest.MonkeyPatch, sweeps_s: list[float], soon_s: float
+) -> None:
+    """Unless it took long because the process was stopped meanwhile."""
+    job, now = Stepped(), 100.0
+    monkeypatch.setattr(worker, "monotonic", lambda: now)
+    genuine = job.service._claimant.sweep
+
+    def sweep(*arguments: Any) -> object:
+        nonlocal now
+        now += next(left)
+        return genuine(*arguments)
+
+    monkeypatch.setattr(job.service._claimant, "sweep", sweep)
+    left = iter(sweeps_s)
+    for _ in sweeps_s:
+        now += worker.LONGEST_SWEEP_S + 1e-6
+        job.service.work()
+    assert job.service._soon_s == pytest.approx(soon_s)
     job.leave()
 
 

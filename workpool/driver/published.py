@@ -65,13 +65,11 @@ class Published:
         self._store = store
         self._backlog = backlog
         self._finish = finish
-        self._evicted: dict[int, int] = {}  # words of rows that former owners have not let go of
+        self._evicted: dict[int, int] = {}  # words of rows that were taken back, as they were then
 
     def add(self, batch: Batch, row: Row) -> None:
         """Note a batch that was published."""
         batch.row = row
-        if self._evicted:  # the former owner has let go of this row, or it would not be ours
-            self._evicted.pop(row.number, None)
         self.rows[row.number] = batch
         if len(batch.tasks) > 1:
             self.batches[row.number] = batch
@@ -114,27 +112,29 @@ class Published:
             return
         self.rows[number] = batch
         if number in self.batches:
-            self.recall(number, batch, self._publisher.load(number))
+            self._recall(number, batch, self._publisher.load(number))
 
-    def recall(self, number: int, batch: Batch, word: int) -> None:
-        """Take back what the worker of a batch has not started, and fetch what has ended."""
+    def _recall(self, number: int, batch: Batch, word: int) -> None:
+        """Take back what the worker of a batch has not started, and fetch what has ended.
+
+        `word` is what a load has shown: of a step of the worker's, a Get may show one half.
+        """
+        if layout.is_recalled(word) and layout.is_stride(word):
+            return  # recalled by us, and its worker has given back nothing yet
         recalled = self._publisher.recall(Row(number, word))
-        if recalled is not None:
-            self._take_in(number, batch, recalled)
-
-    def _take_in(self, number: int, batch: Batch, word: int) -> None:
-        """Take in what a recalled word says of the tasks of a batch."""
-        if not layout.is_stride(word):  # else its worker may still give some of the stride back
+        if recalled is None:
+            return
+        if not layout.is_stride(recalled):  # else its worker may still give some of it back
             del self.batches[number]
-        left = [task for task in batch.tasks[layout.started_of(word) :] if task.batch is batch]
+        left = [task for task in batch.tasks[layout.started_of(recalled) :] if task.batch is batch]
         for task in left:
             task.batch = None
         self._backlog.put_back(left)
-        ended = layout.ended_of(word)
+        ended = layout.ended_of(recalled)
         if ended:
             place = layout.read_place(self._publisher.read_record(number))
             entries = layout.read_task_outcomes(self._store.read(place), ended)
-            self._finish(batch, layout.owner_of(word), entries)
+            self._finish(batch, layout.owner_of(recalled), entries)
 
     def single_out(self, task: Task) -> bool:
         """Recall what waits behind a task in its row; return whether the word names what runs.
@@ -152,13 +152,16 @@ class Published:
             return True
         number = batch.row.number
         word = self._publisher.load(number)
-        strides = layout.state_of(word) == State.CLAIMED and layout.is_stride(word)
-        if not (strides and layout.is_recalled(word)):  # else recalled, and nothing given back yet
-            self.recall(number, batch, word)
-        return not strides
+        self._recall(number, batch, word)
+        return layout.state_of(word) != State.CLAIMED or not layout.is_stride(word)
 
     def recall_late(self, words: array[int]) -> None:
-        """Take back what waits behind a task that takes longer than expected."""
+        """Take back what waits behind a task that takes longer than expected.
+
+        Notes
+        -----
+        RMA cost: none, or for each such row that of `single_out`.
+        """
         now, recall_s = monotonic(), RECALLS * self._backlog.batch_s
         for number in _CLAIMED.rows(words):
             batch, word = self.batches.get(number), words[number]
@@ -168,16 +171,13 @@ class Published:
                 batch.claimed_s = now
             recalled = layout.is_recalled(word)
             if recalled and layout.is_stride(word):
-                continue  # recalled by us, and its worker has given back nothing yet
+                continue  # as in `_recall`
             if recalled or now - batch.claimed_s > recall_s:
                 code = batch.tasks[0].code
                 assert code is not None
                 taken_s = max(WATCH_S, now - batch.claimed_s)  # its worker has seen it for so long
                 code.lasts(layout.owner_of(word), int(1e9 * taken_s))
-                if recalled:
-                    self._take_in(number, batch, word)
-                else:
-                    self.recall(number, batch, word)
+                self._recall(number, batch, self._publisher.load(number))
 
     def take_back(self, batch: Batch, only: Task | None = None) -> list[Task]:
         """Void the attempt that runs in a row; return the tasks that have lost it by that.
@@ -199,7 +199,7 @@ class Published:
             return []
         word = self._publisher.load(number)
         if number in self.batches:
-            self.recall(number, batch, word)  # the others are not this worker's to lose
+            self._recall(number, batch, word)  # the others are not this worker's to lose
             word = self._publisher.load(number)
         left = [task for task in batch.tasks if task.batch is batch and not task.over]
         if only is not None and only not in left:
