@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -328,3 +329,18 @@ def test_what_is_dropped_leaves_the_arena_with_the_rows_that_were_collected() ->
     assert driver._store.busy_nbytes > before
     driver.drop(table.context)
     assert driver._store.busy_nbytes == before
+
+
+def test_workers_are_woken_for_what_is_published_by_the_way() -> None:
+    table, woken = Table(rows=16), list[int]()
+    driver = table.driver
+    driver._dispatcher._bells = SimpleNamespace(  # type: ignore[assignment]
+        wake=lambda workers, now: woken.append(workers)
+    )
+    driver.progress()
+    assert not woken
+    driver._backlog.tasks.append(Task(1, TaskKind.CALL, abs, table.context, b"", None))
+    driver.progress()
+    assert woken == [1]
+    driver.progress()
+    assert woken == [1], "once for each that is published"

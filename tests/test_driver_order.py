@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 
 import numpy as np
@@ -17,7 +16,6 @@ from workpool.context import TaskKind
 from workpool.driver import dispatcher as dispatcher_module
 from workpool.driver import driver as driver_module
 from workpool.driver import progress as progress_module
-from workpool.driver import waits as waits_module
 from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.extents import LINE_NBYTES, Extent
 from workpool.layout import Piece, Terms
@@ -88,15 +86,7 @@ def test_who_reads_a_stream_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch)
     table.submit(1, pack_value(np.ones(100_000)))
     claim = table.claim()
     slept: list[float] = []
-    sleep, here = time.sleep, threading.get_ident()
-
-    def noted(seconds: float) -> None:
-        if threading.get_ident() == here:  # and no thread that another test has left
-            slept.append(seconds)
-        else:
-            sleep(seconds)
-
-    monkeypatch.setattr(waits_module, "sleep", noted)
+    monkeypatch.setattr(driver.waits, "_sleep", slept.append)
     driver.waits.pause(Backoff(1.0))
     table.worker.request(claim, Step.WANT, Piece(Stream.PAYLOAD, 0, 800_000, Extent(0, 0)))
     driver.progress()

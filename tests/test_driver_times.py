@@ -109,12 +109,12 @@ def test_what_a_worker_takes_to_restore_a_function_does_not_count_though_it_is_l
 ) -> None:
     table, shared, claim, extent = a_batch(owner=2)
     driver, now_s = table.driver, 0.0
-    driver._backlog.batch_s = 1.0
+    driver._backlog.batch_s = 2.0
     monkeypatch.setattr(published_module, "monotonic", lambda: now_s)
-    for now_s in (5.0, 14.9, 15.1):
+    for now_s in (5.0, 24.9, 25.1):
         driver.progress()
         word = table.window.load(table.geometry.word(claim.number))
-        assert layout.is_recalled(word) is (now_s > 15), "ten times as much as a row's work"
+        assert layout.is_recalled(word) is (now_s > 25), "ten times as much as a row's work"
     record = layout.write_outcome(Kind.BATCH, 10**9, *extent)
     table.worker.complete(claim, record.ljust(layout.OUTCOME_NBYTES, b"\0"))
     driver.progress()
@@ -138,6 +138,22 @@ def test_a_task_of_which_its_worker_has_seen_that_it_lasts_counts_before_it_ends
     assert table.worker.give_back(claim, extent.end, b"", 0)
     driver._collector.look_after_rows(0.0)
     assert shared.mean_s == pytest.approx(0.95e-6 + 0.05 * max(WATCH_S, later_s), rel=0.1)
+
+
+def test_a_stride_that_is_late_is_recalled_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often one looks before its worker gives something back."""
+    table, shared, claim, extent = a_batch(owner=1)
+    driver, now_s = table.driver, 1.0
+    monkeypatch.setattr(published_module, "monotonic", lambda: now_s)
+    driver.progress()
+    table.worker.announce(claim, extent)
+    assert table.worker.next(claim, extent.end, b"", 1, True) is True
+    now_s, means_s = 11.0, [shared.mean_s]
+    for _ in range(3):
+        driver._collector.look_after_rows(0.0)
+        means_s.append(shared.mean_s)
+    assert layout.is_recalled(table.window.load(table.geometry.word(claim.number)))
+    assert means_s[1] == means_s[-1] == pytest.approx(0.05 * 10.0, rel=0.1)
 
 
 def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:
@@ -167,3 +183,20 @@ def test_what_a_batch_takes_beside_its_tasks_is_known() -> None:
         assert all(task.over for task in tasks)
         # The second says nothing of that: the same has become of all.  Nor does the third.
         assert driver._backlog._steps_s == pytest.approx(0.1 * 1e-3)
+
+
+def test_a_look_that_shows_the_half_of_a_step_is_not_believed() -> None:
+    table, _, claim, extent = a_batch(owner=1)
+    driver, words, number = table.driver, table.driver._collector._words, claim.number
+    driver.progress()
+    table.worker.announce(claim, Extent(extent.offset, 2 * extent.nbytes))
+    assert table.worker.next(claim, extent.end, b"", 1, True) is True
+    before = claim.word
+    entry = layout.write_task_outcome(Kind.VALUE, 10**9, b"")
+    assert table.worker.give_back(claim, extent.end, entry, 1)
+    words[number] = claim.word & -1 << 24 | before & (1 << 24) - 1  # MPI may load it by bytes
+    assert layout.is_recalled(words[number])
+    assert layout.ended_of(words[number]) == 3, "though two have"
+    batch = driver._rows[number]
+    driver._published.recall_late(words)
+    assert [task.batch for task in batch.tasks] == [batch] * 3 + [None] * (len(batch.tasks) - 3)

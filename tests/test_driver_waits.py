@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ from stepped_pool import Make
 
 from workpool.backoff import SPINS, WAIT_S
 from workpool.driver import waits as waits_module
-from workpool.driver.dispatcher import LAX_PART, LAX_S
+from workpool.driver.progress import LAX_PART, LAX_S
 from workpool.driver.waits import Waits
 from workpool.errors import TaskLost
+from workpool.journal import ledger
 from workpool.journal.journal import Entry, Journal
 from workpool.layout import NOTHING, Piece
 from workpool.protocol import Step
@@ -71,7 +73,11 @@ def test_who_has_waited_for_long_and_in_vain_looks_seldom() -> None:
     table = Table()
     table.submit(1)
     table.driver.progress()
-    rest_s = table.driver._dispatcher.rest_s
+
+    def rest_s(late_s: float, waited_s: float) -> float | None:
+        table.driver._advanced_s, table.driver._asked_s = 10.0, 10.0 - late_s
+        return table.driver._rest_s(waited_s)
+
     for late_s, waited_s in ((0.0, 9.0), (0.1, 9.0), (9.0, 0.0), (9.0, 0.1)):
         assert (rest_s(late_s, waited_s) or 0.0) <= WAIT_S, "a result may come soon"
     assert rest_s(1.0, 9.0) == rest_s(9.0, 1.0) == LAX_PART
@@ -262,8 +268,8 @@ def test_a_finalizer_that_comes_while_results_are_written_down_cannot_wait(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it waits for would be written down next, behind the lock that its own thread has."""
+    monkeypatch.setattr(ledger, "STORE_S", math.inf)  # nothing is written down by a submit
     pool = make(workers=1, journal=tmp_path / "journal")
-    pool.submit(int).result()  # else the next one is written down as it is submitted
     first, second = pool.submit(abs, -1), pool.submit(len, "")
     store, refused = Journal.store, []
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from small_repository import SmallRepository
 
-from workpool import layout
+from workpool import layout, protocol
 from workpool.layout import NO_BLOB, Descriptor
 from workpool.protocol import State
 from workpool.repository import TAKERS, Claim, Miss, Offer, Row
@@ -161,10 +161,28 @@ def test_who_waits_for_a_row_claims_it_without_its_ticket(method: str) -> None:
     assert isinstance(claim, Claim)
     assert claim.descriptor[0] == NO_TASK
     assert second.seize(4) is (Miss.CONTENDED if pointer else Miss.EMPTY)
+    assert not first.knows_next
     assert first.complete(claim, bytes(layout.OUTCOME_NBYTES))[0]
+    assert small.window.load(layout.HEAD) == pointer, "moved with the outcome"
+    assert first.knows_next is pointer
     for claimant in small.claimants:
         assert claimant.take(4) is Miss.EMPTY
         assert small.window.load(layout.HEAD) == pointer
+
+
+def test_who_finds_the_pointer_moved_owes_nothing() -> None:
+    small = SmallRepository(8, "pointer")
+    first, second = small.claimants
+    assert first.quiet()
+    small.publish(1)
+    assert not first.quiet()
+    claim = first.seize(4)
+    assert isinstance(claim, Claim)
+    assert second.take(4) == [Offer(Row(0, protocol.ready(1)), None)]
+    small.publish(2)
+    assert first.complete(claim, bytes(layout.OUTCOME_NBYTES))[0]
+    assert first.knows_next
+    assert small.run(first)[0] == 2
 
 
 def test_several_rows_are_taken_and_not_claimed_one_by_one() -> None:
@@ -175,6 +193,28 @@ def test_several_rows_are_taken_and_not_claimed_one_by_one() -> None:
     assert not claimant.quiet()
     assert claimant.seize(4) is Miss.EMPTY
     assert small.run(claimant)[0] == 0
+
+
+def test_the_next_row_is_claimed_with_the_outcome_of_the_last() -> None:
+    small = SmallRepository(64, "pointer")
+    claimant, other = small.claimants
+    small.publish(*range(16))
+    offers = claimant.take(4)
+    assert not isinstance(offers, Miss)
+    assert isinstance(other.claim(offers[2]), Claim)
+    claim = claimant.claim(offers[0])
+    assert isinstance(claim, Claim)
+    record = bytes(layout.OUTCOME_NBYTES)
+    committed, following = claimant.complete(claim, record, offers[1])
+    assert committed
+    assert isinstance(following, Claim)
+    assert following.descriptor[0].task_id == 1
+    assert claimant.complete(following, record, offers[2]) == (True, Miss.CONTENDED)
+    assert [layout.state_of(small.publisher.load(n)) for n in range(3)] == [
+        State.DONE,
+        State.DONE,
+        State.CLAIMED,
+    ]
 
 
 def test_tickets_of_rows_that_were_claimed_without_them_are_passed_by_the_next_take() -> None:

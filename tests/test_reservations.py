@@ -6,9 +6,10 @@ import pytest
 from small_repository import SmallRepository, tickets_of
 
 from workpool import layout
+from workpool.errors import ProtocolError
 from workpool.layout import NO_BLOB, Descriptor
 from workpool.protocol import State
-from workpool.repository import TAKERS, Claim, Miss, Publisher
+from workpool.repository import TAKERS, Claim, Miss, Publisher, Row
 
 pytestmark = pytest.mark.parametrize("method", TAKERS)
 
@@ -94,6 +95,42 @@ def test_a_tail_that_others_have_pushed_stays_where_it_is(
         assert tickets_of(small) == [ticket]
         assert small.window.load(layout.TAIL) == 4 + max(0, n - held)
         assert small.publisher.room(2) == 2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_tail_that_others_have_pushed_less_far_is_pushed_on(alone: bool, method: str) -> None:
+    small = SmallRepository(8, method)
+    first, second = small.publisher, Publisher(small.window, small.geometry, 2)
+    record = bytes(layout.DESCRIPTOR_NBYTES)
+    assert first.room(1) == second.room(1) == 1
+    assert all(small.publish(1))
+    small.rows = [second.publish_one(record, 0)] if alone else second.publish([record])
+    assert tickets_of(small) == [1]
+    assert small.window.load(layout.TAIL) == 2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_who_was_taken_for_dead_lets_go_of_what_it_had_reserved(alone: bool, method: str) -> None:
+    small = SmallRepository(8, method)
+    late, other = small.publisher, Publisher(small.window, small.geometry, 2)
+    record = bytes(layout.DESCRIPTOR_NBYTES)
+    assert late.room(2) == 2
+    held = late._held[0]
+    assert other.abandon(Row(held.number, held.word))
+    assert ([late.publish_one(record, 0)] if alone else late.publish([record])) == [None]
+    assert layout.state_of(late.load(held.number)) == State.FREE
+    assert all(small.publish(1)), "the other row is its own"
+    assert tickets_of(small) == [1]
+
+
+def test_a_row_that_has_changed_is_not_retired(method: str) -> None:
+    small = SmallRepository(8, method)
+    assert all(small.publish(1))
+    small.run(small.claimants[0])
+    words = small.publisher.look().tolist()
+    assert small.collect() == 1
+    with pytest.raises(ProtocolError, match=r"row 0 was DONE.* and is now FREE.* may retire it"):
+        small.publisher.retire([Row(0, words[0])])
 
 
 def test_what_is_published_again_says_how_often_it_was_tried(method: str) -> None:

@@ -73,6 +73,20 @@ def test_the_code_of_long_ago_makes_room(
         store.remove(batch)
 
 
+def test_code_that_is_dropped_stays_as_long_as_a_row_needs_it(store: Store, task: Task) -> None:
+    used = store.region.used_nbytes
+    task.code = store.code(Code(1, bytes(STRETCH.nbytes // 10)))
+    batches = [Batch([task], b"") for _ in range(2)]
+    assert None not in map(store.descriptor, batches)
+    for batch in batches:
+        store.drop(task.code)
+        assert task.code.placed is not None
+        store.remove(batch)
+    assert task.code.placed is None
+    store.drop(task.context)
+    assert store.region.used_nbytes == used
+
+
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("retried", [False, True])
 def test_a_payload_lies_in_the_arena_until_its_task_is_over(
@@ -88,7 +102,9 @@ def test_a_payload_lies_in_the_arena_until_its_task_is_over(
     assert store.place(task)
     assert task.payload == (encoded if retried else b"")
     assert store.region.used_nbytes > used + 10_000
+    assert task in store.apart
     store.leave(task, again)
+    assert not store.apart, "nor is the task kept"
     assert as_bytes(task.payload) == (encoded if retried or again else b"")
     assert task.extent is None
     assert store.region.used_nbytes == used

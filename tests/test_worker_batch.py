@@ -34,8 +34,12 @@ from workpool.worker.runner import Evicted
 def test_strides_cost_a_step_for_many_tasks(room: int) -> None:
     row = ClaimedRow(room)
     words = []
-    assert row.run(lambda n: words.append(row.word)) == list(range(TASKS))
-    assert row.ran == list(range(TASKS))
+
+    def during(n: int) -> None:
+        words.append(row.word)
+        assert n + 1 + len(row.runner.ahead) == min(layout.started_of(row.word), TASKS)
+
+    assert row.run(during) == row.ran == list(range(TASKS))
     words = list(dict.fromkeys(words))
     ended = [layout.ended_of(word) for word in words]
     assert ended == [0, 1, 1 + STRIDE, 2 * (1 + STRIDE), 4 * (1 + STRIDE)], "as many as have ended"
@@ -46,7 +50,7 @@ def test_strides_cost_a_step_for_many_tasks(room: int) -> None:
     ("short_us", "steps_us", "first"),
     [
         (99, [1], [1, 2, 3, 4]),
-        (101, [1], [1, 1 + STRIDE]),
+        (101, [1], [1, 1 + STRIDE, 2 * (1 + STRIDE)]),
         (0, [24], [1, 2, 3, 4]),
         (0, [26], [1, 2, 2 + STRIDE]),  # known after the first step
         (0, [1, 100], [1, 2, 3, 4]),  # something holds up all but one
@@ -130,12 +134,14 @@ def test_what_has_begun_elsewhere_is_not_given_back() -> None:
 
 def test_the_submitter_recalls_and_then_is_given_back_more() -> None:
     row = ClaimedRow()
+    seen = row.word  # long ago
 
     def during(n: int) -> None:
         if n == 3:
-            word = row.publisher.recall(Row(0, row.word))
-            assert word is not None
+            word = row.publisher.recall(Row(0, seen))
+            assert word == row.word
             assert layout.started_of(word) == 1 + STRIDE
+            assert row.batch.holds()
             row.batch.give_back()
             word = row.publisher.recall(Row(0, row.word))
             assert word is not None

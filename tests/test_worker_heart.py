@@ -6,6 +6,7 @@ import itertools
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,21 @@ def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
     ended = row.run(during)
     assert ended == row.ran == list(range(1 + STRIDE))
     assert layout.started_of(row.word) == len(ended)
+
+
+def test_the_heart_is_quicker_than_the_worker() -> None:
+    """What waits is given back between the worker's look and its step: nothing runs twice."""
+    row = ClaimedRow()
+
+    class Raced(deque[bytes | memoryview]):
+        def popleft(self) -> bytes | memoryview:
+            if len(row.ran) == 3:
+                row.batch.give_back()
+            return super().popleft()
+
+    row.batch._pending = Raced()
+    assert row.run() == row.ran == row.said() == [0, 1, 2]
+    assert layout.started_of(row.word) == 4, "and its submitter has it run elsewhere"
 
 
 @pytest.fixture

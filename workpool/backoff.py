@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Callable
 
@@ -72,12 +73,12 @@ class Backoff:
         self.spins = SPINS
         self._sleep_s = FIRST_S
 
-    def pause(self, at_most_s: float | None = None) -> bool:
+    def pause(self, at_most_s: float = math.inf) -> bool:
         """Let others run for a while that grows from call to call; return whether we were woken."""
         if self.spins:
             self.spins -= 1
             os.sched_yield()
             return False
-        seconds = self._sleep_s if at_most_s is None else max(0.0, min(self._sleep_s, at_most_s))
+        seconds = min(self._sleep_s, at_most_s)
         self._sleep_s = min(self._growth * self._sleep_s, self._longest_s)
         return bool(self._sleep(seconds))

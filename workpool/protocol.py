@@ -50,7 +50,6 @@ from .layout import (
     owner_of,
     pack_word,
     rewrite_word,
-    start_attempt,
     started_of,
     state_of,
 )
@@ -203,7 +202,7 @@ def publish(word: int, attempt: int) -> int:
     """Return a RESERVED word as published, after `attempt` earlier attempts."""
     if state_of(word) != _RESERVED:
         raise ProtocolError(f"no step 'publish' from {describe(word)}")
-    return start_attempt(word, _READY, min(attempt, MAX_ATTEMPT))
+    return pack_word(_READY, owner_of(word), min(attempt, MAX_ATTEMPT), generation_of(word))
 
 
 def ready(generation: int) -> int:

@@ -17,14 +17,16 @@ from ..context import LARGE_NBYTES
 from ..serializer import join
 from ..tasks import Batch, Segment, Task
 
-#: Most of a batch: its work, by the measure of its function, its tasks, and the bytes of their
-#: payloads.  More work than this where the steps of a row take long, as they do between hosts: so
-#: many times as long as these, and no more than that.
-BATCH_S = 0.5e-3
-STEPS = 4
-LONGEST_BATCH_S = 10e-3
+#: Most of a batch: its tasks, the bytes of their payloads, and its work, by the measure of its
+#: function.
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 256 << 10
+BATCH_S = 0.5e-3
+
+#: Where the steps of a row take long, as they do between hosts, its work may be so many times what
+#: these take, but no more than that.
+STEPS = 4
+LONGEST_BATCH_S = 10e-3
 
 #: The bytes of a batch whose payloads lie apart in the arena, each by itself.
 LARGE_BATCH_NBYTES = 1 << 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import sys
 
-from ..backoff import FIRST_S, WAIT_S
 from ..clock import monotonic
 from ..context import LARGE_NBYTES
 from ..members.doorbell import Doorbells
@@ -38,17 +37,6 @@ WARM_NBYTES = 1 << 23
 
 #: What it takes to copy a byte into fresh memory: mostly what its pages cost.
 COPY_S = 0.5e-9
-
-#: Rows that take longer than ``SHORT_S`` are waited for asleep, and never longer than this.
-LONGEST_S = 5e-3
-
-#: Who has waited for long, and in vain, sleeps for this part of that time between two looks, and
-#: never longer than this: a driver that only waits is idle.
-LAX_PART = 1 / 200
-LAX_S = 10e-3
-
-#: For how long after a piece of a stream the worker's request for the next one is expected.
-NEXT_S = 5e-3
 
 #: How often it is seen to whether workers must be woken.
 WAKE_S = 1e-3
@@ -199,30 +187,6 @@ class Dispatcher:
         if not self._unheard:
             self._wake_s = now + WAKE_S
             self._bells.wake(self._workers, now)
-
-    def rest_s(self, late_s: float, waited_s: float) -> float | None:
-        """Return the seconds that a waiting thread may sleep; None: do not, a result is due.
-
-        Parameters
-        ----------
-        late_s : float
-            Seconds since a row has last asked for anything.
-        waited_s : float
-            Seconds for which the thread has waited by now.
-        """
-        rows, row_s = len(self._published.rows), self._collector.row_s
-        lax_s = min(LAX_S, LAX_PART * min(late_s, waited_s))
-        if not rows or (row_s <= SHORT_S and lax_s <= WAIT_S):
-            return None
-        if monotonic() < self._collector.streams.passed_s + NEXT_S:
-            return FIRST_S
-        if lax_s > WAIT_S:
-            return lax_s
-        if rows <= self._workers:  # a worker that ends its row has no other, and waits for us
-            return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
-        if rows <= ROWS_EACH * self._workers:
-            return min(WAIT_S, row_s / self._workers / 2)
-        return min(LONGEST_S, row_s * rows / self._workers / 4)
 
     def withdrawn(self) -> None:
         """Say that a row was withdrawn."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from .. import verbs
-from ..backoff import WAIT_S, Backoff
+from ..backoff import FIRST_S, WAIT_S, Backoff
 from ..clock import Stopwatch, monotonic
 from ..forked import Forked
 from ..layout import Geometry
@@ -23,12 +23,21 @@ from ..members.leases import Leases
 from ..repository import Publisher
 from ..whole import whole
 from .backlog import Backlog
-from .collector import Collector
-from .dispatcher import Dispatcher
+from .collector import SHORT_S, Collector
+from .dispatcher import ROWS_EACH, Dispatcher
 from .recovery import Recovery
 from .segments import Segments
+from .serving import LONGEST_S, sleeping
 from .store import Store
 from .waits import NOBODY, Waits
+
+#: Who has waited for long, and in vain, sleeps for this part of that time between two looks, and
+#: never longer than this: a driver that only waits is idle.
+LAX_PART = 1 / 200
+LAX_S = 10e-3
+
+#: For how long after a piece of a stream the worker's request for the next one is expected.
+NEXT_S = 5e-3
 
 
 class Progress:
@@ -88,7 +97,13 @@ class Progress:
         self._looked_s = 0.0  # just before rows were looked at last
         self._advanced_s = 0.0  # when progress was made last
         self._asked_s = 0.0  # when a row has last asked for something, or the first was published
-        self.waits = Waits(self.progress, self._rest_s, lambda: self.outstanding, self._still)
+        self.waits = Waits(
+            self.progress,
+            self._rest_s,
+            lambda: self.outstanding,
+            self._still,
+            sleeping(window),
+        )
 
     @property
     def entered(self) -> bool:
@@ -192,7 +207,24 @@ class Progress:
             return not self._closed and self._collector.still()
 
     def _rest_s(self, waited_s: float) -> float | None:
-        return self._dispatcher.rest_s(self._advanced_s - self._asked_s, waited_s)
+        """Return the seconds that a thread may sleep which has waited for so long; None: do not.
+
+        Then a result is due.
+        """
+        rows, workers, row_s = len(self._rows), self.geometry.members - 1, self._collector.row_s
+        late_s = self._advanced_s - self._asked_s
+        lax_s = min(LAX_S, LAX_PART * min(late_s, waited_s))
+        if not rows or (row_s <= SHORT_S and lax_s <= WAIT_S):
+            return None
+        if monotonic() < self._collector.streams.passed_s + NEXT_S:
+            return FIRST_S
+        if lax_s > WAIT_S:
+            return lax_s
+        if rows <= workers:  # a worker that ends its row has no other, and waits for us
+            return max(FIRST_S, min(WAIT_S, max(row_s / rows / 8, late_s / 16)))
+        if rows <= ROWS_EACH * workers:
+            return min(WAIT_S, row_s / workers / 2)
+        return min(LONGEST_S, row_s * rows / workers / 4)
 
 
 def progress_until(

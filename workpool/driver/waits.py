@@ -41,6 +41,8 @@ class Waits:
         Returns whether some tasks are not over, wherever they are.
     still : callable
         Returns whether a glance at the table shows that there is nothing to do.
+    sleep : callable
+        ``sleep(seconds)``, between two looks.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class Waits:
         rest_s: Callable[[float], float | None],
         outstanding: Callable[[], bool],
         still: Callable[[], bool],
+        sleep: Callable[[float], object] = sleep,
     ) -> None:
         self._progress = progress
         self._rest_s = rest_s
         self._outstanding = outstanding
         self._still = still
+        self._sleep = sleep
         self._threads: set[int] = set()
         self._looks: int | None = None  # the one of them that looks
         #: By thread what the others wait for, and the flag that ends their rest.
@@ -78,21 +82,21 @@ class Waits:
             If nothing can come any more of what is waited for.
         """
         me = threading.get_ident()
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = math.inf if timeout is None else monotonic() + timeout
         backoff: Backoff | None = None
         allowed = False
         lost_s = since_s = math.inf
         try:
             while not ended():
                 self._threads.add(me)
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and not left > 0:  # true of NaN as well
+                left = deadline - monotonic()
+                if not left > 0:  # true of NaN as well
                     return False
                 if self._progress():
                     backoff = None  # mostly it was what we wait for
                     continue
                 if backoff is None:
-                    backoff, since_s = Backoff(WAIT_S), monotonic()
+                    backoff, since_s = Backoff(WAIT_S, sleep=self._sleep), monotonic()
                 elif not allowed:
                     # Others that resolve futures may want a pool's lock, which a finalizer's thread
                     # has, or that has taken out itself what the finalizer waits for.  Seen only
@@ -107,19 +111,10 @@ class Waits:
                 elif self.pause(backoff, left, monotonic() - since_s):
                     # A glance at one word takes a third of the time of a whole look.
                     while backoff.spins and self._still() and not ended():
-                        if deadline is not None and monotonic() >= deadline:
+                        if monotonic() >= deadline:
                             break
                         backoff.pause()
-                if self._outstanding():
-                    lost_s = math.inf
-                elif monotonic() < lost_s:
-                    lost_s = min(lost_s, monotonic() + self._patience_s)
-                elif not (_stepping() or self._outstanding() or ended()):
-                    self._patience_s = LOST_AS_WELL_S
-                    raise TaskLost(
-                        "a step of the pool was cut off, by what a signal's handler raised or by a "
-                        "call of MPI that failed, and has lost the task: submit it again"
-                    )
+                lost_s = self._lost_s(lost_s, ended)
             return True
         finally:
             self._threads.discard(me)
@@ -131,14 +126,28 @@ class Waits:
                 for _, told in tuple(self._resting.values())[:1]:
                     told.set()  # it is the next one to look
 
-    def _rest(self, me: int, ended: Callable[[], bool], at_most_s: float | None) -> None:
+    def _lost_s(self, lost_s: float, ended: Callable[[], bool]) -> float:
+        """Return from when on what is waited for is lost, if nothing comes; raise if it is."""
+        if self._outstanding():
+            return math.inf
+        now = monotonic()
+        if now < lost_s:
+            return min(lost_s, now + self._patience_s)
+        if not (_stepping() or self._outstanding() or ended()):
+            self._patience_s = LOST_AS_WELL_S
+            raise TaskLost(
+                "a step of the pool was cut off, by what a signal's handler raised or by a call of "
+                "MPI that failed, and has lost the task: submit it again"
+            )
+        return lost_s
+
+    def _rest(self, me: int, ended: Callable[[], bool], at_most_s: float) -> None:
         """Rest until somebody finds that `ended` says so; at the longest until it is our turn."""
-        rest_s = WAIT_S * len(self._threads)
         told = Flag()
         self._resting[me] = ended, told
         try:
             if not ended():
-                told.wait(rest_s if at_most_s is None else min(rest_s, at_most_s))
+                told.wait(min(WAIT_S * len(self._threads), at_most_s))
         finally:
             self._resting.pop(me, None)
 
@@ -148,15 +157,13 @@ class Waits:
             if ended():
                 told.set()
 
-    def pause(
-        self, backoff: Backoff, at_most_s: float | None = None, waited_s: float = 0.0
-    ) -> bool:
+    def pause(self, backoff: Backoff, at_most_s: float = math.inf, waited_s: float = 0.0) -> bool:
         """Leave the core to others for a while; return whether a result is due."""
         rest_s = self._rest_s(waited_s)
         if rest_s is None:
             backoff.pause(at_most_s)
         else:
-            sleep(max(0.0, rest_s if at_most_s is None else min(rest_s, at_most_s)))
+            self._sleep(min(rest_s, at_most_s))
         return rest_s is None
 
 

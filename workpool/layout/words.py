@@ -68,11 +68,6 @@ def change_state(word: int, state: int) -> int:
     return (word & ~_STATE_MASK) | state
 
 
-def start_attempt(word: int, state: int, attempt: int) -> int:
-    """Return `word`, whose attempt is 0, with another state and attempt."""
-    return (word & ~_STATE_MASK) | attempt << _ATTEMPT_SHIFT | state
-
-
 def next_tasks(word: int, ended: int, stride: bool) -> int:
     """Return `word` with the next task started after `ended` more outcomes, or the next stride."""
     return (word & ~_STRIDE) + (ended << _ENDED_SHIFT) | _STRIDE * stride

@@ -22,6 +22,11 @@ class Awaiter(Table):
         self._seen: list[int] = []  # the words of the last look, if there was nothing to take
         self._await(-1)
 
+    @property
+    def knows_next(self) -> bool:
+        """Whether it is known which row comes next, and no ticket is owed for one before it."""
+        return self._taker.first >= 0 and self._taker.owed is None
+
     def quiet(self, seconds: float = 0) -> bool:
         """Return whether there is nothing to take, as far as one can know.
 

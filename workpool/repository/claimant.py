@@ -141,8 +141,8 @@ class Claimant(Awaiter):
 
         Notes
         -----
-        RMA cost: 1 put, 1 flush, 1 compare_and_swap (2 with `then`), 1 flush; 1 compare_and_swap
-        more if tasks were recalled.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap (1 more with `then`, 1 more after `seize`), 1
+        flush; 1 compare_and_swap more if tasks were recalled.
         """
         geometry = self.geometry
         done = protocol.advance(claim.word, _COMPLETE)
@@ -152,8 +152,13 @@ class Claimant(Awaiter):
             number, word = then.row
             mine = protocol.claim(word, self.member)
             steps.append((geometry.word(number), word, mine))
+        owed = self._taker.owed
+        if owed is not None:  # whether the commit succeeds or not: a ticket says where to look
+            steps.append(owed)
         # Whoever sees DONE must see the outcome, and the extent that it names.
         found, *others = self.window.put_and_swap(geometry.outcome(claim.number), record, steps)
+        if owed is not None:
+            self._taker.pay(others.pop())
         following: Claim | Miss = EMPTY
         if then is not None:
             following = CONTENDED
@@ -313,7 +318,7 @@ class Claimant(Awaiter):
 
     def _recalled(self, claim: Claim, found: int) -> bool:
         """Take in that tasks of our row were recalled, if nothing else has happened to it."""
-        recalled = not layout.is_recalled(claim.word) and found == layout.recall_tasks(claim.word)
+        recalled = found == layout.recall_tasks(claim.word)
         if recalled:
             claim.word = found
         return recalled

@@ -53,17 +53,20 @@ class Publisher(Reserver):
             self.window.put(held[run.start].descriptor, buffers[-1])
         # A worker that sees READY must also see the descriptor and what it points to.
         self.window.flush()
-        steps = [(row.place, row.word, protocol.publish(row.word, attempt)) for row in held]
+        ready = [row.ready for row in held]
+        if attempt:
+            ready = [Row(row.number, protocol.publish(row.word, attempt)) for row in held]
+        steps = [(row.place, row.word, after.word) for row, after in zip(held, ready, strict=True)]
         # Never back: rows reserved before the tail was seen anew may lie behind it.
         end = max(held[-1].ticket + 1, self._tail)
         steps.append((layout.TAIL, self._tail, end))
         *found, tail = self.window.compare_and_swap_all(steps)
         self._push_tail(tail, end)
         published: list[Row | None] = []
-        for row, word, (_, _, ready) in zip(held, found, steps, strict=False):
+        for row, word, after in zip(held, found, ready, strict=True):
             if word == row.word:
-                published.append(Row(row.number, ready))
-                self.words[row.number] = ready
+                published.append(after)
+                self.words[row.number] = after.word
             else:
                 published.append(None)
                 self._lost(Row(row.number, word))

@@ -7,7 +7,7 @@ or point to a row that somebody else has emptied, and nothing else has to be rep
 pointer
     Read head and tail, then ``Compare_and_swap(head, h, h + k)``.  Conditional: it gives nothing
     beyond the tail, and it may lose a race, which is a ``Miss.CONTENDED``.  An idle worker claims
-    the next row first, when it sees that one READY, and moves the pointer past it later.
+    the next row first, when it sees that one READY, and moves the pointer past it as it commits.
 counter
     ``Fetch_and_op(+k)`` hands out k ticket numbers unconditionally and never fails.  An idle worker
     then holds a ticket for work that does not exist yet: it waits until the tail passes it, or
@@ -69,6 +69,15 @@ class Taker:
         """Say that the row of the first ticket has been claimed, whoever has the ticket."""
         raise NotImplementedError
 
+    @property
+    def owed(self) -> verbs.Swap | None:
+        """What takes the tickets of rows that were claimed without them, if there are such."""
+        return None
+
+    def pay(self, found: int) -> None:
+        """Say what the step that is `owed` has found."""
+        raise NotImplementedError
+
     def _look(self) -> int:
         """See the words anew; return HEAD."""
         head, self._tail = self._window.peek(layout.HEAD, layout.TAIL)
@@ -89,6 +98,14 @@ class PointerTaker(Taker):
     def pass_first(self) -> None:
         self.first += 1
         self._news = False
+
+    @property
+    def owed(self) -> verbs.Swap | None:
+        """The step that moves HEAD past them."""
+        return None if self.first == self.head else (layout.HEAD, self.head, self.first)
+
+    def pay(self, found: int) -> None:
+        self._see(self.first if found == self.head else found)
 
     def _see(self, head: int) -> None:
         self.head = head

@@ -17,8 +17,8 @@ LONGEST_S = 2e-3
 class Glance:
     """Reads words of a window.  Not thread-safe.
 
-    A flush takes a core until the host enters MPI, which it does every 5 ms at the least: a tenth
-    of it where an idle rank looks as often as that.
+    A ``peek`` would wait in a flush, which takes the whole core until the host enters MPI: up to
+    5 ms for each look (see ``Ticker``), so a tenth of the core.
 
     Parameters
     ----------

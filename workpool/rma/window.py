@@ -16,7 +16,7 @@ from .words import Words
 #: the heart would miss its beats, which wants the lock between two pieces.
 PIECE_NBYTES = 1 << 26
 
-#: Most bytes of a buffered put that are copied, as long as no flush has completed it.
+#: Most bytes that a buffered put copies: the copy stays until a flush has completed the put.
 COPIED_NBYTES = 1 << 20
 
 #: Modules whose functions call MPI, with the lock held, and nothing of the user's.

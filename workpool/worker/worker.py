@@ -41,11 +41,15 @@ IDLE_GROWTH = 1.05
 #: How often a busy worker looks for rows whose tickets were lost.
 SWEEP_S = 10e-3
 
-#: How often an idle one does, less and less often, and how soon after its last task.
+#: How often an idle one does, less and less often.
 IDLE_SWEEP_S = 200e-3
 SWEEP_GROWTH = 1.5
 LONGEST_SWEEP_S = 1.0
+
+#: How soon after its last task it does so first.  Where that takes long, as between hosts, so many
+#: times as long as it takes: the next task may come at any moment, and would wait for its end.
 SOON_S = 1e-3
+SOON = 20
 
 #: How often a worker looks whether the driver calls: while it is busy, and while it has nothing to
 #: do, unless it sleeps for longer.
@@ -181,7 +185,9 @@ class _Service:
         self._limit = 1  # tickets to take at once
         self._beat = 0
         self._swept = 0.0  # when we last looked behind the head
-        self._rest_s = SOON_S  # how long after that we look there again if we are idle
+        self._sweep_s = IDLE_SWEEP_S / SOON  # what that takes, if nothing holds it up
+        self._soon_s = SOON_S  # how soon we do so when we have become idle
+        self._rest_s = 0.0  # how long after that we look there again, from when we are idle on
         self._busy = True  # whether there was work last time
         self._contended = Backoff(WAIT_S)
 
@@ -211,9 +217,9 @@ class _Service:
         if idle:
             claim = self._claimant.seize(limit)
             if not isinstance(claim, Miss):
-                self._busy = True
-                self._rest_s = SOON_S
                 self._attempt(claim, None)
+                # The next task is likely to come alone as well: its row is looked at, no ticket.
+                self._busy, self._rest_s = not self._claimant.knows_next, self._soon_s
                 return True
             if claim is CONTENDED:
                 self._swept = 0.0  # as below
@@ -223,20 +229,21 @@ class _Service:
             return True
         self._contended.reset()
         if isinstance(found, Miss):
-            self._busy = False
+            if self._busy:
+                self._busy, self._rest_s = False, self._soon_s
             if now - self._swept > self._rest_s:
                 self._swept = now
                 # Tickets die with a worker, and a living one may be busy with the first of many.
-                self._busy = self._run_all(self._claimant.sweep(limit))
-                if self._busy:
-                    self._rest_s = SOON_S
-                else:
+                offers = self._claimant.sweep(limit)
+                self._sweep_s = min(self._sweep_s, monotonic() - now)
+                self._soon_s = max(SOON_S, SOON * self._sweep_s)
+                self._busy = self._run_all(offers)
+                if not self._busy:
                     rest_s = max(IDLE_SWEEP_S, SWEEP_GROWTH * self._rest_s)
                     self._rest_s = min(rest_s, LONGEST_SWEEP_S)
                     self._exchange.reap()
             return self._busy
         self._busy = True
-        self._rest_s = SOON_S
         if found and now - self._swept > SWEEP_S:
             # Even while work flows, rows behind the head must not wait for ever.
             self._swept = now
