@@ -94,6 +94,7 @@ def test_who_cannot_look_takes_nobody_for_dead_that_is_there() -> None:
     assert seen == []
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded")  # as pytest-xdist is
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot is for root")
 def test_who_has_no_proc_any_more_takes_nobody_for_dead_that_is_there(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]

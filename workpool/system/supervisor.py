@@ -77,14 +77,19 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def on_several_hosts() -> bool:
+    """Return whether Open MPI says that its job is on several."""
+    counts = (os.environ.get(f"OMPI_COMM_WORLD_{what}SIZE") for what in ("", "LOCAL_"))
+    return len(set(counts)) == 2
+
+
 def main(words: Sequence[str]) -> NoReturn:
     """Run `words` as a child; leave with 0, or with the driver's status if nobody else has it."""
     me = os.getpid()
     os.environ[VARIABLE] = "1"
     # Over a network, Open MPI ends whoever loses the connection to one that has died, unless it
     # tolerates faults; then it warns at the start that windows are untested.
-    counts = (os.environ.get(f"OMPI_COMM_WORLD_{what}SIZE") for what in ("", "LOCAL_"))
-    if len(set(counts)) == 2:
+    if on_several_hosts():
         os.environ.update(OMPI_MCA_mpi_ft_enable="1")
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until both know what they are
     rank = os.fork()
