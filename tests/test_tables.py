@@ -140,7 +140,7 @@ def test_options_that_cannot_be_honoured() -> None:
             ({"drain_s": "60"}, "drain_s='60': give a number"),
             ({"drain_s": None}, "drain_s=None: give a number"),
             ({"rows": "many"}, "rows='many': give a whole number"),
-            ({"lease_s": 0.1}, "lease_s=0.1: hearts beat too seldom"),
+            ({"lease_s": 0.1}, "lease_s=0.1: give at least 0.5"),
             ({"lease_s": math.nan}, "lease_s=nan"),
         ]:
             with pytest.raises(UsageError, match=word):
@@ -155,6 +155,10 @@ def test_options_that_cannot_be_honoured() -> None:
         for initargs in (3, "file"):  # ("file") is no tuple
             with pytest.raises(TypeError, match=f"initargs={initargs!r}: give a tuple"):
                 WorkPool(initializer=print, initargs=initargs)
+        with pytest.raises(TypeError, match="journal=True: give the name of a file"):
+            WorkPool(journal=True)
+        with pytest.raises(UsageError, match="retries=-1, .*: neither may be negative"):
+            WorkPool().with_options(retries=-1)
         with pytest.raises(SerializationError, match="argument 2 of 2 .*_thread.lock"):
             WorkPool(initializer=print, initargs=(1, threading.Lock()))
         os.environ["WORKPOOL_ROWS"] = "1e3"

@@ -7,18 +7,25 @@ table, so opening one costs nothing, and pools may come and go while workers are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import verbs
+from ..clock import Stopwatch, sleep
 from ..driver.driver import Driver
 from ..members.doorbell import Doorbells
 from ..members.leases import Leases
 from ..members.liveness import Liveness
+from ..system.streams import VitalThread, say
 from .control import Choice
+from .survival import name_of
 from .together import open_window
 
 if TYPE_CHECKING:
     from .. import rma
+
+#: How often it is seen whether MPI answers, where a repository is on another host.
+ANSWER_S = 0.5
 
 
 class Tables:
@@ -66,13 +73,37 @@ class Tables:
         """Open one more.  Collective."""
         window = self._windows[choice] = open_window(self._group, choice)
         leases = self._leases(window, choice)
-        self._drivers[choice] = Driver(window, choice.geometry(), leases, self._bells)
+        driver = self._drivers[choice] = Driver(window, choice.geometry(), leases, self._bells)
+        if self._liveness is not None and not self._liveness.near(choice.repository):
+            name = name_of(self._liveness, choice.repository)
+            watch = partial(self._watch, choice, driver, name)
+            VitalThread("watch", watch, "the watch on a repository").start()
+
+    def _watch(self, choice: Choice, driver: Driver, name: str) -> None:
+        """Say so, once, if the repository does not answer.
+
+        Then the driver is in a call into MPI that does not end, and cannot say anything itself.
+        """
+        watch, heard_s = Stopwatch(), 0.0
+        while self._windows.get(choice) is driver.window:
+            beats = driver.beats  # it may make one call after the other, and never let us in
+            if self._group.answers(ANSWER_S) or driver.beats != beats:
+                heard_s = watch.look()
+                sleep(ANSWER_S)
+            elif watch.look() > heard_s + choice.lease_s:
+                say(
+                    f"{name}, which holds the repository, does not answer for {choice.lease_s:g} s "
+                    "(its host, the network, or a task there that keeps the interpreter's lock): "
+                    "all waits until it does; repository=0 needs no other host"
+                )
+                return
 
     def close(self, choice: Choice) -> None:
         """Close a table that no pool uses any more.  Collective."""
         if driver := self._drivers.pop(choice, None):
             driver.close()
-        self._windows.pop(choice).close()
+        self._windows[choice].close()
+        del self._windows[choice]
 
     def hearts(self) -> tuple[Choice, Leases] | None:
         """Return the table that most workers serve, and leases of these; None without a table."""
