@@ -80,6 +80,14 @@ class Box(typing.Generic[T], abc.ABC):
 def cached(n):
     return n
 
+@functools.singledispatch
+def shown(x):
+    return str(x)
+
+@shown.register
+def _(x: int):
+    return hex(x)
+
 class Raw(ctypes.Structure):
     _fields_ = [("x", ctypes.c_int), ("ys", ctypes.c_double * 3)]
 
@@ -149,7 +157,7 @@ class Unused:
 
 for obj in [task, recursive, plain, maker, Point, Point(1, {{"x", "y", "z"}}), Colour.RED, Colour,
             Pair(1), Box, Raw, Raw(1), Other, Frozen, Frozen(1), cached,
-            Compiled(plain), Compiled(recursive), Model(), Model, Strict,
+            shown, shown.dispatch, Compiled(plain), Compiled(recursive), Model(), Model, Strict,
             Storage(), Storage(1, 2), Storage(1, 3),
             functools.partial(plain, 1), Point(1).moved, {{"k": {{"x", "y", 3}}}},
             np.arange(5), pow, str.upper, int, type(None), [{{frozenset("abc"), 1}}]]:
@@ -160,6 +168,9 @@ for cls in Point, Colour, Box, Unused:
     pickle.dumps(Point(1))
     assert isinstance(cls.__annotations__, dict) and getattr(cls, "__annotate__", None) is not cls
     assert fingerprint(cls, Refused) == before, cls
+before = [fingerprint(it, Refused) for it in (shown, shown.dispatch)]
+assert shown("it keeps what it has chosen")
+assert [fingerprint(it, Refused) for it in (shown, shown.dispatch)] == before
 """
 
 

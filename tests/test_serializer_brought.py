@@ -253,3 +253,18 @@ def test_what_a_task_adds_to_a_class_is_gone_for_the_next(run_script):
         for _ in range(4):
             assert run(task) == (False, False, 2)
     """)
+
+
+def test_what_sys_tells_of_the_interpreter_is_that_of_the_worker(run_script):
+    run_script("""
+        import sys
+        from sys import flags, float_info, implementation, version_info
+        def reads():
+            return float_info is sys.float_info, flags is sys.flags, version_info >= (3, 10)
+        for _ in range(3):
+            assert run(reads) == (True, True, True)
+        assert worker.code_ids_used[-1]
+        assert run(lambda it: it is sys.int_info, sys.int_info)
+        assert run(lambda: sys.hash_info) is sys.hash_info
+        assert run(lambda it: it.version, implementation) == version_info
+    """)

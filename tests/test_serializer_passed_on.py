@@ -12,6 +12,7 @@ from scripted import STATEFUL, Job, define, looked_up_again
 from workpool.pool.mapping.cutter import Cutter
 from workpool.schedule import Schedule
 from workpool.serializer.blocks import Blocks, encode_blocks
+from workpool.serializer.reach import Torn
 from workpool.serializer.snapshot import Snapshot
 
 PASSED_ON = """
@@ -176,6 +177,8 @@ def writes_and_calls(array, fn): fn(); return writes(array)
 def is_missing(x): return [x is MISSING]
 def are_missing(*items): return [is_missing(*item[:1])[0] for item in items]
 def asks(fn, x): return fn(x)
+def gives_missing(): return MISSING
+def is_the_same(fn): return [fn() is MISSING]
 def nothing(): pass
 def lists(them): them.append(1); return LIST if len(ARRAY) else None
 def queues(queue): queue.append(1); return list(QUEUE)
@@ -220,6 +223,12 @@ def test_what_is_passed_stays_one_with_what_has_come_along(call, result):
     job = Job(define(SHARED))
     for _ in range(5):
         assert job.run(*eval(f"({call})", job.made.script))[0] == result
+
+
+def test_a_mark_that_items_and_their_function_know_stays_one():
+    made = define(SHARED)
+    with pytest.raises(Torn):
+        encode_blocks([made.gives_missing], False, made.is_the_same)
 
 
 def test_what_is_passed_by_a_keyword_stays_one_with_what_the_function_reads():

@@ -321,6 +321,15 @@ class Restless:
         return int, (next(self.numbers),)
 
 
+def test_types_may_be_named_before_they_are_there(codes):
+    """As from Python 3.14 on attrs has them of annotations."""
+    made = define("import typing\nKIND = typing.Optional['Later']\ndef fn(): return KIND")
+    before = looked_up_again(codes, made.fn)
+    assert before is not None
+    assert codes.lookup(made.fn) is before
+    assert str(unpack(before.data)()) == str(made.KIND)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="frozendict is Python 3.15")
 def test_a_frozendict_is_what_is_in_it(codes):
     made = define("FACTORS = frozendict(a=2, b=[3])\ndef fn(): return FACTORS")

@@ -124,21 +124,9 @@ def _is_leaf(value: Any) -> bool:
 def encode_alone(obj: object, value: Any, within_nbytes: int) -> Encoded | None:
     """Encode an array of plain numbers, or a number of NumPy's, or a tuple of just one of these.
 
-    Often that is what a task gets or returns.  What its encoding holds besides the elements depends
-    on its kind alone, and is remembered from the last one of that kind.
-
-    Parameters
-    ----------
-    obj : object
-    value : object
-        The only element of `obj` if that is such a tuple, else `obj`.
-    within_nbytes : int
-        As for `encode`.
-
-    Returns
-    -------
-    bytes, Packed or None
-        None of anything else.
+    None of anything else.  Often that is what a task gets or returns; `value` is the only element
+    of `obj` if that is such a tuple, else `obj`.  What its encoding holds besides the elements
+    depends on its kind alone, and is remembered from the last one of that kind.
 
     Notes
     -----

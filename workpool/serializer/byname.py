@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-from .instances import is_its_members, is_pickled_whole, slots
+from .instances import attributes_of, is_its_members, is_pickled_whole
 from .script import SCRIPT_MODULES
 
 PROTOCOL: Final = 5
@@ -26,7 +26,6 @@ REFUSALS: Final = PicklingError, AttributeError, TypeError, NotImplementedError
 
 registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
 """Returns the modules given to `cloudpickle.register_pickle_by_value`."""
-
 
 _SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
 _AS_MODULE: Final = (
@@ -139,7 +138,7 @@ def name_of_mark(obj: Any, names: Sequence[str]) -> str | None:
     It has no attributes, or they are that name.  There is nothing to it but which object it is: a
     copy would be another one.
     """
-    said = (*getattr(obj, "__dict__", {}).values(), *slots(obj).values())
+    said = attributes_of(obj).values()
     if not all(type(it) is str for it in said):
         return None
     module = vars(sys.modules[type(obj).__module__])
@@ -148,13 +147,9 @@ def name_of_mark(obj: Any, names: Sequence[str]) -> str | None:
 
 
 def _is_importable(obj: object, attribute: str) -> bool:
-    """Tell whether `obj` is what a worker gets by importing its module and the name it has there.
+    """Tell whether `obj` is what a worker gets by importing its module and its name there.
 
-    Parameters
-    ----------
-    obj : object
-    attribute : str
-        What its name is: ``__qualname__``, or ``__name__``.
+    `attribute` is ``__qualname__`` or ``__name__``: what has that name.
     """
     try:
         module, name = getattr(obj, "__module__", None), getattr(obj, attribute, None)

@@ -1,32 +1,13 @@
 """Pickling by value: a definition that a worker cannot import is sent whole.
 
-cloudpickle does that; `ByValuePickler` closes some of its gaps, those of classes in `classes`:
+cloudpickle does that.  `ByValuePickler` closes its gaps: it knows functions itself, asks `classes`
+how classes are rebuilt, and for any other object, one after another, the functions of `rebuilt`,
+`script`, `foreign` and `byname` that know of objects like it; each says why.
 
-* **What `rebuilt` lists**, such as a function under `functools.lru_cache`.
-* **A variable that two closures share** would be one for each of them.
-* **What the body of a class reads** that a function defines, and **a submodule** that only a lambda
-  or a comprehension looks up, do not come with the function.
-* **An object whose ``__reduce__`` gives the name** that it has in the script, see `script`: of a
-  class of the script, or what a decorator has made of a function of the script.
-* **What stands for a missing value**, or the like, in a module, and at most says its name, goes by
-  that: what asks for its identity would not know a copy.
-* **What a module has put in its own place** among those that are imported, such as an object that
-  warns of old names, is imported as a module is.
-* **What refuses to be pickled and can be imported**, such as a function of pybind11 or
-  Boost.Python, or one that wrapt has decorated, goes by its name: a function of the script may read
-  it.
-* **A method written in C**, which cloudpickle takes apart as well, goes by the name that its object
-  has for it: the function may refuse, as those of pybind11 do.
-* **Annotations** from Python 3.14 on, see `annotations_of`.
-* **The file of a function** is not sent by version 3.1.3: a traceback would show none of its lines.
-* **A lock, a threading.local or a ContextVar** cannot be pickled. Where a function reads it among
-  the script's globals, or an object that has it, or a class has it, there is one made anew on the
-  other side: a process that imported the script would have made its own as well. As an argument it
-  would stand for one that all share.
-* **The generators of random and numpy.random** are each process's own, see `drawing`.
-* **A library that ctypes has loaded**, with its functions: made again of their names.
-* **Which warnings it has given already** a function would forget with its globals, and give each in
-  each task.
+A lock, a threading.local or a ContextVar cannot be pickled.  Where a function reads it among the
+script's globals, or an object that has it, or a class has it, there is one made anew on the other
+side: a process that imported the script would have made its own as well.  As an argument it would
+stand for one that all share.
 """
 
 from __future__ import annotations
@@ -89,7 +70,10 @@ on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = Contex
 """What is called with the globals of each function that is restored by value."""
 
 _warned: Final[defaultdict[object, dict[object, object]]] = defaultdict(dict)
-"""By the name of a module: what `warnings` keeps in it, for all functions restored of it."""
+"""By the name of a module: what `warnings` keeps in it, for all functions restored of it.
+
+With globals of its own, each would give the same warning anew, in each task.
+"""
 
 
 def fill_function(
@@ -109,6 +93,7 @@ def fill_function(
 
 
 def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ...]) -> CodeType:
+    """Return a code object with its file, without which a traceback shows none of its lines."""
     return make(*made).replace(co_filename=filename)
 
 
@@ -137,7 +122,7 @@ _REBUILDING: Final = frozenset(
 
 
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """cloudpickle's pickler without these gaps."""
+    """cloudpickle's pickler without its gaps."""
 
     def __init__(self, file: BytesIO, keep: Keep | None = None, reach: Reach | None = None) -> None:
         own = {**reducers(), **generator_reducers()}
@@ -170,7 +155,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         kind = type(obj)
         if id(obj) in self._kept and is_left_to_pickle(kind):
             return reduce_kept(obj)
-        if kind is MethodType:  # which cloudpickle takes apart
+        if kind is MethodType:  # which cloudpickle takes apart; functions of pybind11 refuse
             written_in_c = type(obj.__func__) is BuiltinFunctionType
             return obj.__reduce__() if written_in_c and is_found(obj) else NotImplemented
         if id(kind) in self._ordinary:
@@ -200,21 +185,22 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         reduce = REDUCED_TO_NAMES.get(kind)
         if reduce is not None:
             return reduce(obj) if not named(obj) else NotImplemented
-        if is_below_descriptors(kind) and is_left_to_pickle(kind):
+        plain = is_left_to_pickle(kind)
+        if plain and is_below_descriptors(kind):
             return reduce_descriptor(obj)
-        if issubclass(kind, Future) and is_left_to_pickle(kind):
+        if plain and issubclass(kind, Future):
             return reduce_future(obj)
         if has_getattr(kind):
-            if is_imported(obj):
+            if is_imported(obj):  # what a module has put in its own place
                 return import_module, (obj.__name__,)
-            if is_left_to_pickle(kind) and kind not in self.dispatch_table:
+            if plain and kind not in self.dispatch_table:
                 return reduce_past_getattr(obj)
         if issubclass(kind, Enum):
             return reduce_member(obj)
         # What copyreg says is the same in each process.
-        ordinary = is_left_to_pickle(kind) or kind in copyreg.dispatch_table
+        ordinary = plain or kind in copyreg.dispatch_table
         if not ordinary and (
-            getattr(obj, "__module__", None) in SCRIPT_MODULES or _is_of_script(kind)
+            getattr(obj, "__module__", None) in SCRIPT_MODULES or _reduced_by_script(kind)
         ):
             return self._reduce_once(obj)
         asked = not ordinary or callable(obj)
@@ -222,7 +208,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return name  # pickle looks in its __module__
         if ordinary and (names := names_of_instances(kind)):
             return name_of_mark(obj, names) or NotImplemented
-        if is_left_to_pickle(kind) and wants_more(obj):
+        if plain and wants_more(obj):
             return reduce_kept(obj)
         if ordinary:
             self._ordinary[id(kind)] = kind
@@ -244,6 +230,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return make_dispatch, (dict(implementations),)
         make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))
         self._reach.add(function)
+        # Also what the body of a class reads that it defines.
         read = state[1]["__globals__"] = dict(globals_of(function))
         self._had += read.values()
         # The cells themselves, which two closures may share; they are filled later.
@@ -253,6 +240,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         enclosed = [it for _, it in cells]
         if is_in_script(function.__name__, function):  # what a decorator has made of it
             self._had += enclosed
+        # Also those that only a lambda or a comprehension looks up.
         found = submodules(function.__code__, (*read.values(), *enclosed))
         state[1]["_cloudpickle_submodules"] = found
         return make, made, (setter, state, cells), None, None, fill_function
@@ -279,7 +267,7 @@ def locks_in(obj: object) -> set[int]:
     return finder._anew
 
 
-def _is_of_script(kind: type) -> bool:
+def _reduced_by_script(kind: type) -> bool:
     """Tell whether a class of the script says how its instances are pickled."""
     return any(
         "__reduce__" in vars(cls) or "__reduce_ex__" in vars(cls)

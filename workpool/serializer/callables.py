@@ -21,12 +21,8 @@ from .snapshot import Snapshot
 class _Restored:
     """A callable on a worker, and the means to restore it again.
 
-    Attributes
-    ----------
-    companions : list
-        What it came with that arguments refer to.
-    shown : dict of str to object
-        What it came with that tasks find by its name in the script.
+    It came with `companions`, to which arguments refer, and with what is `shown`, which tasks find
+    by its name in the script.
     """
 
     __slots__ = ("_by_value", "_snapshot", "companions", "data", "fn", "shown")
@@ -77,15 +73,7 @@ class CallableCache:
     def get(self, code_id: int) -> Callable[..., Any] | None:
         """Return a callable that shows no trace of earlier tasks.
 
-        Parameters
-        ----------
-        code_id : int
-            Of the `Code`.
-
-        Returns
-        -------
-        callable or None
-            None when it must be added, for the first time or because it was dropped.
+        None when it must be added, for the first time or because it was dropped.
 
         Notes
         -----
@@ -115,14 +103,7 @@ class CallableCache:
         self._checked = None
 
     def add(self, code_id: int, data: bytes | bytearray | memoryview) -> Callable[..., Any]:
-        """Restore a callable, keep it, and return it.
-
-        Parameters
-        ----------
-        code_id : int
-            Of the `Code`.
-        data : bytes, bytearray or memoryview
-            Its data; copied.
+        """Restore a callable from a copy of the data of its `Code`, keep it, and return it.
 
         Raises
         ------

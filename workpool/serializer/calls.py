@@ -25,7 +25,6 @@ from .wording import type_name, unrestored
 
 _NO_ARGUMENTS: Final = encode(())
 
-
 _PLACEHOLDER: Final[object] = getattr(functools, "Placeholder", None)  # from Python 3.14
 
 
@@ -56,19 +55,12 @@ def pack_call(
     fn : callable or None
         The task's function; part of the payload only when `code` is None.
     args : tuple
-        Positional arguments.
     kwargs : dict
-        Keyword arguments.
     code : Code, optional
         What `CodeCache.lookup` gave for `fn`, when that travels on its own: unless the arguments
         have something in common with it that must be one, see `reach`.
     refer : Refer, optional
         As for `encode`.
-
-    Returns
-    -------
-    bytes or Packed
-        As from `encode`.
 
     Raises
     ------
@@ -110,7 +102,7 @@ def pack_call(
 def unpack_call(
     buffer: Buffer, what: str = "the function or the arguments of a task"
 ) -> tuple[Callable[..., Any] | None, tuple[Any, ...], dict[str, Any]]:
-    """Restore a call.
+    """Restore a call: its function, None when that travels as `Code`, and its arguments.
 
     Parameters
     ----------
@@ -118,13 +110,6 @@ def unpack_call(
         Exactly the bytes of the encoding; `unpack` says what becomes of it.
     what : str
         What the message says cannot be restored.
-
-    Returns
-    -------
-    fn : callable or None
-        None when the function travels as `Code`.
-    args : tuple
-    kwargs : dict
 
     Raises
     ------

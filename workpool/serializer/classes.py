@@ -1,25 +1,13 @@
 """Classes of the script: sent by value, built again by each process, and known when they come home.
 
-A class is one object in a process, however it got there, and has an id that goes with it.  What
-cloudpickle does with classes has gaps, which are closed here:
+A class is one object in a process, however it got there, and has an id that goes with it.
+cloudpickle recognizes the classes of its own process, and then still overwrites their attributes
+and methods with the copies it received.  So a result that is an instance of a class of the script
+would put the script's class back to what it was when the task was submitted.  Here a class sent out
+is never written to by what comes back.  A worker's copy is, so a task sees what the driver changed
+since the task before.
 
-* **A class that comes home stays as it is.** cloudpickle recognizes the classes of its own
-  process, and then still overwrites their attributes and methods with the copies it received. So
-  a result that is an instance of a class of the script would put the script's class back to
-  what it was when the task was submitted. Here a class sent out is never written to by what comes
-  back. A worker's copy is, so a task sees what the driver changed since the task before.
-* **A class with ``__slots__``** would be restored without them, and its instances could not come
-  home.
-* **A class below one whose ``__init_subclass__`` wants arguments** could not be made empty.
-* **A class below one of pybind11 or nanobind** would have another metaclass than its base.
-* **An enumeration** loses what its members are beyond their values, see `enumerations`.
-* **Instances that the class itself leads to**, as a constant of a class that its methods read, are
-  restored before it has its attributes: it gets first what they cannot do without.
-* **The order of attributes**, in which fields are often declared, would be that of the alphabet.
-* **Annotations** would be missing from Python 3.14 on.
-* **A class of ctypes** could not be pickled, or not be made, see `foreign`.
-* **A class of equinox** would have no fields for JAX, which is told of them as it is defined: it is
-  refused where it would be made again, because what adds up its leaves would find none.
+The rest of this module closes gaps in what cloudpickle sends of a class, see `reduce_class`.
 """
 
 from __future__ import annotations
@@ -42,7 +30,7 @@ from .derived import CACHES, WHEN_ASKED, annotations_of
 from .empty import make_empty
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members
-from .script import is_in_script, show, tasks_are_here
+from .script import found_in_script, is_in_script, show, tasks_are_here
 
 
 class _Known:
@@ -184,6 +172,8 @@ def refer_home(definition: Any) -> tuple[Any, ...] | None:
 
 
 def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict[str, Any]) -> type:
+    # JAX is told of the fields of a class as it is defined: what adds up the leaves of a copy finds
+    # none.
     if metaclass.__module__.partition(".")[0] == "equinox":
         raise UnpicklingError(f"define class {name} in a module: JAX knows no copy of it")
     return make_empty(metaclass, name, bases, content, _CLASSES.get)
@@ -213,9 +203,7 @@ def _found_in_script(qualname: str, name: str) -> type | None:
 
 def _named_in_script(qualname: str) -> type | None:
     """Return what the script has under a name, if that is a class."""
-    found: object = sys.modules["__main__"]
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
+    found = found_in_script(qualname)
     return found if isinstance(found, type) else None
 
 
@@ -262,7 +250,10 @@ _FIRST: Final = frozenset(
 
 
 class _First:
-    """Stands before the other attributes of a class: what it is restored to is of no interest."""
+    """Stands before the other attributes of a class, among which may be instances that need these.
+
+    What it is restored to is of no interest.
+    """
 
     def __init__(self, cls: type, attributes: dict[str, Any]) -> None:
         self._parts = cls, attributes
@@ -297,7 +288,7 @@ def set_first(cls: type, attributes: dict[str, Any]) -> None:
 
 
 def _slots_of(cls: type) -> dict[str, Any]:
-    """Return the slots that a class must be built with."""
+    """Return the slots that a class must be built with, lest its instances have none."""
     slots = vars(cls).get("__slots__")
     if slots is None or NamedTuple in vars(cls).get("__orig_bases__", ()):
         return {}  # whose maker sees to it, and refuses to be told
@@ -341,7 +332,7 @@ def _init_below_protocols(cls: type) -> object:
 
 
 def _as_defined(cls: type, attributes: dict[str, Any]) -> None:
-    """Put attributes into the order that they have in their class."""
+    """Put attributes, sorted by name until now, into the order of their class: of fields, say."""
     place = {name: number for number, name in enumerate(vars(cls).copy())}
     in_order = sorted(attributes.items(), key=lambda item: place.get(item[0], -1))
     attributes.clear()

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pickle import dumps
 from types import MethodType
 from typing import Any, Final
 
 from ..caches import LruCache, WeakLruCache
+from ..errors import SerializationError
 from ..interrupts import interrupts
 from .byname import PROTOCOL, named, registered_modules
 from .byvalue import dumps_by_value
@@ -146,15 +147,7 @@ class CodeCache:
     def lookup(self, fn: Callable[..., Any]) -> Code | None:
         """Return the code of a callable, or None when the call's payload must contain it.
 
-        Parameters
-        ----------
-        fn : callable
-            What the task calls.
-
-        Returns
-        -------
-        Code or None
-            The same Code as before while everything that `fn` reads is unchanged.
+        It is the same as before while everything that `fn` reads is unchanged.
 
         Notes
         -----
@@ -204,24 +197,7 @@ class CodeCache:
     ) -> tuple[Encoded, Code | None]:
         """Encode a call by `pack_call`, and have its code bring the definitions in its arguments.
 
-        Parameters
-        ----------
-        fn : callable
-        args : tuple
-        kwargs : dict
-        code : Code or None
-            Of `lookup`.
-
-        Returns
-        -------
-        encoded : bytes or Packed
-        code : Code or None
-            With which it is to be sent.
-
-        Raises
-        ------
-        SerializationError
-            As for `pack_call`.
+        The `code` is that of `lookup`; what is returned is the one with which the call is sent.
         """
         owner: Any = fn
         if code is None:
@@ -233,6 +209,18 @@ class CodeCache:
             except UnknownDefinition as unknown:
                 assert code is not None
                 code, refer = self.extended(owner, code, unknown.definition)
+
+    def blame(
+        self, fn: Callable[..., Any], items: Iterable[Any], error: SerializationError
+    ) -> SerializationError:
+        """Return the error of the first item of a chunk that has one, `error` if none has."""
+        own = self.lookup(fn)
+        for item in items:
+            try:
+                self.pack(fn, item, {}, own)
+            except SerializationError as named:
+                return named
+        return error
 
     def refer(self, fn: Callable[..., Any], code: Code) -> Refer | None:
         """Return `refer` of `encode` with a code that was looked up some time ago.
@@ -251,32 +239,22 @@ class CodeCache:
 
         The same code and None, to encode by value, if the companion is not to be one: it may
         change unseen, or may never be met again.
-
-        Parameters
-        ----------
-        fn : callable
-        code : Code
-            Its code.
-        definition : class or function
         """
-        more = self._with_companion(fn, code, definition)
-        return (code, None) if more is None else (more, more.refer)
-
-    def _with_companion(self, fn: Callable[..., Any], code: Code, definition: Any) -> Code | None:
         known = self._known.use(id(fn))
         if known is None or known.code is not code:
-            return None
+            return code, None
         seen = self._sight_of(definition)
         if not seen.due():
-            return None
+            return code, None
         companions = known.companions
         if len(companions) == MOST_COMPANIONS:
             known.refused += 1
             if known.refused < MOST_REFUSED:
-                return None
+                return code, None
             companions = ()
         more = _Known(fn, known.is_named, (*companions, definition), known.nbytes)
-        return self._first(more, seen)
+        found = self._first(more, seen)
+        return (code, None) if found is None else (found, found.refer)
 
     def _admit(self, fn: Callable[..., Any]) -> Code | None:
         """Make the code of a callable that is not known, if it may have one."""

@@ -27,15 +27,8 @@ def make_empty(
 ) -> type:
     """Return a class that has nothing but `content`.
 
-    Parameters
-    ----------
-    metaclass : type
-    name : str
-    bases : tuple
-        As they were written: there may be generic aliases among them.
-    content : dict
-    is_ours : callable
-        Whether a class goes by value, so that its hooks are those of the script.
+    Its `bases` are as they were written: there may be generic aliases among them.  `is_ours` tells
+    whether a class goes by value, so that its hooks are those of the script.
 
     Raises
     ------

@@ -56,16 +56,10 @@ _SUSPECT: Final = (b"_main__", b"\x8f", b"\x91", b"_load_from_bytes")
 def fingerprint(obj: object, refused: type) -> bytes:
     """Return 16 bytes that stand for an object.
 
-    Parameters
-    ----------
-    obj : object
-    refused : type
-        Of objects that must not be found in it.
-
     Raises
     ------
     UsageError
-        If one of `refused` is.
+        If one of the type `refused` is in it.
     Exception
         Whatever pickle raises.
 
@@ -95,15 +89,7 @@ def call_fingerprint(
 def item_fingerprints(function: bytes, items: Iterable[Any], several: bool, refused: type) -> bytes:
     """Return for each item the 16 bytes that stand for the call with it, one after another.
 
-    Parameters
-    ----------
-    function : bytes
-        The fingerprint of what is called.
-    items : iterable
-    several : bool
-        Whether each item is a tuple of arguments, not the only argument.
-    refused : type
-        As for `fingerprint`.
+    `several`: each item is a tuple of arguments, not the only argument.
 
     Notes
     -----

@@ -111,11 +111,7 @@ class Packed:
 def framed(pickled: bytes, frames: Sequence[memoryview]) -> Packed:
     """Return the encoding of a pickle that refers to frames.
 
-    Parameters
-    ----------
-    pickled : bytes
-    frames : sequence of memoryview
-        Contiguous memory, itemsize 1, in the pickle's order.
+    These are contiguous memory of itemsize 1, in the pickle's order.
     """
     head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
     parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]

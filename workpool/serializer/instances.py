@@ -105,6 +105,11 @@ def slots(obj: object) -> dict[str, Any]:
     return {name: getattr(obj, name) for name in names if hasattr(obj, name)}
 
 
+def attributes_of(obj: object) -> dict[str, Any]:
+    """Return the attributes that an object has itself, in slots as well."""
+    return {**slots(obj), **getattr(obj, "__dict__", {})}
+
+
 def set_attributes(obj: object, attributes: dict[str, Any]) -> None:
     """Set attributes of an object, past the ``__setattr__`` of its class."""
     for name, value in attributes.items():

@@ -8,15 +8,23 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
+from importlib import import_module
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
+
+from ..interrupts import FAILURES
 
 CACHED: Final = type(functools.lru_cache(repr))
 """What `functools.lru_cache` makes of a function."""
 
 UNBOUND: Final = object()
 """Stands for what a name or a cell holds that is bound to nothing."""
+
+LAZY: Final[Any] = getattr(types, "LazyImportType", None)
+"""What ``lazy import`` binds, from Python 3.15 on, until Python reads the name; None before."""
 
 
 def _with_nested(code: CodeType) -> Iterator[CodeType]:
@@ -60,18 +68,24 @@ def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
     }
     if not packages:
         return []
+    pending = frozenset(getattr(sys, "lazy_modules", ()))  # from Python 3.15 on
     imported = len(sys.modules), next(reversed(sys.modules))
-    found = _submodules(code, tuple(sorted(packages)), imported)
+    found = _submodules(code, tuple(sorted(packages)), pending, imported)
+    for name in pending.intersection(found):
+        with suppress(*FAILURES):  # met again where the code looks it up
+            import_module(name)
     return [sys.modules[name] for name in found if name in sys.modules]
 
 
 @functools.lru_cache(maxsize=1024)
-def _submodules(code: CodeType, packages: tuple[str, ...], _: tuple[int, str]) -> tuple[str, ...]:
+def _submodules(
+    code: CodeType, packages: tuple[str, ...], pending: Set[str], _: tuple[int, str]
+) -> tuple[str, ...]:
     """Return their names; anew when modules have been imported."""
     known = {name for each in _with_nested(code) for name in each.co_names}
     return tuple(
         name
-        for name in list(sys.modules)
+        for name in (*sys.modules.copy(), *pending)
         for package in packages
         if name.startswith(package) and known.issuperset(name[len(package) :].split("."))
     )
@@ -89,9 +103,21 @@ def reads(function: object) -> Iterator[tuple[str, object]]:
 def globals_of(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield the name and the value of each global."""
     for name in global_names(function.__code__):
-        value = function.__globals__.get(name, UNBOUND)
+        value = global_value(function.__globals__, name)
         if value is not UNBOUND:
             yield name, value
+
+
+def global_value(names: dict[str, Any], name: str) -> object:
+    """Return what a global is bound to, or `UNBOUND`; a lazy import is done, as by its first use.
+
+    One that fails stays as it is.
+    """
+    value = names.get(name, UNBOUND)
+    if type(value) is LAZY:
+        with suppress(*FAILURES):
+            value = names[name] = value.resolve()
+    return value
 
 
 def cells_of(function: FunctionType) -> Iterator[tuple[str, CellType, object]]:

@@ -84,19 +84,13 @@ class _Envelope(NamedTuple):
 
 
 def pack_value(value: object, task: object = None) -> Encoded:
-    """Encode what a task returned.
+    """Encode what a task returned, for `unpack_outcome` with ``Kind.VALUE``.
 
     Parameters
     ----------
     value : object
-        Any object, as for `encode`.
     task : callable or str, optional
         The task's function, or its name: for the message.
-
-    Returns
-    -------
-    bytes or Packed
-        For `unpack_outcome` with ``Kind.VALUE``.
 
     Raises
     ------
@@ -137,10 +131,12 @@ def pack_value(value: object, task: object = None) -> Encoded:
 def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: str) -> bytes:
     """Encode what a task raised, or what has come between its outcome and its future.
 
+    For `unpack_outcome` with ``Kind.EXCEPTION``.  It is restored once here, to be sure that it can
+    be.  Raises nothing, whatever the methods of the exception do.
+
     Parameters
     ----------
     exc : BaseException
-        Of any type. It is restored once here, to be sure that it can be.
     task : callable or str, optional
         The task's function, or its name; None where that is not known.
     rank : int or None
@@ -148,15 +144,8 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
     host : str
         Where that is.
 
-    Returns
-    -------
-    bytes
-        For `unpack_outcome` with ``Kind.EXCEPTION``.
-
     Notes
     -----
-    Raises nothing, whatever the methods of the exception do.
-
     Cost: 100 us, mostly for the traceback.
     """
     pickled, reason = _pickle_exception(exc)
@@ -168,16 +157,7 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
 def unpack_outcome(
     kind: int, buffer: Buffer, task: object = None
 ) -> tuple[Any, BaseException | None]:
-    """Restore an outcome.
-
-    Parameters
-    ----------
-    kind : Kind
-        What `buffer` holds.
-    buffer : contiguous buffer
-        Exactly the bytes of the encoding; `unpack` says what becomes of it.
-    task : callable or str, optional
-        The task's function, or its name: for the message.
+    """Restore an outcome; `buffer` and `task` are as for `unpack` and `pack_value`.
 
     Returns
     -------

@@ -28,14 +28,11 @@ Prepared: TypeAlias = dict[str | None, Globals]
 
 def use_prepared(prepared: Prepared) -> None:
     """Have functions that are restored from now on, in this context, see what was prepared."""
-    if not prepared:
-        on_restored.set(None)
-        return
 
     def fill(names: Globals) -> None:
         names.update(prepared.get(names.get("__name__"), ()))
 
-    on_restored.set(fill)
+    on_restored.set(fill if prepared else None)
 
 
 def collect_globals() -> list[Globals]:

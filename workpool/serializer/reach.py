@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from pickle import Pickler
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 from .atoms import is_unchanging
@@ -147,7 +147,7 @@ class Reach:
         """
         refers = self._facts().refers
         attributes = (value for cls in self._classes for value in vars(cls).copy().values())
-        methods = {id(it) for value in attributes for it in _functions_of(value)}
+        methods = {id(it) for value in attributes for it in functions_in(value) or (value,)}
         return not all(_is_called(it, refers) for it in functions - methods)
 
 
@@ -160,12 +160,6 @@ def _is_called(function: int, refers: dict[int, set[int]]) -> bool:
         reached |= new
         todo += new
     return not callers <= reached
-
-
-def _functions_of(attribute: object) -> tuple[object, ...]:
-    if isinstance(attribute, MethodType):
-        return (attribute.__func__,)
-    return functions_in(attribute) or (attribute,)
 
 
 def _stays(value: Any) -> bool:

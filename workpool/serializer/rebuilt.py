@@ -1,37 +1,8 @@
 """How objects are rebuilt that pickle, and cloudpickle, know only by a name or not at all.
 
-Of what is in the standard library:
-
-* **What functools.lru_cache makes of a function** goes by its name for pickle, and so do **a
-  NewType, ParamSpec, TypeVarTuple or type alias**, to which annotations refer: in the script, no
-  worker can look them up.
-* **A functools.partialmethod** could not be restored from Python 3.14 on.
-* **Weak references**: to what comes along, if anything else there refers to it.
-* **A class below property, staticmethod or classmethod**, such as a property that keeps what it
-  returned: what these keep in C would be lost.
-* **A cached_property** holds a lock before Python 3.12, and a generic method of
-  `functools.singledispatch` weak references; for functions of that kind see `generic`.
-* **Marks of `dataclasses`** that a class refers to would be others there, and no field without a
-  default be known as such.
-* **A lock, a threading.local or a ContextVar** cannot be pickled: `MADE_ANEW` is for those that a
-  definition of the script has.
-* **A struct.Struct** is made again of its format.
-* **A MappingProxyType** would show a copy, and not what a task changes in its mapping.
-* **A classmethod written in C**, such as ``int.from_bytes``, is an attribute of what
-  `functools.wraps` has given the attributes of `int`.
-* **A text file** is what it contains for cloudpickle, also one that is open for writing too
-  (``a+``): what a task writes would be lost.
-* **A member of an enumeration** is found by its value: among functions of the script, which go by
-  value, and among objects that are equal to nothing else, none would be found.
-
-And of any other class:
-
-* **An object with a ``__getattr__``** would be asked for ``__setstate__`` before it has what that
-  looks into: one that stands for another object would ask itself, again and again.
-* **An instance that its class keeps**, as the only one or for a key, is restored before the class
-  has anything: the ``__new__`` that looks for it there is passed over.
-* **An instance whose ``__new__`` wants arguments**, and which does not say them, as a template of
-  jinja2, could not be restored.
+Two tables say it by type: `REDUCED_TO_NAMES`, and `MADE_ANEW` of what each process has for itself.
+The other functions are for whatever has something in common, such as a ``__getattr__``; `byvalue`
+asks for one after another.
 """
 
 from __future__ import annotations
@@ -54,14 +25,20 @@ from enum import Enum, Flag
 from io import TextIOWrapper
 from keyword import iskeyword
 from pickle import PicklingError
-from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MappingProxyType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+)
 from typing import Any, Final
 
 from ..errors import FUTURE, UsageError
 from .atoms import ATOMS, SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
-from .names import CACHED
+from .names import CACHED, LAZY
 from .script import reduce_sentinel
 
 _TypeAliasType: Final[Any] = getattr(typing, "TypeAliasType", None)  # from Python 3.12
@@ -75,7 +52,7 @@ def _reduce_generic_method(obj: Any) -> tuple[Any, ...]:
 
 
 def reduce_descriptor(obj: Any) -> tuple[Any, ...]:
-    """Return how to pickle an instance of a class below one of `DESCRIPTORS`."""
+    """Return how to pickle an instance of a class below one of `DESCRIPTORS`, with what C keeps."""
     base = next(base for base in DESCRIPTORS if isinstance(obj, base))
     attributes = getattr(obj, "__dict__", None)
     return _make_descriptor, (base, type(obj), functions_in(obj)), (attributes, slots(obj))
@@ -83,7 +60,7 @@ def reduce_descriptor(obj: Any) -> tuple[Any, ...]:
 
 def _make_descriptor(base: Any, kind: Any, functions: tuple[Any, ...]) -> Any:
     """Return one without calling the ``__init__`` of its class, which may want other arguments."""
-    descriptor = base.__new__(kind)
+    descriptor = base.__new__(kind, *functions)  # which Python 3.15 wants there, too
     base.__init__(descriptor, *functions)
     return descriptor
 
@@ -93,11 +70,16 @@ _BY_VALUE: Final[frozenset[Any]] = frozenset({Enum.__reduce_ex__, Flag.__reduce_
 
 
 def reduce_member(member: Any) -> Any:
-    """Return how to find a member of an enumeration; NotImplemented leaves it to pickle."""
-    kind = type(member)
-    if type(member._value_) in ATOMS or kind.__reduce_ex__ not in _BY_VALUE:
+    """Return how to find a member of an enumeration; NotImplemented leaves it to pickle.
+
+    That finds it by its value.  What is equal to nothing else, and functions of the script, which
+    are others when they are restored, would not be found.
+    """
+    kind, name = type(member), member._name_
+    by_value = type(member._value_) in ATOMS or name not in kind.__members__  # flags of several
+    if by_value or kind.__reduce_ex__ not in _BY_VALUE:
         return NotImplemented
-    return _find_member, (kind, member.name)
+    return _find_member, (kind, name)
 
 
 def _find_member(enumeration: Any, name: str) -> Any:
@@ -118,7 +100,11 @@ def reduce_future(future: Future[Any]) -> Any:
 
 
 def reduce_past_getattr(obj: Any) -> Any:
-    """Return how to pickle an object that must not be asked for anything while it is restored."""
+    """Return how to pickle an object that must not be asked for anything while it is restored.
+
+    Pickle would ask for ``__setstate__`` before it has what its ``__getattr__`` looks into, such as
+    the object that it stands for: it would ask itself, again and again.
+    """
     reduced = obj.__reduce_ex__(PROTOCOL)
     make, args, state, items, pairs = (*reduced, None, None, None)[:5]
     if state is None or hasattr(type(obj), "__setstate__"):
@@ -138,8 +124,9 @@ def _give_state(obj: Any, state: Any) -> None:
 def instances_kept(cls: Any, attributes: Iterable[Any]) -> Iterator[object]:
     """Yield the instances among the attributes of a class, and in dictionaries there.
 
-    None if it has no ``__new__`` in Python, which could look for them, nor of a metaclass: its
-    instances are classes, which are rebuilt as such.
+    They are restored before the class has anything, so that its ``__new__`` would not find what it
+    looks for: the only instance, say, or one for each key.  None of a class without a ``__new__``
+    in Python, nor of a metaclass: its instances are classes, which are rebuilt as such.
     """
     if type(cls.__new__) is FunctionType and not issubclass(cls, type):
         for it in attributes:
@@ -163,7 +150,7 @@ def wants_more(obj: Any) -> bool:
 
 
 def reduce_kept(obj: Any) -> Any:
-    """Return how to rebuild such an instance: by the ``__new__`` of a base that is written in C."""
+    """Return how to rebuild an instance past the ``__new__`` of its class: by a base's, in C."""
     make, (cls, *_), *state = reduce_past_getattr(obj)
     if make is not copyreg.__newobj__:  # type: ignore[attr-defined]
         return NotImplemented
@@ -231,7 +218,22 @@ def _find_attribute(cls: type, name: str) -> Any:
     return vars(cls)[name]
 
 
+def _imported(what: Any) -> Any:
+    return what
+
+
+class _Plain: ...
+
+
+def _reduce_getset(it: GetSetDescriptorType) -> tuple[Any, ...]:
+    # From Python 3.15 on all classes have the same ``__dict__`` and ``__weakref__``, which are said
+    # to be those of `object`: it has none.
+    shared = it.__objclass__ is object and it.__name__ in vars(_Plain)
+    return _find_attribute, (_Plain if shared else it.__objclass__, it.__name__)
+
+
 def _reduce_file(file: TextIOWrapper) -> Any:
+    # For cloudpickle it is what it contains.
     if "+" in getattr(file, "mode", "") and file is not sys.stdout and file is not sys.stderr:
         raise PicklingError(f"what a task writes to a copy of the file {file.name!r} would be lost")
     return NotImplemented  # cloudpickle knows how
@@ -241,8 +243,14 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     # Not by the name alone: cloudpickle puts copies of them into classes that it has restored.
     type(dataclasses.MISSING): lambda mark: (getattr, (dataclasses, "MISSING")),
     type(dataclasses.KW_ONLY): lambda mark: (getattr, (dataclasses, "KW_ONLY")),
+    # `sys.flags`, `sys.float_info` and their like, for whose classes `sys` has no name.
+    **{
+        type(it): lambda it: (getattr, (sys, type(it).__name__))
+        for it in vars(sys).values()
+        if type(it).__module__ == "sys"
+    },
     CACHED: _reduce_lru_cache,
-    # Restored as an attribute of its class, it is not told its name.
+    # It holds a lock before Python 3.12; restored as an attribute, it is not told its name.
     functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
     functools.singledispatchmethod: _reduce_generic_method,
     # Which from Python 3.14 on is not made without arguments.
@@ -253,16 +261,21 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     typing.ParamSpec: lambda it: (typing.ParamSpec, (it.__name__,)),
     _TypeAliasType: _reduce_type_alias,
     _TypeVarTuple: lambda it: (_TypeVarTuple, (it.__name__,)),
+    # To what comes along, if anything else there refers to it.
     weakref.ref: lambda ref: (_make_ref, (ref(),)),
     weakref.WeakKeyDictionary: lambda known: (weakref.WeakKeyDictionary, (dict(known),)),
     weakref.WeakValueDictionary: lambda known: (weakref.WeakValueDictionary, (dict(known),)),
+    # Of the mapping itself: a copy would not show what a task changes there.
     MappingProxyType: lambda view: (MappingProxyType, tuple(gc.get_referents(view))),
     struct.Struct: lambda layout: (struct.Struct, (layout.format,)),
+    GetSetDescriptorType: _reduce_getset,
+    # Such as ``int.from_bytes``, of what `functools.wraps` has given the attributes of `int`.
     ClassMethodDescriptorType: lambda it: (_find_attribute, (it.__objclass__, it.__name__)),
     TextIOWrapper: _reduce_file,
+    LAZY: lambda it: (_imported, (it.resolve(),)),  # or say what the import fails with
     SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
 }
-"""How to rebuild what pickle and cloudpickle know only by its name."""
+"""How to rebuild what pickle and cloudpickle know only by its name, which may be in the script."""
 
 
 def _reduce_variable(variable: ContextVar[Any]) -> tuple[Any, ...]:

@@ -92,13 +92,6 @@ class _Pickler(Pickler):
 def dumps_by_reference(obj: object, keep: Keep, refer: Refer) -> bytes:
     """Pickle an object by plain pickle, but for definitions of the script.
 
-    Parameters
-    ----------
-    obj : object
-    keep : callable
-        As for `pickle`.
-    refer : Refer
-
     Raises
     ------
     UnknownDefinition

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from .instances import set_attributes, slots
+from .instances import attributes_of, set_attributes
 
 SCRIPT_MODULES: Final = frozenset({"__main__", "__mp_main__"})
 """Modules that are another module, or none, on a worker."""
@@ -65,6 +65,14 @@ def is_in_script(name: str, value: object) -> bool:
     return vars(sys.modules["__main__"]).get(name) is value
 
 
+def found_in_script(path: str) -> Any:
+    """Return what the script has under a name, perhaps in one of its classes; None if nothing."""
+    found: object = sys.modules["__main__"]
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
 def reduce_once(obj: Any) -> Any:
     """Return how to pickle an object whose class says how: perhaps by a name in the script.
 
@@ -78,7 +86,7 @@ def reduce_once(obj: Any) -> Any:
         if _is_curried(cls):
             return _of_function(obj, reduced)
         if any(_has(it, obj) for it in reduced[1]):
-            return object.__new__, (cls,), _attributes(obj), None, None, set_attributes
+            return object.__new__, (cls,), attributes_of(obj), None, None, set_attributes
         return reduced
     try:
         object.__new__(cls)
@@ -86,15 +94,11 @@ def reduce_once(obj: Any) -> Any:
         return NotImplemented
     if not is_in_script(reduced, obj):
         return NotImplemented
-    return the_one, (reduced, cls, _attributes(obj))
+    return the_one, (reduced, cls, attributes_of(obj))
 
 
 def _has(it: object, attribute: object) -> bool:
     return isinstance(it, type) and any(value is attribute for value in vars(it).copy().values())
-
-
-def _attributes(obj: Any) -> dict[str, Any]:
-    return {**slots(obj), **getattr(obj, "__dict__", {})}
 
 
 def _is_curried(kind: type) -> bool:
@@ -122,20 +126,34 @@ def the_one(name: str, cls: type, attributes: dict[str, Any]) -> Any:
     return found
 
 
+_marks: Final[dict[str, Any]] = {}  # sentinels by what they are known by
+
+
 def reduce_sentinel(mark: Any) -> Any:
-    """Return how to pickle a ``sentinel``, of Python 3.15 and up: by its name, once as above."""
-    if mark.__module__ in SCRIPT_MODULES and is_in_script(mark.__name__, mark):
-        return _the_sentinel, (mark.__name__, repr(mark))
-    return NotImplemented
+    """Return how to pickle a ``sentinel``, of Python 3.15 and up: one of the script once as above.
+
+    By its name, which may be ``Class.NAME``; what the script has not under that, or another as
+    well, is told apart by strokes behind its name.
+    """
+    if mark.__module__ not in SCRIPT_MODULES:
+        return NotImplemented
+    key = next((key for key, it in _marks.copy().items() if it is mark), mark.__name__)
+    while (_sentinel_known_by(key) or _marks.setdefault(key, mark)) is not mark:
+        key += "'"
+    return _the_sentinel, (key, mark.__name__, repr(mark))
 
 
-def _the_sentinel(name: str, shown: str) -> Any:
+def _sentinel_known_by(key: str) -> Any:
+    found = found_in_script(key)
     make: Any = builtins.sentinel  # type: ignore[attr-defined]
-    names = vars(sys.modules["__main__"])
-    found = names.get(name)
-    if type(found) is not make:
-        found = make(name, repr=shown)
+    return found if type(found) is make else _marks.get(key)
+
+
+def _the_sentinel(key: str, name: str, shown: str) -> Any:
+    found = _sentinel_known_by(key)
+    if found is None:
+        found = _marks[key] = builtins.sentinel(name, repr=shown)  # type: ignore[attr-defined]
         found.__module__ = "__main__"
         if _left:
-            names[name] = found
+            vars(sys.modules["__main__"])[key] = found
     return found

@@ -66,7 +66,7 @@ from .instances import (
     slot_members,
     slots,
 )
-from .names import CACHED, UNBOUND, content, global_names
+from .names import CACHED, UNBOUND, content, global_names, global_value
 from .states import MOST_NBYTES, known
 
 MOST: Final = 256
@@ -75,10 +75,8 @@ MOST: Final = 256
 _OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters"})
 """Attributes of what `functools.lru_cache` makes of a function that follow from it."""
 
-
 _MADE_OF: Final = (slice, operator.itemgetter, operator.attrgetter)
 """Kinds of which nothing can change what they were made of."""
-
 
 ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
 """What is one object in each process, or does not show its state."""
@@ -89,10 +87,8 @@ _DESCRIPTORS: Final = (ClassMethodDescriptorType, GetSetDescriptorType, MemberDe
 _NOT_COPIED: Final = (*ONE_EACH, tuple, frozenset)
 """Kinds of which it is no matter whether there are two."""
 
-
 MOST_WITH_DEFINITIONS: Final = 16
 """Objects that are known by bytes in which definitions stand: of more it takes less to send all."""
-
 
 _BASES: Final[Read] = vars(type)["__bases__"].__get__
 
@@ -126,13 +122,9 @@ class Snapshot(Bindings):
     def take(cls, *roots: Any, own_globals: bool = False) -> Snapshot | None:
         """Return a snapshot, or None if something is reached that is not known by its bindings.
 
-        Parameters
-        ----------
-        *roots : function, lru_cache, class or object
-            Taken as by value, whatever their module.
-        own_globals : bool
-            The globals belong to them, as those of a restored function do, and not to the script: a
-            new one is a change.
+        The `roots` are taken as by value, whatever their module.  With `own_globals` the globals
+        belong to them, as those of a restored function do, and not to the script: a new one is a
+        change.
 
         Notes
         -----
@@ -212,7 +204,7 @@ class Snapshot(Bindings):
         code, names = function.__code__, function.__globals__
         if self._own_globals and names is not vars(sys.modules["__main__"]):
             self._lengths.append((names, len(names)))
-        bindings = [(names, name, names.get(name, UNBOUND)) for name in global_names(code)]
+        bindings = [(names, name, global_value(names, name)) for name in global_names(code)]
         cells = [(cell, content(cell)) for cell in function.__closure__ or ()]
         self._bindings += bindings
         self._cells += cells

@@ -10,7 +10,7 @@ import copyreg
 from io import BytesIO
 from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, ForwardRef, NamedTuple, TypeAlias
 
 from ..interrupts import interrupts
 from ..lazy import np
@@ -90,9 +90,8 @@ class _WholeCollector(_Collector, _WholePickler):
         return _WholePickler.reducer_override(self, obj)
 
 
-_Ways: TypeAlias = tuple[tuple[type[Pickler], type[Pickler]], ...]
-_WAYS: Final[_Ways] = ((Pickler, Pickler), (_Collector, _Collector))
-_WAYS_WHOLE: Final[_Ways] = ((_WholePickler, Pickler), (_WholeCollector, _WholeCollector))
+_WAYS: Final = ((Pickler, Pickler), (_Collector, _Collector))
+_WAYS_WHOLE: Final = ((_WholePickler, Pickler), (_WholeCollector, _WholeCollector))
 """What pickles an object first, and what writes the same when it is looked at again."""
 
 
@@ -110,14 +109,9 @@ class Known(NamedTuple):
 def known(value: object, most_nbytes: int, whole: bool) -> Known | None:
     """Return how to know an object; None if pickle refuses it, or makes more bytes of it.
 
-    Parameters
-    ----------
-    value : object
-    most_nbytes : int
-    whole : bool
-        Return None as well if there may be more to it than its state: what is left out of a pickle,
-        as a cache is or the traceback of an exception.  Whoever gets the pickle does not see that,
-        but whoever uses the object again does.
+    And, if it is to be known as a `whole`, if there may be more to it than its state: what is left
+    out of a pickle, as a cache is or the traceback of an exception.  Whoever gets the pickle does
+    not see that, but whoever uses the object again does.
 
     Notes
     -----
@@ -165,12 +159,17 @@ def _pickled(value: object, kind: type[Pickler], most_nbytes: int) -> tuple[Pick
     file = Bounded(most_nbytes)
     buffers: list[PickleBuffer] = []  # out of band: else they would be copied before they count
     pickler = kind(file, PROTOCOL, buffer_callback=buffers.append)
-    pickler.dispatch_table = {**copyreg.dispatch_table, **generator_reducers()}
+    reducers = {**generator_reducers(), ForwardRef: _reduce_forward_ref}
+    pickler.dispatch_table = {**copyreg.dispatch_table, **reducers}
     pickler.dump(value)
     views = [*map(PickleBuffer.raw, buffers)]
     if sum(view.nbytes for view in views) > file.left:
         raise TooLarge
     return pickler, (b"".join(views), file.getvalue())
+
+
+def _reduce_forward_ref(ref: ForwardRef) -> tuple[Any, ...]:
+    return str, (ref.__forward_arg__,)  # what it has found of that follows
 
 
 def _is_plain_array(value: Any) -> bool:

@@ -18,16 +18,7 @@ def unrestored(
 ) -> SerializationError:
     """Return the error of what cannot be restored; whoever raises it gives it its cause.
 
-    Parameters
-    ----------
-    what : str
-        Such as ``the arguments of a task``.
-    error : BaseException
-        What restoring it has raised.
-    where : str
-        Who cannot.
-    remedy : str
-        Where no module is missing.
+    `error` is what restoring it has raised; `remedy` is for where no module is missing.
     """
     if isinstance(error, ImportError):
         remedy = f"{where} must be able to import every module that this comes from"
