@@ -39,43 +39,51 @@ What crosses, and the function on either side of it::
 * A journal knows a call by its **fingerprint**, which is the same in the next run of the script: no
   pickle is.
 
-From what the rest of workpool calls down to what all the others stand on::
+Why not cloudpickle alone?  It sends a function whole with each task, and a class with each object,
+which takes up to a hundred times as long as the rest.  What comes home would write to the script's
+classes.  And of what a script has, which a worker that imported it would have made for itself, it
+restores much not at all or not as it was: locks, caches, enumerations, ctypes.
 
-    code_cache    the driver's functions whose code crosses once
-    callables     what a worker restores from these codes
-    outcomes      values and exceptions on their way home
-    blocks        the items of a map
-    frozen        results that the next call may change
-    prepared      globals that an initializer sets
-    fingerprint   what a call is, in the next run as well
-    calls         a task's call as one payload
-    blame         what of a call cannot be pickled
-    values        any object as an encoding, by one of the three ways
-    frames        an encoding: a pickle, and the large buffers it refers to
-    references    a function's code, and objects without the definitions that come with it
-    byvalue       definitions that a worker cannot import
-    definitions   what these consist of, the same in the next run
-    rebuilt       what pickle knows only by its name, and can be made again
-    arrays        arrays of numbers, faster
-    tensors       tensors of PyTorch, which are such arrays
-    classes       classes of the script, and how they are known when they come home
-    reach         what two pickles of one task must not have twice
-    snapshot      what a definition reads, found
-    bindings      the same recorded, and whether it holds
-    states        whether an object is still the same, by its bytes
-    foreign       what the script has of ctypes
-    empty         classes before they are filled
-    enumerations  those of the script
-    byname        what goes by its name
-    names         what a function names, and what that is
-    alone         whether nobody else can change an object
-    generic       functions of `functools.singledispatch`
-    atoms         values that nothing can change
-    derived       what of a class follows from its body
-    drawing       what random and numpy.random draw from
-    script        ``__main__`` in a process that does not run the script
-    instances     what an object consists of
-    wording       what messages say
+To read first: `values`, then `calls` and `outcomes`; of what makes it fast, `code_cache` and
+`snapshot`; for a kind of object that does not arrive as it was, `ByValuePickler.reducer_override`,
+which asks for each kind in turn.  From the top down (``pyproject.toml`` says who may import whom)::
+
+    called by the rest of workpool
+      calls         a task's call as one payload; blame: what of it cannot be pickled
+      outcomes      values and exceptions on their way home
+      code_cache    the driver's functions whose code crosses once
+      callables     what a worker restores from these codes
+      blocks        the items of a map; common: what these and its function share
+      frozen        results that the next call may change
+      prepared      globals that an initializer sets
+      fingerprint   what a call is, in the next run as well; definitions: those of the script
+    how objects are pickled
+      values        any object as an encoding, by one of the three ways
+      arrays        by name: numbers, faster; tensors: those of PyTorch, which are such arrays
+      references    by reference; and the Code that is referred to
+      byvalue       by value
+    by value, in detail
+      rebuilt       what pickle knows only by its name, and can be made again
+      classes       classes of the script, and how they are known when they come home
+      empty         classes before they are filled
+      enumerations  those of the script
+      generic       functions of `functools.singledispatch`
+      foreign       what the script has of ctypes
+    whether what was sent is still the same, or there twice
+      reach         what two pickles of one task must not have twice
+      snapshot      what a definition reads, found
+      bindings      the same recorded, and whether it holds
+      states        whether an object is still the same, by its bytes
+    what is known of things
+      script        ``__main__`` in a process that does not run the script
+      byname        what goes by its name
+      names         what a function names, and what that is
+      instances     what an object consists of
+      derived       what of a class follows from its body
+      atoms         values that nothing can change
+      drawing       what random and numpy.random draw from
+    frames          an encoding: a pickle, and the large buffers it refers to
+    wording         what messages say
 
 Three rules:
 

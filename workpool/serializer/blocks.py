@@ -1,9 +1,9 @@
 """Many items as blocks that can be fetched and restored a few at a time.
 
-    head       items, items in a block, blocks, whether an item is a tuple of arguments, and whether
-               each block is in one pickle with the function
+    head       items, items in a block, blocks, whether an item is a tuple of arguments, whether
+               each block is in one pickle with the function, and whether the function holds items
     offsets    where the function and each block begin, and where the last one ends
-    function   its pickle, or nothing when it travels as code
+    function   its pickle, or nothing when it travels as code; with the items that it holds
     blocks     the pickle of a slice of the items each, or of the function and them
 
 A ``range`` is one block, whatever its length.
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ..clock import monotonic
 from ..errors import SerializationError
+from .common import in_common, with_places, without_places
 from .frames import Buffer, Packed, as_bytes, unpack
 from .reach import Reach, Torn
 from .references import Refer
@@ -41,6 +42,7 @@ The last chunks of a map are as short as that.
 _HEAD: Final = struct.Struct("<QQQQ")
 _SEVERAL: Final = 1
 _EACH: Final = 2
+_IN_COMMON: Final = 4
 
 
 def encode_blocks(
@@ -103,8 +105,10 @@ def encode_blocks(
         arguments: Iterable[object] = chain.from_iterable(items) if several else items
         if not beside.copied.isdisjoint(map(id, arguments)):
             raise Torn
-    parts = [b""]
+    parts, shared = [b""], list[Any]()
     if function is not None:
+        if not isinstance(items, range) and (shared := in_common(function, items)):
+            function, items = (function, shared), with_places(items, shared)
         own = Reach()
         known = (refer, beside) if of_class else (None, None)
         parts = [as_bytes(encode(function, refer=known[0], reach=own, beside=known[1]))]
@@ -119,7 +123,7 @@ def encode_blocks(
             return None
         parts.append(as_bytes(encoded))
     offsets = [*accumulate(map(len, parts), initial=_HEAD.size + 8 * (len(parts) + 1))]
-    flags = several * _SEVERAL + (each is not None) * _EACH
+    flags = several * _SEVERAL + (each is not None) * _EACH + bool(shared) * _IN_COMMON
     head = _HEAD.pack(len(items), size, len(parts) - 1, flags)
     return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])
 
@@ -160,13 +164,16 @@ class Blocks:
         self.several = bool(flags & _SEVERAL)
         self.has_function = self._offsets[1] > self._offsets[0]
         self._each = bool(flags & _EACH)
+        self._holds_items = bool(flags & _IN_COMMON)
         self._function: Any = None
+        self._shared: list[Any] = []  # the items that it holds
         self._kept: tuple[int, list[Any], int] | None = None  # from where on, and with what
 
     def function(self) -> Any:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
         if self._function is None and self.has_function:
-            self._function = unpack(self._part(*self._offsets[:2]), "the function of a map")
+            found = unpack(self._part(*self._offsets[:2]), "the function of a map")
+            self._function, self._shared = found if self._holds_items else (found, [])
         return self._function
 
     def forget(self) -> None:
@@ -205,6 +212,9 @@ class Blocks:
                 function, part = part
             if not isinstance(part, (list, range)):
                 raise SerializationError(f"block {block} is of type {type(part).__qualname__}")
+            if self._holds_items:
+                self.function()
+                part = without_places(part, self._shared)
             if keeps and (left := part[wanted.stop - skip :]):
                 self._kept = wanted.stop, left, code
             part = part[max(0, wanted.start - skip) : wanted.stop - skip]
