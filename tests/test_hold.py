@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_ranks
+from launching import alone
 
 pytestmark = [pytest.mark.mpi, pytest.mark.either]
 
@@ -172,3 +173,22 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(open_pools(1), pool.submit(square, 5).result())
 """
     assert shown(ranks, script) == ["7", "1 25"]
+
+
+def test_a_program_that_keeps_what_has_failed_ends_in_silence(tmp_path: Path) -> None:
+    """Python 3.14 and later call more of what waits for objects to go."""
+    script = """
+from workpool import WorkPool
+
+def bad():
+    raise ValueError
+
+pool = WorkPool()
+future = pool.submit(bad)
+try:
+    future.result()
+except ValueError:
+    print("failed")
+"""
+    ended = alone(tmp_path, script)
+    assert (ended.out, ended.err) == ("failed\n", "")

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from workpool.context import Context, Limits, encode_setup
+from workpool.context import CALL, Context, Limits, encode_setup
+from workpool.serializer import CodeCache, pack_call, unpack_outcome
 from workpool.worker import isolation, runner
+
+model: int | None = None
 
 
 def test_pools_of_long_ago_are_forgotten() -> None:
@@ -61,6 +64,32 @@ def test_whose_tasks_run_is_known_of_each_pool_again() -> None:
     for either, pool in ((isolated, 2), (own, 1), (isolated, 2), (own, 3)):
         either.find(10 + pool)
         assert own.contributions.pool == pool
+
+
+def test_tasks_of_each_pool_see_what_its_own_initializer_has_set() -> None:
+    def setup(value: int) -> None:
+        global model
+        model = value
+
+    def read() -> int | None:
+        return model
+
+    own, codes = runner.Runner(1, "here"), CodeCache()
+    codes.lookup(read)
+    code = codes.lookup(read)
+    assert code is not None
+    given = {1: (setup, (10,)), 2: (setup, (20,)), 3: (None, ())}
+    for pool, seen in ((1, 10), (3, None), (2, 20), (2, 20), (1, 10), (3, None), (2, 20)):
+        entered = own.find(10 + pool)
+        if entered is None:
+            context = Context(pool, None, encode_setup([], *given[pool]), others=(1, 2, 3))
+            entered = own.enter(10 + pool, context.encoded())
+            entered.callables.add(code.code_id, code.data)
+        for sent in (None, code):
+            payload = pack_call(read, (), {}, sent)
+            kind, encoded = own.call(entered, CALL, code.code_id if sent else 0, payload)
+            assert unpack_outcome(kind, encoded) == (seen, None)
+    assert model is None
 
 
 def test_a_runner_leaves_no_hook_of_a_fork_behind(monkeypatch: pytest.MonkeyPatch) -> None:

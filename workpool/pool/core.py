@@ -216,7 +216,8 @@ class Core:
             else:
                 payload = compact(payload)
         except SerializationError as error:
-            future.resolve(None, error.with_traceback(None))  # the message says all
+            told = error if kind is CALL else self.codes.blame(fn, args, error)
+            future.resolve(None, told.with_traceback(None))  # the message says all
             return future
         task = Task(self.number(), kind, fn, context, payload, future, retry, noted)
         future._task = task

@@ -133,7 +133,7 @@ class WorkPool(View):
         )
         core = Core(job, choice, content, max_pending, ledgers)
         core.ranks.look(initializer)
-        super().__init__(core, TaskOptions(), Hold(core.shutdown))
+        super().__init__(core, TaskOptions(), Hold(core))
 
 
 def run(
@@ -180,7 +180,7 @@ def run(
         if comm is not None or root:
             raise UsageError(
                 "workpool.run with comm= or root= where all other ranks serve this one already: "
-                "leave them out, or start the script by mpiexec alone, without -m workpool"
+                "leave them out, or start the script by `mpiexec -n N python -m mpi4py script.py`"
             )
         with make() as pool:
             return main(pool)

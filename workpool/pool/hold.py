@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 
@@ -15,21 +14,20 @@ class Hold:
 
     Parameters
     ----------
-    shutdown : method
-        Of the pool.  Called, so as not to wait, when nobody has the hold any more: in any thread,
-        and in the middle of whatever that does, as the garbage collector comes.
+    pool : object
+        Its ``shutdown`` is called, so as not to wait, when nobody has the hold any more: in any
+        thread, and in the middle of whatever that does, as the garbage collector comes.
     """
 
     __slots__ = ("__weakref__",)
 
-    def __init__(self, shutdown: Callable[..., object]) -> None:
+    def __init__(self, pool: Any) -> None:
         # Not at the program's end, when the job joins all pools.  By a weak reference, for the job
         # has those that are open: of others, and of what they lead to, nothing is to stay.
-        found = weakref.WeakMethod(shutdown)
-        weakref.finalize(self, _let_go, found, os.getpid()).atexit = False
+        weakref.finalize(self, _let_go, weakref.ref(pool), os.getpid()).atexit = False
 
 
-def _let_go(found: weakref.WeakMethod[Any], process: int) -> None:
-    shutdown = found()
-    if shutdown is not None and os.getpid() == process:  # a fork has copies, and no pool
-        shutdown(wait=False)
+def _let_go(found: weakref.ref[Any], process: int) -> None:
+    pool = found()
+    if pool is not None and os.getpid() == process:  # a fork has copies, and no pool
+        pool.shutdown(wait=False)

@@ -75,9 +75,8 @@ class TaskOptions(NamedTuple):
             raise UsageError(f"isolate={self.isolate!r}: give True or False")
         delay_s = checked("retry_delay_s", self.retry_delay_s, float)
         if numbers["retries"] < 0 or not 0 <= delay_s < math.inf:
-            raise UsageError(
-                f"retries={self.retries}, retry_delay_s={self.retry_delay_s}: never < 0, and finite"
-            )
+            given = f"retries={self.retries}, retry_delay_s={self.retry_delay_s}"
+            raise UsageError(f"{given}: neither may be negative, and the delay must be finite")
         for failure in self._retry_on:
             if not (isinstance(failure, type) and issubclass(failure, BaseException)):
                 raise UsageError(
@@ -156,9 +155,7 @@ def choose(
         )
     lease_s = _number("lease_s", lease_s, LEASE_S, float)
     if not lease_s >= LEAST_LEASE_S:
-        raise UsageError(
-            f"lease_s={lease_s:g}: hearts beat too seldom for less than {LEAST_LEASE_S}"
-        )
+        raise UsageError(f"lease_s={lease_s:g}: give at least {LEAST_LEASE_S} (seconds)")
     arena = _number("arena_nbytes", arena_nbytes, None, int)
     asked = Choice(workers, rows, arena or 0, claim, repository, lease_s)
     if arena is not None:
