@@ -189,7 +189,7 @@ def test_without_a_journal_nothing_more_is_started(tmp_path: Path, task_s: float
     assert ended.status == 128 + signal.SIGTERM, ended
     assert "finally" in ended.out
     assert 1 <= ended.out.count("begun") <= 3, "two at once, and one of them may just have ended"
-    assert "SIGTERM: tasks that run have 3 s to end" in ended.err
+    assert "SIGTERM: running tasks have 3 s to end" in ended.err
 
 
 @pytest.mark.parametrize("journal", ["", 'journal="run.db"'])

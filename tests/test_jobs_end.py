@@ -94,7 +94,7 @@ def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> No
     ("end", "status", "said"),
     [
         ("raise ValueError('mine')", 1, "ValueError: mine\n"),
-        ("raise KeyboardInterrupt", -signal.SIGINT, "tasks that run have 3 s to end"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "running tasks have 3 s to end"),
     ],
 )
 @pytest.mark.parametrize("with_block", [False, True])

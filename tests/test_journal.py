@@ -96,10 +96,17 @@ def test_who_has_begun_to_read_reads_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert not right(journal, 0), "nobody reads any more"
 
 
-def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("workpool.journal.journal.MOST_NBYTES", 1000)
-    journal = Journal(tmp_path / "run.db")
-    journal.store([entry(1), entry(499)])
+    ledger = Ledger(tmp_path / "run.db", (None, ()))
+    journal = ledger.journal
+    for stored in ([], [entry(1)], [entry(499)]):
+        journal.store(stored)
+        for _ in range(2):
+            ledger.warn()
+        assert capfd.readouterr().err.count("delivered but not stored") == (stored == [entry(499)])
     journal.close()
     assert journal.skipped == 1
     assert kept(tmp_path / "run.db", 1, 499) == [True, False]
@@ -328,8 +335,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert re.search(r"__main__\.sim +20 +3,000 ", out)
     assert time.strftime("%Y-%m-") in out
     journal.close()
-    assert cli.main(["journal", str(path)]) == 0
-    assert re.search(r"open +by nobody", capsys.readouterr().out)
+    copy = tmp_path / "copy.db"  # without the lock
+    copy.write_bytes(path.read_bytes())
+    for each in (path, copy):
+        assert cli.main(["journal", str(each)]) == 0
+        assert re.search(r"open +by nobody", capsys.readouterr().out)
+    copy.unlink()
     assert sorted(os.listdir(tmp_path)) == ["run.db", "run.db.lock"]
     (tmp_path / "text").write_text("text")
     for name, said in (

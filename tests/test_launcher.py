@@ -80,7 +80,7 @@ def test_a_driver_that_is_not_heard_is_killed(
 def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
     with job(launch(tmp_path, "", before="exit 0")) as started:
         ended = started.wait()
-    assert ended == (1, "", "workpool: no driver began: mpiexec ended with status 0\n")
+    assert ended == (1, "", "workpool: the driver never started: mpiexec ended with status 0\n")
 
 
 @pytest.mark.parametrize(

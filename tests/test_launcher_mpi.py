@@ -221,7 +221,7 @@ def test_interrupted_once_the_tasks_that_run_end(tmp_path: Path) -> None:
     with run("-w", "2", "-c", NOTING, str(tmp_path)) as started:
         started.until("task", times=2)
         started.signal(signal.SIGINT)
-        started.until("once more ends them now")
+        started.until("a second one ends them at once")
         (tmp_path / "gate").touch()
         ended = started.wait(15)
     assert ended.status == 130
@@ -238,7 +238,7 @@ def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
     with run("-w", "2", "--grace", "100", "-c", NOTING, str(tmp_path)) as started:
         started.until("task", times=2)
         started.signal(signal.SIGINT)
-        started.until("tasks that run have 60 s to end")
+        started.until("running tasks have 60 s to end")
         begun = time.monotonic()
         started.signal(then)
         assert started.wait(20).status == 130

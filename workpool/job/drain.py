@@ -161,7 +161,7 @@ class Drain:
     def _run(self) -> None:
         if not self._asked.get():
             return
-        say(f"SIGTERM: tasks that run have {self._drain_s:g} s to end, no others are started")
+        say(f"SIGTERM: running tasks have {self._drain_s:g} s to end, no others are started")
         drivers = self._drivers()
         busy = self.cut = not finish(drivers, self._drain_s)
         for driver in drivers:
@@ -208,5 +208,5 @@ def interrupted(drivers: list[Driver], what: str) -> bool:
     if finish(drivers, 0):
         return True
     limit_s = INTERRUPTED * grace_s()
-    say(f"{what}: tasks that run have {limit_s:g} s to end; once more ends them now")
+    say(f"{what}: running tasks have {limit_s:g} s to end; a second one ends them at once")
     return finish(drivers, limit_s)

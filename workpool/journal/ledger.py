@@ -87,6 +87,8 @@ class Ledgers:
         """Return the pool's hold on a journal, opened if it is not yet."""
         try:
             name = os.path.realpath(path)
+        except TypeError as error:
+            raise TypeError(f"journal={path!r}: give the name of a file") from error
         except FileNotFoundError as error:
             raise UsageError(
                 f"journal={path!r}: the working directory was removed: give the whole path"

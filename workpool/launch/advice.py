@@ -18,8 +18,8 @@ _STDOUT = 1
 
 #: Where a rank has died.
 RANK_DIED = (
-    "; a rank has died: `workpool run --survive` says which, and goes on without a worker; or have "
-    "tasks that may end their process run by pool.with_options(isolate=True)"
+    "; a rank has died: `workpool run --survive` says which, and goes on if it is a worker; submit "
+    "tasks that may end their process by pool.with_options(isolate=True)"
 )
 
 

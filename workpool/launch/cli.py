@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=_seconds,
         default=GRACE_S,
-        help="how long the program may take to end after a signal; tasks that run have 60 %% of "
+        help="how long the program may take to end after a signal; running tasks have 60 %% of "
         "that (default: %(default)g)",
     )
     parser = _Parser(

@@ -312,7 +312,7 @@ class _Job:
         status = status or 0
         if self._watch.driver is None and not self._local:
             return _exit_status(status)  # the driver was on another host: mpiexec must know
-        began = "the driver never told how it ended" if self._watch.driver else "no driver began"
+        began = "the driver never " + ("told how it ended" if self._watch.driver else "started")
         if told is not None:
             began = "the job broke"
         more = f"{self._memory_short(status)}{self._advice(status)}"

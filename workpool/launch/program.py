@@ -275,6 +275,8 @@ def _standard_input(relayed: bool) -> str:
         return sys.stdin.read()
     finally:
         late.cancel()
+        if relayed:
+            late.join()  # what it may be writing, Python's end would wait for in vain
 
 
 def _read(path: str) -> tuple[CodeType, SourceFileLoader | SourcelessFileLoader]:
