@@ -1,4 +1,4 @@
-"""Maps of which something fails, or cannot be sent."""
+"""Maps of which something fails."""
 
 from __future__ import annotations
 
@@ -80,28 +80,6 @@ def test_what_cannot_be_restored_by_a_worker_fails_its_map() -> None:
             print(sum(pool.map(abs, range(100))))
     """
     assert run_ranks(3, script).stdout == "True\nTrue\n4950\n"
-
-
-def test_a_range_whose_function_could_not_be_sent_at_first_is_mapped_once() -> None:
-    script = """
-        from workpool import WorkPool
-
-        class Late:
-            def __init__(self):
-                self.failed = False
-            def __call__(self, n):
-                return n
-            def __reduce__(self):
-                if not self.failed:
-                    self.failed = True
-                    raise MemoryError
-                return Late, ()
-
-        with WorkPool() as pool:
-            for items in (range(1000), list(range(1000))):
-                assert list(pool.map(Late(), items)) == list(range(1000))
-    """
-    run_ranks(2, script)
 
 
 def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) -> None:
@@ -223,32 +201,6 @@ def test_a_map_of_which_turns_have_begun_is_not_begun_again() -> None:
         assert numbers.value() <= 500
     """
     run_ranks(3, script)
-
-
-def test_a_function_that_cannot_be_sent_is_tried_a_few_times_only() -> None:
-    script = """
-        from workpool import SerializationError, WorkPool
-
-        class Stays:
-            tries = 0
-            def __reduce__(self):
-                Stays.tries += 1
-                raise TypeError("stays here")
-            def method(self, n):
-                return n
-
-        with WorkPool() as pool:
-            for options in ({}, {"chunksize": 1}):
-                results = pool.map(Stays().method, range(10_000), **options)
-                try:
-                    next(results)
-                except SerializationError as error:
-                    assert "stays here" in str(error)
-                else:
-                    raise AssertionError
-            assert Stays.tries < 100, Stays.tries
-    """
-    run_ranks(2, script)
 
 
 FAILING = """
