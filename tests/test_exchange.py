@@ -87,7 +87,7 @@ def test_what_a_worker_has_fetched_after_it_was_evicted_is_not_used() -> None:
         return bytes(claimed.exchange.fetch(claim, Stream.PAYLOAD, *claimed.payload, inline))
 
     assert fetched() == b"p" * NBYTES
-    assert claimed.publisher.reclaim(Row(claim.number, claim.word))
+    assert claimed.publisher.step(Row(claim.number, claim.word), Step.RECLAIM)
     with pytest.raises(Evicted):
         fetched()
 
@@ -96,7 +96,7 @@ def test_payloads_that_lie_apart_are_fetched_with_those_that_do_not() -> None:
     claimed = ClaimedTask()
     fetched = claimed.exchange.fetch_all(claimed.claim, [b"here", tuple(claimed.payload), b""])
     assert [bytes(payload) for payload in fetched] == [b"here", b"p" * NBYTES, b""]
-    assert claimed.publisher.reclaim(Row(claimed.claim.number, claimed.claim.word))
+    assert claimed.publisher.step(Row(claimed.claim.number, claimed.claim.word), Step.RECLAIM)
     assert claimed.exchange.fetch_all(claimed.claim, [b"here"]) == [b"here"]
     with pytest.raises(Evicted):
         claimed.exchange.fetch_all(claimed.claim, [b"here", tuple(claimed.payload)])
@@ -123,7 +123,7 @@ def test_what_an_attempt_that_was_taken_back_had_is_given_back() -> None:
     claimed = ClaimedTask()
     exchange, claim = claimed.exchange, claimed.claim
     extents = [exchange.reserve(NBYTES), exchange.reserve(NBYTES)]
-    assert claimed.publisher.reclaim(claimed.row(claim))
+    assert claimed.publisher.step(claimed.row(claim), Step.RECLAIM)
     committed, _ = claimed.worker.complete(claim, bytes(layout.OUTCOME_NBYTES))
     assert not committed
     exchange.keep(claim, extents)
@@ -263,7 +263,7 @@ class Facing(ClaimedTask):
                 calls += 1
                 if calls == step:
                     self.answers = True
-                    assert self.publisher.reclaim(self.row(self.claim))
+                    assert self.publisher.step(self.row(self.claim), Step.RECLAIM)
                     self.answers = False
             return perform(op)
 

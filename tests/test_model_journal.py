@@ -20,7 +20,7 @@ from model.places import OVER, Choose
 from workpool import layout
 from workpool.extents import Extent
 from workpool.layout import NO_BLOB, Descriptor, Geometry
-from workpool.protocol import State
+from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Claimant, Miss, Publisher, Row
 from workpool.serializer import Kind
 from workpool.testing import Explorer, Found, Memory, MemoryWindow
@@ -200,12 +200,12 @@ class Driver:
             elif (
                 state == State.CLAIMED
                 and window.load(self.places.death_word_of_worker(owner))
-                and self.publisher.reclaim(row)
+                and self.publisher.step(row, Step.RECLAIM)
             ):
                 self._again(number, crashes=1)
             elif state == State.CLAIMED and self.kills and choose(2):
                 self.kills -= 1
-                if self.publisher.reclaim(row):
+                if self.publisher.step(row, Step.RECLAIM):
                     self.failed.append(self.held.pop(number).task)
 
     def _collect(self, row: Row) -> None:

@@ -10,7 +10,7 @@ from small_repository import SmallRepository
 
 from workpool import layout, protocol
 from workpool.layout import NO_BLOB, Descriptor
-from workpool.protocol import State
+from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Miss, Offer, Row
 from workpool.repository.table import runs
 from workpool.worker import worker
@@ -67,10 +67,10 @@ def test_cancel_before_claim_only(method: str) -> None:
     first, second = small.rows
     assert first is not None
     assert second is not None
-    assert small.publisher.cancel(first)
-    assert not small.publisher.cancel(first)
+    assert small.publisher.step(first, Step.CANCEL)
+    assert not small.publisher.step(first, Step.CANCEL)
     assert small.run(small.claimants[0]) + small.run(small.claimants[0]) == [2]
-    assert not small.publisher.cancel(second)
+    assert not small.publisher.step(second, Step.CANCEL)
 
 
 def test_sweep_finds_what_a_lost_ticket_left(method: str) -> None:
@@ -240,7 +240,7 @@ def test_a_late_outcome_is_rejected_and_the_row_let_go(method: str) -> None:
     assert not isinstance(offers, Miss)
     claim = late.claim(offers[0])
     assert isinstance(claim, Claim)
-    assert small.publisher.reclaim(Row(claim.number, claim.word))
+    assert small.publisher.step(Row(claim.number, claim.word), Step.RECLAIM)
     assert not late.holds(claim)
     committed, _ = late.complete(claim, bytearray(layout.OUTCOME_NBYTES))
     assert not committed

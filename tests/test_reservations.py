@@ -8,7 +8,7 @@ from small_repository import SmallRepository, tickets_of
 from workpool import layout
 from workpool.errors import ProtocolError
 from workpool.layout import NO_BLOB, Descriptor
-from workpool.protocol import State
+from workpool.protocol import State, Step
 from workpool.repository import TAKERS, Claim, Miss, Publisher, Row
 
 pytestmark = pytest.mark.parametrize("method", TAKERS)
@@ -22,7 +22,7 @@ def test_rows_that_are_free_and_not_next_are_no_room(method: str) -> None:
     assert small.publisher.room(5) == 0
     for row in small.rows[4:]:
         assert row is not None
-        assert small.publisher.cancel(row)
+        assert small.publisher.step(row, Step.CANCEL)
     assert small.publisher.room(5) == 0
     for claimant in small.claimants:
         while small.run(claimant, limit=1):
@@ -55,7 +55,7 @@ def test_no_row_is_reserved_a_lap_ahead_of_what_waits(method: str) -> None:
     small = SmallRepository(4, method)
     assert all(small.publish(*range(4)))
     assert small.rows[0] is not None
-    assert small.publisher.cancel(small.rows[0])
+    assert small.publisher.step(small.rows[0], Step.CANCEL)
     assert small.publisher.room(1) == 0
     for claimant in small.claimants:
         while not isinstance(claimant.take(1), Miss):
@@ -70,7 +70,7 @@ def test_no_ticket_is_published_twice_after_it_was_withdrawn(method: str) -> Non
     small.publish(1)
     (row,) = small.rows
     assert row is not None
-    assert small.publisher.cancel(row)
+    assert small.publisher.step(row, Step.CANCEL)
     small.publisher = other
     small.publish(2)
     assert tickets_of(small) == [1]
@@ -116,7 +116,7 @@ def test_who_was_taken_for_dead_lets_go_of_what_it_had_reserved(alone: bool, met
     record = bytes(layout.DESCRIPTOR_NBYTES)
     assert late.room(2) == 2
     held = late._held[0]
-    assert other.abandon(Row(held.number, held.word))
+    assert other.step(Row(held.number, held.word), Step.ABANDON)
     assert ([late.publish_one(record, 0)] if alone else late.publish([record])) == [None]
     assert layout.state_of(late.load(held.number)) == State.FREE
     assert all(small.publish(1)), "the other row is its own"
@@ -140,7 +140,7 @@ def test_what_is_published_again_says_how_often_it_was_tried(method: str) -> Non
         assert row is not None
         assert small.publisher.load(row.number) == row.word
         assert layout.attempt_of(row.word) == 3
-        assert small.publisher.cancel(row)
+        assert small.publisher.step(row, Step.CANCEL)
 
 
 def test_only_what_is_lost_is_recovered(method: str) -> None:

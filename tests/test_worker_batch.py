@@ -20,7 +20,7 @@ from workpool.contributions import contribute
 from workpool.extents import LINE_NBYTES, Extent, Region, in_lines
 from workpool.layout import NOTHING, STRIDE
 from workpool.members.leases import Heart
-from workpool.protocol import State
+from workpool.protocol import State, Step
 from workpool.repository import Row
 from workpool.serializer import APART, CONTRIBUTES, Kind, Packed
 from workpool.worker import batch
@@ -157,7 +157,7 @@ def test_an_attempt_that_was_taken_back_is_given_up(gives_back: bool) -> None:
 
     def during(n: int) -> None:
         if n == 3:
-            assert row.publisher.reclaim(Row(0, row.word))
+            assert row.publisher.step(Row(0, row.word), Step.RECLAIM)
             if gives_back:
                 row.batch.give_back()
             assert layout.state_of(row.word) == State.EVICTED, "its worker lets go, nobody else"
@@ -185,7 +185,7 @@ def test_an_attempt_that_was_taken_back_keeps_no_room(large_nbytes: int) -> None
     def during(n: int) -> None:
         free_nbytes.append(region.free_nbytes)
         if n == 3:
-            assert row.publisher.reclaim(Row(0, row.word))
+            assert row.publisher.step(Row(0, row.word), Step.RECLAIM)
 
     row.runner.during = during
     with pytest.raises(Evicted):
@@ -202,7 +202,7 @@ def test_what_was_put_is_complete_before_its_room_is_used_again() -> None:
 
     def call(pool: str, kind: int, code_id: int, payload: bytes) -> tuple[Kind, Any]:
         if payload[0] == 3:  # as in a child process, whose worker looks whether it is still ours
-            assert row.publisher.reclaim(Row(0, row.word))
+            assert row.publisher.step(Row(0, row.word), Step.RECLAIM)
             assert not row.claimant.holds(row.claim)
             raise Evicted
         return Kind.VALUE, bytes(LARGE_NBYTES + 1)

@@ -74,7 +74,7 @@ class Step(Enum):
 
     RESERVE = "reserve"  #: publisher: take a free row
     PUBLISH = "publish"  #: publisher: the descriptor is visible, let workers have it
-    ABANDON = "abandon"  #: anyone: the publisher is gone, it did not publish
+    ABANDON = "abandon"  #: anyone: its publisher is gone, or has lost it; it is not published
     CANCEL = "cancel"  #: submitter: nobody shall run it
     CLAIM = "claim"  #: worker: I run it
     WANT = "want"  #: owner: the next piece of the payload, please
@@ -86,9 +86,9 @@ class Step(Enum):
     GIVE_BACK = "give back"  #: owner: of the tasks that I said I start, one runs and no more will
     COMMIT = "commit"  #: owner: the outcome stands, contributions follow
     COMPLETE = "complete"  #: owner: all is in the window
-    SETTLE = "settle"  #: submitter: the owner died between commit and complete
+    SETTLE = "settle"  #: submitter: the owner died after its commit: nobody knows what it added
     RECLAIM = "reclaim"  #: submitter: the owner is gone, the attempt is void
-    LET_GO = "let go"  #: former owner: I write there no more
+    LET_GO = "let go"  #: former owner: I write there no more; submitter: its process is gone
     RETIRE = "retire"  #: submitter: collected
 
     __hash__ = object.__hash__  # an enum's own costs more than a step

@@ -114,14 +114,14 @@ class Submitter:
         ended = layout.ended_of(row.word)
         started = range(ended, layout.started_of(row.word))
         if self.blind:
-            if self.publisher.reclaim(row):
+            if self.publisher.step(row, Step.RECLAIM):
                 self._read(window, row, ended)
                 self._end(row.number, ended, started)
             return
         # Read before the compare-and-swap: it tells that the place was the row's until then.
         before = list(self.got)
         self._read(window, row, ended)
-        if self.publisher.reclaim(row):
+        if self.publisher.step(row, Step.RECLAIM):
             self.pieces.pop(row.number, None)
             if self.counts:  # nothing of it does
                 ended, started = 0, range(layout.started_of(row.word))

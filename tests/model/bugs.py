@@ -173,8 +173,8 @@ BUGS = {
     ),
     "reclaim of a freshly loaded word": Bug(
         Publisher,
-        "reclaim",
-        [("self._step(row, ", "self._step(Row(row.number, self.load(row.number)), ")],
+        "step",
+        [("word = protocol", "row = Row(row.number, self.load(row.number))\n    word = protocol")],
         _EVICTED,
         "no step 'reclaim' from DONE",
     ),
@@ -237,14 +237,14 @@ BUGS = {
     ),
     "a lost reclaim ignored": Bug(
         Publisher,
-        "_step",
+        "step",
         [("return found == row.word", "return True")],
         _EVICTED,
         "row 0 is left DONE",
     ),
     "a lost cancel ignored": Bug(
         Publisher,
-        "_step",
+        "step",
         [("return found == row.word", "return True")],
         {"tasks": 1, "cancels": 1},
         "a cancelled attempt ran",
@@ -315,7 +315,7 @@ BUGS = {
     "an evicted row never let go": Bug(
         Claimant,
         "_keeps",
-        [("self._step(Row(claim.number, found), Step.LET_GO)", "pass")],
+        [("self.step(Row(claim.number, found), Step.LET_GO)", "pass")],
         _EVICTED,
         "row 0 is left EVICTED",
     ),
@@ -337,12 +337,13 @@ BUGS = {
     ),
     "an evicted row let go by the submitter": Bug(
         Publisher,
-        "reclaim",
+        "step",
         [
             (
-                "return self._step(row, Step.RECLAIM)",
-                "evicted = Row(row.number, protocol.advance(row.word, Step.RECLAIM))\n"
-                "    return self._step(row, Step.RECLAIM) and self._step(evicted, Step.LET_GO)",
+                "return found == row.word",
+                "evicted = Row(row.number, word)\n"
+                "    again = step is Step.RECLAIM and found == row.word\n"
+                "    return self.step(evicted, Step.LET_GO) if again else found == row.word",
             )
         ],
         _EVICTED | {"rows": 1},

@@ -149,7 +149,7 @@ class Submitter:
         if state == State.READY:
             if choose(2):
                 self.cancels -= 1
-                if self.publisher.cancel(row):
+                if self.publisher.step(row, Step.CANCEL):
                     self.cancelled.append((prepared.task, self.shape.ticket(*row)))
                     self._drop(number)
         elif state == State.DONE:
@@ -159,7 +159,7 @@ class Submitter:
         elif owner in self.watches and self._gone(window, owner):
             if state != State.COMMITTED:
                 self._reclaim(seen)
-            elif self.publisher.settle(seen):
+            elif self.publisher.step(seen, Step.SETTLE):
                 self.settled.append(prepared.task)
         elif state != State.COMMITTED and self.suspicions and choose(2):
             self.suspicions -= 1
@@ -222,7 +222,7 @@ class Submitter:
 
     def _reclaim(self, seen: Row) -> None:
         # A reclaimed attempt keeps its extent: its successor reads the same bytes.
-        if self.publisher.reclaim(seen):
+        if self.publisher.step(seen, Step.RECLAIM):
             prepared, _ = self.held.pop(seen.number)
             if self.buffer_of == self.shape.ticket(*seen):
                 self.buffer_of = None
@@ -241,7 +241,7 @@ class Submitter:
             if layout.state_of(word) != State.RESERVED or owner == self.member:
                 continue
             if owner in self.watches and self._gone(window, owner):
-                self.publisher.abandon(Row(number, word))
+                self.publisher.step(Row(number, word), Step.ABANDON)
             elif self.hasty and choose(2):
                 self.hasty -= 1
-                self.publisher.abandon(Row(number, word))
+                self.publisher.step(Row(number, word), Step.ABANDON)

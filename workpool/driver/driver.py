@@ -155,8 +155,8 @@ class Driver(Progress):
 
         Notes
         -----
-        RMA cost: that of ``Publisher.cancel``, or of ``recall``, for each row; 2 fetch_add for each
-        turn.
+        RMA cost: 1 compare_and_swap, or that of ``Publisher.recall``, for each row; 2 fetch_add for
+        each turn.
         """
         with self._lock:
             self._dispatcher.draining = True

@@ -105,7 +105,7 @@ class Published:
         # Before the step, and back if that fails: should a signal's handler raise in between, then
         # nobody waits for the row to be DONE, which it may never be.
         del self.rows[number]
-        if self._publisher.cancel(batch.row):
+        if self._publisher.step(batch.row, Step.CANCEL):
             self.batches.pop(number, None)
             self.dissolve(batch)
             self._backlog.put_back(batch.tasks)
@@ -208,7 +208,7 @@ class Published:
         # and whoever runs them is to stop, however far that is.
         del self.rows[number]  # as in withdraw
         while layout.state_of(word) in _RUNS:
-            if self._publisher.reclaim(Row(number, word)):
+            if self._publisher.step(Row(number, word), Step.RECLAIM):
                 break
             word = self._publisher.load(number)
         else:
@@ -243,9 +243,8 @@ class Published:
         """
         assert batch.row is not None
         word = self._publisher.load(batch.row.number)
-        return layout.state_of(word) == State.COMMITTED and self._publisher.settle(
-            Row(batch.row.number, word)
-        )
+        row = Row(batch.row.number, word)
+        return layout.state_of(word) == State.COMMITTED and self._publisher.step(row, Step.SETTLE)
 
     def free_evicted(self, member: int) -> None:
         """Free the rows that were taken back from a member whose process is gone.
@@ -257,4 +256,4 @@ class Published:
         for number, word in tuple(self._evicted.items()):
             if layout.owner_of(word) == member:
                 del self._evicted[number]
-                self._publisher.free_evicted(Row(number, word))
+                self._publisher.step(Row(number, word), Step.LET_GO)

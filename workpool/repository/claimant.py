@@ -313,7 +313,7 @@ class Claimant(Awaiter):
             return True
         if layout.state_of(found) == State.EVICTED and layout.owner_of(found) == self.member:
             # Everything that we have put into this row is flushed: nothing can land there any more.
-            self._step(Row(claim.number, found), Step.LET_GO)
+            self.step(Row(claim.number, found), Step.LET_GO)
         return False
 
     def _recalled(self, claim: Claim, found: int) -> bool:

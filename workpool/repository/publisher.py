@@ -105,7 +105,7 @@ class Publisher(Reserver):
         self.words[row.number] = row.word
         if layout.state_of(row.word) == State.EVICTED and layout.owner_of(row.word) == self.member:
             # We were taken for dead.  Our put is flushed: nothing of ours can land there any more.
-            self._step(row, Step.LET_GO)
+            self.step(row, Step.LET_GO)
 
     def _push_tail(self, tail: int, end: int) -> None:
         """Make TAIL at least `end`; `tail` is what the first attempt found there."""
@@ -131,37 +131,6 @@ class Publisher(Reserver):
         if end > self._tail:
             self._push_tail(self.window.compare_and_swap(layout.TAIL, self._tail, end), end)
 
-    def cancel(self, row: Row) -> bool:
-        """Withdraw a published descriptor; False if a worker has it.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        return self._step(row, Step.CANCEL)
-
-    def reclaim(self, row: Row) -> bool:
-        """Void the attempt of an owner that is gone, or is to stop; False if it was quicker.
-
-        `row` holds the word on which the caller has decided that.  A task that is published again
-        then gets a new ticket, and one attempt more.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        # Against that word: a fresh load would void an attempt that nobody has decided about.
-        return self._step(row, Step.RECLAIM)
-
-    def free_evicted(self, row: Row) -> bool:
-        """Free an EVICTED row whose former owner's process is gone: no put of it can land.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        return self._step(row, Step.LET_GO)
-
     def recall(self, row: Row) -> int | None:
         """Take back the tasks of a running row that its owner has not started.
 
@@ -186,26 +155,6 @@ class Publisher(Reserver):
             word = recalled if found == word else found
         return None
 
-    def settle(self, row: Row) -> bool:
-        """Finish the row of an owner that died after its commit: its contributions are uncertain.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        return self._step(row, Step.SETTLE)
-
-    def abandon(self, row: Row) -> bool:
-        """Take a row back from a publisher that is gone, or has lost it, and has not published it.
-
-        The row is left alone until its owner lets go of it: should it live, its put may still land.
-
-        Notes
-        -----
-        RMA cost: 1 compare_and_swap.
-        """
-        return self._step(row, Step.ABANDON)
-
     def recover(self, known: Collection[int]) -> None:
         """Mend the tail and lost rows after a signal's handler has raised in the middle of a step.
 
@@ -228,7 +177,7 @@ class Publisher(Reserver):
         for number in set(_RESERVED.rows(words)).difference(held):
             row = Row(number, words[number])
             if layout.owner_of(row.word) == self.member and not self._hold_again(row):
-                self.abandon(row)
+                self.step(row, Step.ABANDON)
                 self._lost(Row(number, words[number]))
         lost = set(_LEFT.rows(words)).difference(known)  # of perhaps thousands, mostly none
         for number in sorted(lost):
@@ -237,9 +186,9 @@ class Publisher(Reserver):
             if state == State.DONE:
                 self.retire([row])
             elif state == State.READY:
-                self.cancel(row)
+                self.step(row, Step.CANCEL)
             else:  # whoever runs it would wait for our answer for ever
-                self.reclaim(row)
+                self.step(row, Step.RECLAIM)
 
     def retire(self, rows: Sequence[Row]) -> None:
         """Free rows whose outcome has been collected.
@@ -276,4 +225,4 @@ class Publisher(Reserver):
             record = layout.write_piece(piece)  # belongs to MPI until the flush
             self.window.put(self.geometry.outcome(row.number), record)
             self.window.flush()  # the piece and its bytes, before the owner is told
-        return self._step(row, step)
+        return self.step(row, step)

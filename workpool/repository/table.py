@@ -90,8 +90,16 @@ class Table:
         """
         return self._read(numbers, self.geometry.outcome, OUTCOME_NBYTES)
 
-    def _step(self, row: Row, step: Step) -> bool:
-        """Take a step from the word of a row; return whether that still stood there."""
+    def step(self, row: Row, step: Step) -> bool:
+        """Take a step from the word of a row; return whether that still stood there.
+
+        It is the word on which the caller has decided that: after a fresh load, the step might be
+        taken by another attempt, about which nobody has decided.
+
+        Notes
+        -----
+        RMA cost: 1 compare_and_swap.
+        """
         word = protocol.advance(row.word, step)
         found = self.window.compare_and_swap(self.geometry.word(row.number), row.word, word)
         self.words[row.number] = word if found == row.word else found
