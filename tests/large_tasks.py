@@ -150,7 +150,7 @@ class DriverAndWorker:
 
     def recall(self, task: Task) -> None:
         batch = task.batch
-        if batch is not None and batch.row is not None:
+        if batch is not None:
             with self.driver._lock:
                 self.driver._published.withdraw(batch)
 

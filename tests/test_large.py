@@ -238,7 +238,7 @@ def test_what_adds_to_an_accumulator_counts_with_its_row(during: Any) -> None:
 def test_what_is_recalled_waits_again_while_the_first_task_of_its_row_runs(during: Any) -> None:
     def action(number: int) -> None:
         batch, driver = tasks[0].batch, job.driver
-        if number == 0 and batch is not None and batch.row is not None:
+        if number == 0 and batch is not None:
             job.recall(tasks[0])
             recalled.extend(batch.tasks[1:])
             waiting.extend(driver._backlog.tasks)

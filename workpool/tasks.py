@@ -277,6 +277,9 @@ class Task:
         )
 
 
+#: In the place of the row of a batch that was never published.
+NOWHERE = Row(-1, 0)
+
 #: What a row needs that others need as well.
 Holds: TypeAlias = tuple[Shared | None, ...]
 
@@ -299,7 +302,7 @@ class Batch:
         self.payload = payload
         self.extent: Extent | None = None  # of the payload, while its row is there
         self.holds: Holds = ()  # what its descriptor names, as well as others'
-        self.row: Row | None = None  # as published
+        self.row = NOWHERE  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
 

@@ -92,13 +92,11 @@ class Published:
 
     def claimed(self, batch: Batch) -> bool:
         """Return whether a worker has claimed the row of a batch.  RMA cost: 1 load."""
-        if batch.row is None or self.rows.get(batch.row.number) is not batch:
-            return False
-        return self._publisher.load(batch.row.number) != batch.row.word
+        number, word = batch.row
+        return self.rows.get(number) is batch and self._publisher.load(number) != word
 
     def withdraw(self, batch: Batch) -> None:
         """Put the tasks of a batch that no worker has started back into the backlog."""
-        assert batch.row is not None
         number = batch.row.number
         if self.rows.get(number) is not batch:
             return  # collected
@@ -148,7 +146,7 @@ class Published:
         it takes to fetch the outcomes that are there.
         """
         batch = task.batch
-        if batch is None or batch.row is None or batch.row.number not in self.batches:
+        if batch is None or batch.row.number not in self.batches:
             return True
         number = batch.row.number
         word = self._publisher.load(number)
@@ -193,7 +191,6 @@ class Published:
         RMA cost: 1 load, 1 compare_and_swap; twice that for a batch, more if the row changes
         meanwhile.
         """
-        assert batch.row is not None
         number = batch.row.number
         if self.rows.get(number) is not batch:
             return []
@@ -241,7 +238,6 @@ class Published:
         -----
         RMA cost: 1 load, 1 compare_and_swap.
         """
-        assert batch.row is not None
         word = self._publisher.load(batch.row.number)
         row = Row(batch.row.number, word)
         return layout.state_of(word) == State.COMMITTED and self._publisher.step(row, Step.SETTLE)

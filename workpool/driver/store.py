@@ -204,7 +204,7 @@ class Store:
         extent, batch.extent = batch.extent, None
         self.give_back(holds, extent, batch.row)
 
-    def give_back(self, holds: Holds, extent: Extent | None, row: Row | None) -> None:
+    def give_back(self, holds: Holds, extent: Extent | None, row: Row) -> None:
         """Take back what a row held, and let others have the buffer if it read there."""
         for shared in holds:
             if shared is not None:
@@ -213,7 +213,7 @@ class Store:
                     self._forget(shared)
         if extent is not None:
             self.region.release(extent)
-        if row is not None and self._reader == row.number:
+        if self._reader == row.number:
             self._reader = None
 
     def forget_readers_but(self, rows: Container[int]) -> None:
