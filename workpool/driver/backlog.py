@@ -7,7 +7,7 @@ many depends on how long the function's tasks take, as measured, and on how many
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
@@ -25,7 +25,7 @@ BATCH_S = 0.5e-3
 
 #: Where the steps of a row take long, as they do between hosts, its work may be so many times what
 #: these take, but no more than that.
-STEPS = 4
+BATCH_STEPS = 4
 LONGEST_BATCH_S = 10e-3
 
 #: The bytes of a batch whose payloads lie apart in the arena, each by itself.
@@ -99,9 +99,11 @@ class Backlog:
             heappop(self._later)
         return bool(_first(self.tasks) or _first(self._without) or self._later)
 
-    def put_back(self, tasks: Iterable[Task]) -> None:
-        """Put tasks before all others: they have waited for longest."""
-        self.tasks.extendleft(reversed(list(tasks)))
+    def put_back(self, tasks: Sequence[Task]) -> None:
+        """Put tasks before all others, in no row any more: they have waited for longest."""
+        self.tasks.extendleft(reversed(tasks))
+        for task in tasks:
+            task.batch = None
 
     def put_off(self, task: Task, delay_s: float) -> None:
         """Add a task when some time has passed."""
@@ -136,7 +138,7 @@ class Backlog:
             self._steps_s = steps_s
         else:
             self._steps_s += 0.1 * (steps_s - self._steps_s)
-        self.batch_s = min(max(BATCH_S, STEPS * self._steps_s), LONGEST_BATCH_S)
+        self.batch_s = min(max(BATCH_S, BATCH_STEPS * self._steps_s), LONGEST_BATCH_S)
 
     def next_batch(self, share: int) -> Batch | None:
         """Take what goes into one row: at most `share` tasks, unless these are very short."""

@@ -349,10 +349,8 @@ class Collector:
             self._window.flush()  # as in `_collect`, before the row is free
         finished = Finished(batch.tasks[0].context, owner, outcomes, carried)
         if decided and len(entries) < len(batch.tasks):  # what was not run is still to be run
-            left = [task for task in batch.tasks[len(entries) :] if task.batch is batch]
-            self._backlog.put_back(left)
-            for task in left:
-                task.batch = None
+            left = batch.tasks[len(entries) :]
+            self._backlog.put_back([task for task in left if task.batch is batch])
         return finished, times_ns
 
     def _refuse(self, batch: Batch, owner: int, error: MemoryError) -> None:

@@ -124,10 +124,8 @@ class Published:
             return
         if not layout.is_stride(recalled):  # else its worker may still give some of it back
             del self.batches[number]
-        left = [task for task in batch.tasks[layout.started_of(recalled) :] if task.batch is batch]
-        for task in left:
-            task.batch = None
-        self._backlog.put_back(left)
+        left = batch.tasks[layout.started_of(recalled) :]
+        self._backlog.put_back([task for task in left if task.batch is batch])
         ended = layout.ended_of(recalled)
         if ended:
             place = layout.read_place(self._publisher.read_record(number))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..backoff import IDLE_S, Backoff
 from ..layout import WORD_NBYTES, Geometry
-from ..layout.control import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, control_nbytes, presence
+from ..layout.control import CALLS, DEAD, FAREWELL, ORDER, ORDER_NBYTES, presence
 from ..whole import whole
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 def _allocate(group: rma.Group) -> rma.Window:
-    nbytes = control_nbytes(group.size)
+    nbytes = presence(group.size)
     return group.allocate(nbytes, 0, nbytes)
 
 

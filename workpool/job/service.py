@@ -164,11 +164,16 @@ def _sentry(group: rma.Group, liveness: Liveness, control: Callee) -> Sentry:
         for member in () if liveness.near(0) else liveness.dead():
             control.report_dead(member)
 
+    def leave(why: str) -> NoReturn:
+        if liveness.state(0) != "dead" or not launched():  # else the launcher tells of that
+            say(f"worker rank {group.outer(group.rank)} leaves: {why}")
+        exit_at_once(1)
+
     sentry = Sentry(
         liveness,
         group.answers,
         lambda: "the driver has died" if liveness.state(0) == "dead" else "",
-        lambda why: _leave(group, why, told=liveness.state(0) == "dead" and launched()),
+        leave,
         report_dead,
         2 * STUCK,  # the driver is the first to say what is wrong, if it is stuck as well
     )
@@ -182,10 +187,3 @@ def _refuse_finalize(group: rma.Group) -> NoReturn:
 
     say(rma.HANGS.format(where=f"a task (worker rank {group.outer(group.rank)})"))
     abort(group, 1)
-
-
-def _leave(group: rma.Group, why: str, told: bool) -> NoReturn:
-    """Leave a job that cannot go on, or that can only go on without us."""
-    if not told:
-        say(f"worker rank {group.outer(group.rank)} leaves: {why}")
-    exit_at_once(1)

@@ -13,11 +13,9 @@ FAREWELL = 1 << 62  # in the place of a call: it has left the job
 DEAD = FAREWELL - 1  # it has died, as somebody on its host has seen
 
 
-def control_nbytes(members: int) -> int:
-    """Return the size of the control window in bytes."""
-    return presence(members)
-
-
 def presence(member: int) -> int:
-    """Return the displacement of the word that says whether a member has come."""
+    """Return the displacement of the word that says whether a member has come.
+
+    Where there is no such member any more, the window ends.
+    """
     return _PRESENCE + member * WORD_NBYTES

@@ -29,8 +29,8 @@ WORD_NBYTES = 8
 _STATE_BITS, _OWNER_BITS, _ENDED_BITS, _ATTEMPT_BITS, _GENERATION_BITS = 4, 19, 7, 4, 27
 _OWNER_SHIFT = _STATE_BITS
 _ENDED_SHIFT = _OWNER_SHIFT + _OWNER_BITS
-_STRIDE = 1 << (_ENDED_SHIFT + _ENDED_BITS)
-_RECALLED = _STRIDE << 1
+_IS_STRIDE = 1 << (_ENDED_SHIFT + _ENDED_BITS)
+_IS_RECALLED = _IS_STRIDE << 1
 _ATTEMPT_SHIFT = _ENDED_SHIFT + _ENDED_BITS + 2
 _GENERATION_SHIFT = _ATTEMPT_SHIFT + _ATTEMPT_BITS
 _STATE_MASK = (1 << _STATE_BITS) - 1
@@ -70,22 +70,22 @@ def change_state(word: int, state: int) -> int:
 
 def next_tasks(word: int, ended: int, stride: bool) -> int:
     """Return `word` with the next task started after `ended` more outcomes, or the next stride."""
-    return (word & ~_STRIDE) + (ended << _ENDED_SHIFT) | _STRIDE * stride
+    return (word & ~_IS_STRIDE) + (ended << _ENDED_SHIFT) | _IS_STRIDE * stride
 
 
 def recall_tasks(word: int) -> int:
     """Return `word` with the tasks that were not started recalled."""
-    return word | _RECALLED
+    return word | _IS_RECALLED
 
 
 def is_recalled(word: int) -> bool:
     """Return whether the tasks that were not started have been recalled."""
-    return bool(word & _RECALLED)
+    return bool(word & _IS_RECALLED)
 
 
 def is_stride(word: int) -> bool:
     """Return whether a stride of tasks was started, and not one alone."""
-    return bool(word & _STRIDE)
+    return bool(word & _IS_STRIDE)
 
 
 def ended_of(word: int) -> int:
@@ -105,7 +105,7 @@ def stride_after(ended: int) -> int:
 def started_of(word: int) -> int:
     """Return how many tasks have been started; a stride may reach beyond the last one."""
     ended = ended_of(word)
-    return ended + (stride_after(ended) if word & _STRIDE else 1)
+    return ended + (stride_after(ended) if word & _IS_STRIDE else 1)
 
 
 def state_of(word: int) -> int:

@@ -25,8 +25,8 @@ from ..repository import Claim, Claimant, Miss
 from ..serializer import APART, CONTRIBUTES, Encoded, Kind, as_bytes
 from .runner import AnyRunner, Evicted
 
-#: Tasks that take less than so many times what it takes to start them are started several at once.
-STEPS = 4
+#: Tasks are short if they take less than so many times the step that starts them.
+SHORT_STEPS = 4
 
 #: Stands for an outcome that comes with the row: the driver passes over it until then.
 _LATER = layout.write_task_outcome(CONTRIBUTES, 0, b"")
@@ -169,7 +169,7 @@ class BatchRun:
                     return
                 asked, end = end, monotonic_ns()
                 step_ns = min(step_ns, end - asked)  # if nothing holds it up
-                short_ns = max(runner.short_ns, STEPS * step_ns)
+                short_ns = max(runner.short_ns, SHORT_STEPS * step_ns)
         finally:
             with self._lock:
                 self._over = True
