@@ -226,6 +226,19 @@ def test_rows_of_steps_that_were_cut_off_are_used_again(
     assert ended == [0, 99]
 
 
+def test_a_row_that_was_lost_and_taken_back_is_free_when_its_worker_has_died() -> None:
+    table = Table(rows=1)
+    driver = table.driver
+    table.submit(0)
+    table.worker.request(table.claim(), Step.WANT, Piece(Stream.PAYLOAD, 0, 9, NOTHING))
+    driver._published.rows.clear()  # a signal's handler has raised before it was noted
+    driver._dispatcher._recover_s = 0.0  # it is time
+    driver.progress()
+    assert layout.state_of(table.window.load(table.geometry.word(0))) == State.EVICTED
+    driver._published.free_evicted({1})
+    assert layout.state_of(table.window.load(table.geometry.word(0))) == State.FREE
+
+
 @pytest.mark.parametrize("pieces", [False, True])
 def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
     pieces: bool, monkeypatch: pytest.MonkeyPatch

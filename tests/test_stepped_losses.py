@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from stepped_pool import Died, Make, SteppedPool, die_once, drained, during, fail, note, ran
 
+from workpool import layout
 from workpool.errors import BrokenPool, SerializationError
+from workpool.protocol import State
 from workpool.testing import MemoryWindow
 
 
@@ -181,7 +183,8 @@ def test_the_row_of_one_who_has_died_on_another_host_is_not_used_again(
     during[7] = die_once(7)
     assert pool.submit(note, 7).result() == 7
     assert list(pool.map(note, range(20, 500))) == list(range(20, 500))
-    assert bool(pool.driver._published._evicted) is not near
+    states = map(layout.state_of, pool.driver._published._publisher.look())
+    assert (State.EVICTED in states) is not near
 
 
 def test_items_before_one_that_fails_are_not_lost_with_another_worker(make: Make) -> None:

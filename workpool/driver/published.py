@@ -8,9 +8,9 @@ take back    what a worker runs, because somebody wants it ended or the worker i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
-from .. import layout, protocol
+from .. import layout
 from ..clock import monotonic
 from ..layout import TaskOutcome
 from ..members.leases import WATCH_S
@@ -30,6 +30,7 @@ _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
 # looking at each word.
 _CLAIMED = layout.States([State.CLAIMED])
 _OWNED = layout.States([*_RUNS, State.COMMITTED])
+_EVICTED = layout.States([State.EVICTED])
 
 
 class Published:
@@ -65,7 +66,6 @@ class Published:
         self._store = store
         self._backlog = backlog
         self._finish = finish
-        self._evicted: dict[int, int] = {}  # words of rows that were taken back, as they were then
 
     def add(self, batch: Batch, row: Row) -> None:
         """Note a batch that was published."""
@@ -209,7 +209,6 @@ class Published:
         else:
             self.rows[number] = batch
             return []  # it has ended, or its contributions are on their way
-        self._evicted[number] = protocol.advance(word, Step.RECLAIM)
         self.batches.pop(number, None)
         self.dissolve(batch)
         lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
@@ -240,14 +239,14 @@ class Published:
         row = Row(batch.row.number, word)
         return layout.state_of(word) == State.COMMITTED and self._publisher.step(row, Step.SETTLE)
 
-    def free_evicted(self, member: int) -> None:
-        """Free the rows that were taken back from a member whose process is gone.
+    def free_evicted(self, members: Container[int]) -> None:
+        """Free the rows that were taken back from members whose processes are gone.
 
         Notes
         -----
         RMA cost: 1 compare_and_swap for each.
         """
-        for number, word in tuple(self._evicted.items()):
-            if layout.owner_of(word) == member:
-                del self._evicted[number]
-                self._publisher.step(Row(number, word), Step.LET_GO)
+        words = self._publisher.words
+        for number in _EVICTED.rows(words):
+            if layout.owner_of(words[number]) in members:
+                self._publisher.step(Row(number, words[number]), Step.LET_GO)

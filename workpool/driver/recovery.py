@@ -78,9 +78,8 @@ class Recovery:
                 loss = Loss(Why(gone.value), process.rank, process.host, process.pid)
                 self._take_back_from(member, owners[member], loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
-        for member in dead:
-            if leases.peers.near(member):  # from another host its last put may still be on its way
-                self._published.free_evicted(member)
+        if near := set(filter(leases.peers.near, dead)):  # of others the last put may yet arrive
+            self._published.free_evicted(near)
         if not owners and len(dead) == self._workers:
             self._fail_all()
         elif owners or len(found) < self._workers:
