@@ -25,17 +25,6 @@ import pytest
 from jobs import TESTS, HangError, Job, JobError, Result, start_ranks
 from processes import PATIENCE
 
-__all__ = [
-    "END_OF_JOB",
-    "Batch",
-    "HangError",
-    "JobError",
-    "Outcome",
-    "Result",
-    "case_names",
-    "run_ranks",
-]
-
 CASES = TESTS / "cases"
 END_OF_JOB = "end_of_job"
 

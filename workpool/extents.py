@@ -46,23 +46,20 @@ class Region:
     ----------
     nbytes : int
         Of all of it.
+    free_nbytes : int
+        In all holes together.
     """
 
     def __init__(self, whole: Extent) -> None:
         self.nbytes = whole.nbytes
         self._whole = whole
         self._holes = [(whole.offset, whole.end)]  # in order, never adjacent
-        self._free_nbytes = whole.nbytes
-
-    @property
-    def free_nbytes(self) -> int:
-        """Bytes in all holes together."""
-        return self._free_nbytes
+        self.free_nbytes = whole.nbytes
 
     @property
     def used_nbytes(self) -> int:
         """Bytes that are handed out."""
-        return self.nbytes - self._free_nbytes
+        return self.nbytes - self.free_nbytes
 
     def reserve(self, nbytes: int) -> Extent | None:
         """Return an extent of `nbytes`, on cache lines of its own; None while no hole is so large.
@@ -72,7 +69,7 @@ class Region:
         Cost: linear in the number of holes.
         """
         needed = in_lines(max(1, nbytes))
-        if needed > self._free_nbytes:
+        if needed > self.free_nbytes:
             return None
         for i, (start, end) in enumerate(self._holes):
             if end - start >= needed:
@@ -82,7 +79,7 @@ class Region:
                     del self._holes[i]
                 else:
                     self._holes[i] = start + needed, end
-                self._free_nbytes -= needed
+                self.free_nbytes -= needed
                 return found
         return None
 
@@ -110,5 +107,5 @@ class Region:
             last += 1
         # By one step, in whose midst no signal's handler comes that raises; and sooner too many
         # bytes counted as free than too few.
-        self._free_nbytes += nbytes
+        self.free_nbytes += nbytes
         holes[first:last] = [(start, end)]

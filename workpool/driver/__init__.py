@@ -12,6 +12,7 @@
     unresolved    rows that have ended, on their way to futures
     recovery      what becomes of the tasks of workers that are gone
     waits         threads that make progress because they wait
+    serving       how they sleep where workers are on other hosts
 
 The other half is ``workpool.worker``.  What becomes of a future is its pool's matter:
 ``PoolContext.resolve``.

@@ -24,6 +24,7 @@ MAX_ROWS = 1 << 20
 MAX_ARENA_NBYTES = 1 << 48  # more than a process can address
 
 _IDENTITY = struct.Struct("<5Q")  # magic, version, rows, members, arena nbytes
+IDENTITY_NBYTES = _IDENTITY.size
 
 
 class Geometry:
@@ -140,6 +141,3 @@ class Geometry:
                 f"the window opens with (magic, version, rows, members, arena bytes) = {found}, "
                 f"expected {wanted}: do all ranks run the same version of workpool?"
             )
-
-
-IDENTITY_NBYTES = _IDENTITY.size

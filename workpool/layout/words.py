@@ -128,11 +128,6 @@ def generation_of(word: int) -> int:
     return word >> _GENERATION_SHIFT
 
 
-def first_word(generation: int) -> int:
-    """Return the smallest word of a generation; words of earlier generations are smaller."""
-    return generation << _GENERATION_SHIFT
-
-
 def next_beat(beat: int, rest_s: float) -> int:
     """Return the beat after another one, with the longest rest between two so far."""
     return (beat + 1) & _BEATS_MASK | min(int(rest_s * 1e3), _MAX_REST_MS) << _BEATS_BITS

@@ -34,7 +34,8 @@ class _Lap(NamedTuple):
     @classmethod
     def of(cls, generation: int, member: int) -> _Lap:
         word = protocol.reserve(0, member, generation)
-        return cls(generation, layout.first_word(generation), word, protocol.publish(word, 0))
+        first = layout.pack_word(0, 0, 0, generation)
+        return cls(generation, first, word, protocol.publish(word, 0))
 
 
 class Reservation(NamedTuple):

@@ -165,7 +165,7 @@ class ChildProcess:
     def kill(self) -> None:
         """End the process and all that it has started."""
         self._end()
-        self._tail.join(STACK_S)
+        self._tail.ended.wait(STACK_S)
         self.channel.close()
         os.close(self._stack_fd)
 
@@ -254,7 +254,7 @@ class _Tail:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream  # ours to close: what the process has started may hold the other end
         self._last = b""
-        self._begun, self._ended = threading.Event(), threading.Event()
+        self._begun, self.ended = threading.Event(), threading.Event()
         # Not a threading.Thread, whose start waits for ever if there is no memory to begin with.
         _thread.start_new_thread(self._run, ())
         if not self._begun.wait(BEGIN_S):
@@ -269,11 +269,7 @@ class _Tail:
                     with contextlib.suppress(OSError):
                         os.write(2, news)
         finally:
-            self._ended.set()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the end of what it writes."""
-        self._ended.wait(timeout_s)
+            self.ended.set()
 
     def text(self) -> str:
         return self._last.decode(errors="replace").strip()
