@@ -36,7 +36,7 @@ class Lender:
     def step(self, window: MemoryWindow, choose: Any) -> bool:
         self.port.window = window
         if self.lent is None:
-            self.lent = self.counters.lend(TOTAL)
+            self.lent = self.counters.lend(TOTAL, ())
             assert self.lent is not None
             window.compare_and_swap(PLACES[self.rounds], 0, 1 + self.lent.base)
             return True
@@ -105,7 +105,7 @@ def test_a_counter_that_is_not_exhausted_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_counter_that_starts_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lend(self: Counters, total: int) -> Items:
+    def lend(self: Counters, total: int, known: object) -> Items:
         place = SHAPE.counter(0)
         self._window.fetch_add(place, -self._window.fetch_add(place, 0))
         items = self._lent[0] = Items(0, 0, total)

@@ -22,7 +22,7 @@ class Segments:
     def __init__(self, window: verbs.Window, geometry: Geometry) -> None:
         self._counters = Counters(window, geometry)
         #: Those that may have a counter.  One that was lost when a signal's handler raised is gone
-        #: from here as soon as nobody has its map; then `lend` recovers its counter.
+        #: from here as soon as nobody has its map; then `lend` has its counter back.
         self._living: WeakSet[Segment] = WeakSet()
 
     def lend(self, segment: Segment) -> bool:
@@ -30,15 +30,13 @@ class Segments:
 
         Notes
         -----
-        RMA cost: as ``Counters.lend``, and as ``Counters.recover`` where none is left.
+        RMA cost: as ``Counters.lend``.
         """
         if segment.items is None:
-            items = self._counters.lend(segment.tickets)
-            if items is None:
-                others = (other.items for other in self._living)
-                self._counters.recover({items.counter for items in others if items is not None})
-                items = self._counters.lend(segment.tickets)
-            self._living.add(segment)
+            others = (other.items for other in self._living)
+            known = {items.counter for items in others if items is not None}
+            items = self._counters.lend(segment.tickets, known)
+            self._living.add(segment)  # first: else the counter might be taken for lost
             segment.items = items
         return segment.items is not None
 
@@ -50,5 +48,6 @@ class Segments:
     def take_back(self, segment: Segment) -> None:
         """Have the counter of a range back.  RMA cost: 2 fetch_add."""
         items, segment.items = segment.items, None  # first: never twice, for it is lent again
+        self._living.discard(segment)
         if items is not None:
             self._counters.take_back(items)

@@ -44,13 +44,23 @@ class Counters:
         self._geometry = geometry
         self._lent: dict[int, Items] = {}
 
-    def lend(self, total: int) -> Items | None:
+    def lend(self, total: int, known: Container[int]) -> Items | None:
         """Return `total` items that nobody has taken; None while every counter is lent.
+
+        Parameters
+        ----------
+        total : int
+        known : container of int
+            Counters that somebody will take back.  Others that are lent were lost when a signal's
+            handler raised in the middle of a step, and are taken back first.
 
         Notes
         -----
-        RMA cost: 1 fetch_add.
+        RMA cost: 1 fetch_add, 2 more for each that was lost.
         """
+        for items in tuple(self._lent.values()):
+            if items.counter not in known:
+                self.take_back(items)
         index = next((i for i in range(self._geometry.rows) if i not in self._lent), None)
         if index is None:
             return None
@@ -58,22 +68,6 @@ class Counters:
         base = self._window.fetch_add(self._geometry.counter(index), 0)
         items = self._lent[index] = Items(index, base, total)
         return items
-
-    def recover(self, known: Container[int]) -> None:
-        """Take back counters that were lost when a signal's handler raised in the middle of a step.
-
-        Parameters
-        ----------
-        known : container of int
-            Counters that are not lost: somebody will take them back.
-
-        Notes
-        -----
-        RMA cost: 2 fetch_add for each.
-        """
-        for items in tuple(self._lent.values()):
-            if items.counter not in known:
-                self.take_back(items)
 
     def exhaust(self, items: Items) -> None:
         """Take all items that are left.  RMA cost: 2 fetch_add, 1 if nothing is."""
