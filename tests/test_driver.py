@@ -257,7 +257,7 @@ def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
         other.flush()
 
     publisher = driver._collector._publisher
-    last_step = publisher.answer if pieces else publisher.retire
+    last_step = publisher.step if pieces else publisher.retire
 
     def take_last_step(*arguments: Any) -> Any:
         write(bytes(300))  # the worker has waited for just that

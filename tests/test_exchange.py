@@ -344,7 +344,7 @@ def test_a_piece_that_does_not_fit_is_refused(
     monkeypatch.setattr(
         claimed,
         "answer",
-        lambda: claimed.publisher.answer(claimed.row(claimed.claim), Step.SUPPLY, piece),
+        lambda: claimed.publisher.supply(claimed.row(claimed.claim), piece),
     )
     with pytest.raises(ProtocolError, match=f"asked for byte 0 of {PIECE}, got Piece"):
         claimed.blob(Stream.PAYLOAD)

@@ -87,7 +87,7 @@ class Submitter:
         elif state == State.OFFERED:
             piece = layout.read_piece(self.publisher.read_record(row.number))
             self.pieces[row.number] = bytes(window.copy(*piece.extent))
-            self.publisher.answer(row, Step.TAKE)
+            self.publisher.step(row, Step.TAKE)
         elif state == State.CLAIMED and owner in self.watches and self._gone(window, owner):
             self._reclaim(window, row)
         elif state == State.CLAIMED and self.suspicions and choose(2):

@@ -81,9 +81,9 @@ BUGS = {
         "writes the outcome .* WANTED",
         "Piece.* is wanted",  # what the row's record said before
     ),
-    "answer without a flush": Bug(
+    "supply without a flush": Bug(
         Publisher,
-        "answer",
+        "supply",
         _FLUSH,
         {"tasks": 1, "how": "pieces", "workers": 1},
         "writes the outcome .* CLAIMED",

@@ -182,12 +182,12 @@ class Submitter:
         if wanted.position == total_nbytes:  # it has been read
             assert self.buffer_of == ticket
             self.buffer_of = None
-            self.publisher.answer(seen, Step.SUPPLY, wanted)
+            self.publisher.supply(seen, wanted)
         elif self.buffer_of in (None, ticket):
             self.buffer_of = ticket
             place = half(self.buffer, number)
             window.put(place.offset, piece_of(payload_of(prepared.task), number))
-            self.publisher.answer(seen, Step.SUPPLY, wanted._replace(extent=place))
+            self.publisher.supply(seen, wanted._replace(extent=place))
 
     def _take_piece(self, window: MemoryWindow, seen: Row) -> None:
         ticket = self.shape.ticket(*seen)
@@ -196,7 +196,7 @@ class Submitter:
         expected = (Stream.OUTCOME, len(before), self.count * CHUNK)
         assert piece[:3] == expected, f"{piece} is offered"
         content = bytes(window.copy(*piece.extent))
-        if self.publisher.answer(seen, Step.TAKE):
+        if self.publisher.step(seen, Step.TAKE):
             self.pieces[ticket] = before + content
 
     def _take_outcome(self, window: MemoryWindow, task: int, seen: Row) -> None:

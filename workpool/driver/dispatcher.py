@@ -146,7 +146,7 @@ class Dispatcher:
         if waiting or task.segment is not None or not self._publish_alone(task):
             waiting.append(task)
             self.publish()
-        self._wake(monotonic())  # anew: a worker may have fallen asleep while we published
+        self._wake()
         if self._collector.row_s < SHORT_S:
             end = monotonic()
             self._again_s = end + (end - now)
@@ -177,12 +177,13 @@ class Dispatcher:
         else:  # and not both at once: somebody may wait for a result that comes meanwhile
             self._publisher.prepare()
         if self._unheard:
-            self._wake(monotonic())
+            self._wake()
         if not asked:
             self._recover()  # last: workers need not wait for it
 
-    def _wake(self, now: float) -> None:
+    def _wake(self) -> None:
         """See that no worker sleeps while there are rows for it: not for each row, but soon."""
+        now = monotonic()  # anew: a worker may have fallen asleep while we published
         self._unheard = now < self._wake_s
         if not self._unheard:
             self._wake_s = now + WAKE_S

@@ -52,7 +52,7 @@ class Streams:
             source = task.context.content
         piece = self._store.supply(row.number, wanted, source)
         if piece is not None:
-            self._publisher.answer(row, Step.SUPPLY, piece)
+            self._publisher.supply(row, piece)
             self.passed_s = monotonic()
 
     def take(self, row: Row, batch: Batch) -> MemoryError | None:
@@ -67,6 +67,6 @@ class Streams:
         end = piece.position + piece.extent.nbytes
         self._window.get(piece.extent.offset, batch.incoming[piece.position : end])
         self._window.flush()  # the worker writes the one after next over it
-        self._publisher.answer(row, Step.TAKE)
+        self._publisher.step(row, Step.TAKE)
         self.passed_s = monotonic()
         return None

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -44,8 +45,7 @@ class Signals:
         self._watch = watch
         self._grace_s = grace_s
         self._interactive = interactive
-        self._received: list[int] = []
-        self._handled = 0
+        self._received: deque[int] = deque()  # and not passed on
         self._interrupted_s = -math.inf  # when the driver got a Ctrl-C, which it may catch
         self._before: dict[int, Any] = {}
 
@@ -69,9 +69,8 @@ class Signals:
     def pass_on(self) -> float:
         """Tell the driver what has come; return how many seconds it may take to end."""
         limit_s = math.inf
-        for signum in self._received[self._handled :]:
-            self._handled += 1
-            limit_s = min(limit_s, self._pass_on(signum))
+        while self._received:
+            limit_s = min(limit_s, self._pass_on(self._received.popleft()))
         return limit_s
 
     def judge(self, driver_gone: bool) -> None:
@@ -82,9 +81,8 @@ class Signals:
         driver_gone : bool
             Whether we end the job because the driver is gone.
         """
-        late = self._received[self._handled :]
-        if self.asked is None and late:
-            self.asked = late[0]
+        if self.asked is None and self._received:
+            self.asked = self._received[0]
         recent = time.monotonic() < self._interrupted_s + self._grace_s
         if self.asked is None and recent and not driver_gone:
             self.asked = signal.SIGINT

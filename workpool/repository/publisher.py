@@ -214,15 +214,14 @@ class Publisher(Reserver):
                 )
             words[number] = free
 
-    def answer(self, row: Row, step: Step, piece: Piece | None = None) -> bool:
-        """SUPPLY a piece that was wanted, or say that an offered one is ours now (TAKE).
+    def supply(self, row: Row, piece: Piece) -> bool:
+        """SUPPLY a piece that was wanted.
 
         Notes
         -----
-        RMA cost: 1 put and 1 flush if there is a piece, 1 compare_and_swap.
+        RMA cost: 1 put, 1 flush, 1 compare_and_swap.
         """
-        if piece is not None:
-            record = layout.write_piece(piece)  # belongs to MPI until the flush
-            self.window.put(self.geometry.outcome(row.number), record)
-            self.window.flush()  # the piece and its bytes, before the owner is told
-        return self.step(row, step)
+        record = layout.write_piece(piece)  # belongs to MPI until the flush
+        self.window.put(self.geometry.outcome(row.number), record)
+        self.window.flush()  # the piece and its bytes, before the owner is told
+        return self.step(row, Step.SUPPLY)
