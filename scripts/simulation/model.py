@@ -102,16 +102,12 @@ class Workers:
 
     def __init__(self, number: int, times_s: Floats, batch: int) -> None:
         self.number = number
+        self.takes = batch  # at a time
         self.total = len(times_s)
         self.end_s = 0.0
         #: From the answer to the next request, at the least.
         self.least_s = batch * float(times_s.min())
-        self._batch = batch
         self._until_s = np.concatenate(([0.0], np.cumsum(times_s)))
-
-    def wants(self, who: Integers) -> Integers:
-        """Return how many tickets each one takes."""
-        return np.full(len(who), self._batch)
 
     def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
         """Work off the tickets from `first` to `stop`; return when each one asks again."""
@@ -125,20 +121,17 @@ class Nodes:
 
     def __init__(self, number: int, times_s: Floats, cores: int, batch: int) -> None:
         self.number = number
+        self.takes = cores * batch
         self.total = len(times_s)
         self.end_s = 0.0
         self.least_s = float(times_s.min())  # no core takes two of a block before that
-        self._block = cores * batch
         self._times_s = times_s
         self._idle_s = np.zeros((number, cores))  # since when
         self._gate_s = np.zeros(number)  # when the node's own counter serves again
 
-    def wants(self, who: Integers) -> Integers:
-        return np.full(len(who), self._block)
-
     def work(self, who: Integers, first: Integers, stop: Integers, answer_s: Floats) -> Floats:
         idle_s, gate_s, node = self._idle_s[who], self._gate_s[who], np.arange(len(who))
-        for ticket in first + np.arange(self._block)[:, np.newaxis]:
+        for ticket in first + np.arange(self.takes)[:, np.newaxis]:
             core = idle_s.argmin(axis=1)
             there = ticket < stop
             start_s = np.maximum(np.maximum(idle_s[node, core], answer_s), gate_s)
@@ -164,14 +157,13 @@ def by_waves(claimants: Workers | Nodes, fabric: Fabric) -> float:
         horizon_s = max(at_s[0], free_s) + fabric.latency_s + claimants.least_s
         size = int(np.searchsorted(at_s, horizon_s, "right"))
         now = who[:size]
-        counts = claimants.wants(now)
-        stop = given + np.cumsum(counts)
+        stop = given + claimants.takes * np.arange(1, size + 1)
         given = int(stop[-1])
         # Each starts when it is there and the one before is served: a running maximum.
         served_s = fabric.service_s * np.arange(size)
         start_s = np.maximum(np.maximum.accumulate(at_s[:size] - served_s), free_s) + served_s
         free_s = float(start_s[-1]) + fabric.service_s
-        first, stop = np.minimum((stop - counts, stop), claimants.total)
+        first, stop = np.minimum((stop - claimants.takes, stop), claimants.total)
         answer_s = start_s + fabric.service_s + fabric.leg_s
         asks_s = claimants.work(now, first, stop, answer_s) + fabric.leg_s
         at_s = np.concatenate((at_s[size:], asks_s))
