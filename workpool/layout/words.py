@@ -70,7 +70,7 @@ def change_state(word: int, state: int) -> int:
 
 def next_tasks(word: int, ended: int, stride: bool) -> int:
     """Return `word` with the next task started after `ended` more outcomes, or the next stride."""
-    return (word & ~_IS_STRIDE) + (ended << _ENDED_SHIFT) | _IS_STRIDE * stride
+    return ((word & ~_IS_STRIDE) + (ended << _ENDED_SHIFT)) | _IS_STRIDE * stride
 
 
 def recall_tasks(word: int) -> int:
@@ -170,7 +170,7 @@ class States:
         """
         generations = _plane(words, _GENERATION_SHIFT // 8)
         first, rest = generations[:turn], generations[turn:]
-        behind = first.translate(_others(generation + 1 & 15))
+        behind = first.translate(_others((generation + 1) & 15))
         behind += rest.translate(_others(generation & 15))
         # Both by one operation on two long numbers: there may be thousands of rows.
         both = int.from_bytes(behind, "little") & int.from_bytes(self._in_states(words), "little")
