@@ -21,8 +21,10 @@ LONG_S = 30.0  # of a sleep that is to be ended
 
 def seconds_asleep(bell: Doorbell, seconds: float) -> float:
     begun = time.monotonic()
-    bell.sleep(seconds)
-    return time.monotonic() - begun
+    rung = bell.sleep(seconds)
+    slept_s = time.monotonic() - begun
+    assert rung is (slept_s < seconds), "who is not rung for goes back to sleep"
+    return slept_s
 
 
 def test_a_ring_ends_a_sleep() -> None:

@@ -17,7 +17,7 @@ from model.user_bugs import USER_BUGS
 
 from workpool import protocol
 from workpool.protocol import TRANSITIONS, State, Step
-from workpool.repository import Claimant, PointerTaker, Publisher
+from workpool.repository import TAKERS, Claimant, PointerTaker, Publisher
 from workpool.testing import Found
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -29,7 +29,8 @@ def plant(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str, edits: list[tuple[str, str]]
 ) -> None:
     """Change the source of a method, and put the result in its place."""
-    source = textwrap.dedent(inspect.getsource(getattr(owner, method)))
+    function = getattr(owner, method)
+    source = textwrap.dedent(inspect.getsource(getattr(function, "fget", function)))
     for text, instead in edits:
         assert source.count(text) == 1, f"{method} has {source.count(text)} times {text!r}"
         source = source.replace(text, instead)
@@ -77,17 +78,47 @@ LOST_HEAD = "if found == head:", "if True:"
 PAST_TAIL = "if first < self._tail:", "if first <= self._tail:"
 
 TICKET_BUGS = {
-    "a lost head ignored": (LOST_HEAD, "a ticket was given twice"),
-    "the head passes the tail": (PAST_TAIL, "beyond the tail"),
+    "a lost head ignored": (PointerTaker, "take", LOST_HEAD, "a ticket was given twice"),
+    "the head passes the tail": (PointerTaker, "take", PAST_TAIL, "beyond the tail"),
+    "the head passes a row that nobody has claimed": (
+        PointerTaker,
+        "owed",
+        ("self.head, self.first)", "self.head, self.first + 1)"),
+        "HEAD is left at 4",
+    ),
+    "a row is passed with the one that was claimed": (
+        PointerTaker,
+        "pass_first",
+        ("self.first += 1", "self.first += 2"),
+        "of 3 tickets only",
+    ),
+    "the head is moved back": (
+        PointerTaker,
+        "owed",
+        ("(layout.HEAD, self.head,", "(layout.HEAD, self._window.load(layout.HEAD),"),
+        "HEAD goes from",
+    ),
+    "the head is never moved past rows that were claimed without tickets": (
+        PointerTaker,
+        "take",
+        ("if end == head:", "if end == first:"),
+        "HEAD is left at",
+    ),
+    "a ticket is dropped with that of the row that was claimed": (
+        TAKERS["counter"],
+        "pass_first",
+        ("self._held[1:]", "self._held[2:]"),
+        "of 4 tickets only",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TICKET_BUGS)
 def test_planted_bug_in_tickets_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    edit, says = TICKET_BUGS[name]
-    plant(monkeypatch, PointerTaker, "take", [edit])
+    owner, step, edit, says = TICKET_BUGS[name]
+    plant(monkeypatch, owner, step, [edit])
     with pytest.raises(Found, match=says):
-        explore_tickets("pointer")
+        explore_tickets("pointer" if owner is PointerTaker else "counter")
 
 
 HARMLESS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from small_repository import SmallRepository
@@ -193,6 +193,47 @@ def test_several_rows_are_taken_and_not_claimed_one_by_one() -> None:
     assert not claimant.quiet()
     assert claimant.seize(4) is Miss.EMPTY
     assert small.run(claimant)[0] == 0
+
+
+def test_each_ticket_gives_an_offer_unless_its_row_is_taken() -> None:
+    small = SmallRepository(64, "pointer")
+    claimant, other = small.claimants
+    small.publish(*range(32))
+    swept = other.sweep(8)
+    assert not isinstance(swept, Miss)
+    assert isinstance(other.claim(swept[4]), Claim)
+    assert small.rows[5] is not None
+    assert small.publisher.cancel(small.rows[5])
+    found = []
+    for limit in (1, 2, 4):
+        offers = claimant.take(limit)
+        assert not isinstance(offers, Miss)
+        found.append([offer.row.number for offer in offers])
+    assert found == [[0], [1, 2], [3, 6]]
+
+
+def test_who_waits_looks_for_as_long_as_nothing_has_changed(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = SmallRepository(4, method, workers=1)
+    (claimant,) = small.claimants
+    looks: list[tuple[bool, float]] = []
+
+    def await_change(seen: Sequence[int], *disps: int, seconds: float) -> list[int]:
+        words = small.window.peek(*disps)
+        looks.append((words == seen, seconds))
+        return words
+
+    monkeypatch.setattr(small.window, "await_change", await_change)
+    for task in range(3):
+        claimant.take(1)  # the ticket that it will wait with, by the counter
+        assert claimant.quiet(5)
+        assert claimant.quiet(5)
+        small.publish(task)
+        assert not claimant.quiet(5)
+        assert looks == [(False, 5), (True, 5), (False, 5)], "the first time it knows of no words"
+        looks.clear()
+        assert isinstance(claimant.seize(4), Claim), "the only row that there is"
 
 
 def test_the_next_row_is_claimed_with_the_outcome_of_the_last() -> None:
