@@ -178,6 +178,48 @@ def test_whatever_mpi_refuses_is_an_error_of_the_window(
 
 
 @pytest.mark.parametrize("ours", [False, True])
+def test_one_thread_at_a_time_calls_mpi(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Win:
+        def __getattr__(self, call: str) -> Any:
+            return lambda *_: calls.append((call, lock.locked()))
+
+    monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "false")
+    from workpool.rma.window import Window
+
+    calls: list[tuple[str, bool]] = []
+    lock = threading.Lock()
+    memory = memoryview(bytearray(4096)) if ours else None
+    window = Window(Win(), 0, 4096, lock, memory)  # type: ignore[arg-type]
+    for enter_s in (0, math.inf):  # a flush, or a sync where we have the memory
+        for call in (
+            lambda: window.load(8),
+            lambda: window.compare_and_swap_all([(8, 0, 5)]),
+            lambda: window.fetch_add(16, 1),
+            lambda: window.peek(8, 16),
+            lambda: window.await_change([7], 8, seconds=1),
+            lambda: window.put_and_swap(64, b"content", [(8, 0, 5)]),
+            lambda: window.get_and_swap(64, 7, [(8, 0, 5)]),
+            lambda: window.put(64, b"content"),
+            lambda: window.get(64, bytearray(7)),
+            lambda: window.copy(64, 7),
+            window.flush,
+            lambda: window.accumulate(128, np.ones(1), "sum"),
+            lambda: window.put_and_swap(64, b"content", [(8, 0, 5)]),
+            lambda: window.get_numbers(128, np.ones(1)),
+            window.flush,
+        ):
+            window._enter_s = enter_s
+            call()
+            assert not lock.locked()
+    window.close()
+    ended = ["Unlock_all", "Free"]
+    atomics = ["Compare_and_swap", "Fetch_and_op", "Accumulate", "Get_accumulate", "Flush"]
+    assert {call for call, _ in calls} == {*atomics, *(["Sync"] if ours else ["Put", "Get"]), *ended}
+    assert all(locked for _, locked in calls), calls
+    assert [call for call, _ in calls[-2:]] == ended
+
+
+@pytest.mark.parametrize("ours", [False, True])
 def test_what_is_copied_is_there_at_once(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     win, window = remote_window(ours, monkeypatch)
     window._enter_s = math.inf
