@@ -220,6 +220,20 @@ def test_glances_end_with_the_time_to_wait() -> None:
     assert steps.count("glance") <= 2
 
 
+def test_who_has_found_something_looks_again_at_once() -> None:
+    looks: list[int] = []
+
+    def progress() -> int:
+        looks.append(len(looks))
+        return 1
+
+    def rest_s(waited_s: float) -> float:
+        raise AssertionError("mostly it was what it waits for")
+
+    waits = Waits(progress, rest_s, lambda: True, lambda: True)
+    assert waits.wait(lambda: len(looks) == 3, None)
+
+
 def test_who_may_rest_does_not_glance() -> None:
     waits, steps = waits_of(1e-3)
     assert waits.wait(lambda: steps.count("progress") > 2, 30)

@@ -19,7 +19,7 @@ from processes import PATIENCE
 from workpool import layout
 from workpool.job import survival
 from workpool.job.survival import STUCK, Sentry, death_of
-from workpool.members.leases import BEATS, Gone, Heart, Leases
+from workpool.members.leases import BEATS, LOOK_S, Gone, Heart, Leases
 from workpool.members.liveness import Liveness, Process, this_process
 from workpool.system import supervisor
 
@@ -346,11 +346,17 @@ def test_a_lease_begins_when_somebody_watches() -> None:
     members = Members()
     members.states[1] = "stopped"
     members.after(0)
-    assert members.leases.gone([2]) == {}
-    members.now += 5
+    for _ in range(40):
+        members.now += STEP_S
+        assert members.leases.gone([2]) == {}
     assert members.leases.gone([1, 2]) == {}
     assert members.leases.due()
     assert not members.leases.due()
+    members.now += LOOK_S
+    members.leases.put_off()
+    assert not members.leases.due()
+    members.now += 2 * LOOK_S
+    assert members.leases.due()
 
 
 def test_a_heart_beats_for_the_shortest_lease() -> None:

@@ -212,11 +212,11 @@ def test_one_thread_at_a_time_calls_mpi(ours: bool, monkeypatch: pytest.MonkeyPa
             call()
             assert not lock.locked()
     window.close()
-    ended = ["Unlock_all", "Free"]
-    atomics = ["Compare_and_swap", "Fetch_and_op", "Accumulate", "Get_accumulate", "Flush"]
-    assert {call for call, _ in calls} == {*atomics, *(["Sync"] if ours else ["Put", "Get"]), *ended}
+    made = {call for call, _ in calls}
+    assert made >= {"Compare_and_swap", "Fetch_and_op", "Accumulate", "Get_accumulate", "Flush"}
+    assert made >= ({"Sync"} if ours else {"Put", "Get"})
     assert all(locked for _, locked in calls), calls
-    assert [call for call, _ in calls[-2:]] == ended
+    assert [call for call, _ in calls[-2:]] == ["Unlock_all", "Free"]
 
 
 @pytest.mark.parametrize("ours", [False, True])
