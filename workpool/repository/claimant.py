@@ -142,7 +142,7 @@ class Claimant(Awaiter):
         Notes
         -----
         RMA cost: 1 put, 1 flush, 1 compare_and_swap (1 more with `then`, 1 more after `seize`), 1
-        flush; 1 compare_and_swap more if tasks were recalled.
+        flush; 2 compare_and_swap more if the attempt was taken back or tasks recalled.
         """
         geometry = self.geometry
         done = protocol.advance(claim.word, _COMPLETE)
@@ -168,7 +168,8 @@ class Claimant(Awaiter):
         if found == claim.word:
             claim.word = done
             return True, following
-        return self._keeps(claim, found) and self.advance(claim, _COMPLETE), following
+        # Once more: it may be that tasks were only recalled.
+        return self.advance(claim, _COMPLETE), following
 
     def commit(self, claim: Claim, record: bytes) -> bool:
         """Put the outcome into the window and decide it, before contributions are made.
