@@ -234,6 +234,23 @@ def test_what_is_copied_is_there_at_once(ours: bool, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("ours", [False, True])
+def test_what_is_put_and_got_is_there_after_the_flush(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, window = remote_window(ours, monkeypatch)
+    numbers, got = np.arange(6, dtype="i4").reshape(2, 3), np.zeros((3, 2), "i4")
+    window.put(64, numbers)
+    window.flush()
+    window.get(64, got)
+    window.flush()
+    assert got.ravel().tolist() == [*range(6)]
+    for disp in (-24, -1, 4080, 4096):
+        for call in (window.put, window.get):
+            with pytest.raises(WindowError, match="outside"):
+                call(disp, got)
+
+
+@pytest.mark.parametrize("ours", [False, True])
 def test_a_copy_is_complete_by_the_flush_of_the_swaps(
     ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
