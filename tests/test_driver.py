@@ -239,6 +239,25 @@ def test_a_row_that_was_lost_and_taken_back_is_free_when_its_worker_has_died() -
     assert layout.state_of(table.window.load(table.geometry.word(0))) == State.FREE
 
 
+def test_nothing_is_done_for_a_task_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for it is told so, see `Waits`."""
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    table = Table()
+    driver = table.driver
+    task = table.submit(0)
+    driver.progress()
+    with monkeypatch.context() as patch:
+        patch.setattr(driver._published._publisher, "step", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            driver.cancel(task)
+    assert not driver.cancel(task)
+    assert not driver.kill(task)
+    assert not driver.running(task)
+
+
 @pytest.mark.parametrize("pieces", [False, True])
 def test_an_outcome_is_here_before_its_worker_may_use_the_room_again(
     pieces: bool, monkeypatch: pytest.MonkeyPatch

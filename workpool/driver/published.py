@@ -99,7 +99,7 @@ class Published:
         """Put the tasks of a batch that no worker has started back into the backlog."""
         number = batch.row.number
         if self.rows.get(number) is not batch:
-            return  # collected
+            return  # collected, or lost in a step that was cut off
         # Before the step, and back if that fails: should a signal's handler raise in between, then
         # nobody waits for the row to be DONE, which it may never be.
         del self.rows[number]
