@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from workpool import layout
 from workpool.context import TaskKind
 from workpool.driver import driver as driver_module
 from workpool.driver import unresolved as unresolved_module
-from workpool.driver.unresolved import RESOLVED_S
+from workpool.driver.unresolved import RESOLVED, RESOLVED_S
 from workpool.extents import Extent
 from workpool.layout import NOTHING, Piece, Terms
 from workpool.protocol import State, Step
@@ -43,6 +44,19 @@ def test_what_an_interrupt_has_left_is_resolved_by_the_next() -> None:
             driver.progress()
     driver.progress()
     assert resolved == list(range(8))
+
+
+@pytest.mark.parametrize(("takes_s", "resolved"), [(0.0, RESOLVED), (2 * RESOLVED_S, 1)])
+def test_who_resolves_looks_again_after_some(
+    takes_s: float, resolved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = count(0.0, takes_s)
+    monkeypatch.setattr(unresolved_module, "monotonic", lambda: next(now))
+    unresolved = unresolved_module.Unresolved()
+    unresolved.extend(Finished(pool(), 1, ()) for _ in range(2 * RESOLVED))
+    assert unresolved.resolve() == resolved
+    assert len(unresolved) == 2 * RESOLVED - resolved
+    assert not unresolved.hands
 
 
 def test_only_what_goes_into_a_journal_waits_until_it_is_stored() -> None:

@@ -302,3 +302,9 @@ def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(WindowError):
             window.get_and_swap(4090, 7, [(8, 6, 7)])
         assert window.load(8) == 6
+        assert [window.fetch_add(24, amount) for amount in (2, 0, 1, 0)] == [0, 2, 2, 3]
+        for disp in (-8, 4, 4096):
+            with pytest.raises(WindowError):
+                window.load(disp)
+            with pytest.raises(WindowError):
+                window.fetch_add(disp, 1)
