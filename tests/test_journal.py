@@ -352,6 +352,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert said in capsys.readouterr().err
 
 
+def test_what_the_command_shows_stands_below_its_heads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    journal.store([entry(0)])  # of a function with a short name
+    journal.close()
+    assert cli.main(["journal", str(path)]) == 0
+    heads, row = capsys.readouterr().out.splitlines()[-2:]
+    assert heads.index("first") == row.index(time.strftime("%Y-"))
+
+
 def test_nobody_reads_what_the_command_shows(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     Journal(path).close()

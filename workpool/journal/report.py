@@ -50,10 +50,11 @@ def show(path: str) -> None:
         return
     out.write(f"{'stored':<22}{_when(min(row[4] for row in rows))}")
     out.write(f" to {_when(max(row[5] for row in rows))}\n\n")
-    width = max(len(str(row[0])) for row in rows) + 2
+    names = [str(row[0] or "(damaged)") for row in rows]
+    width = max(map(len, ("function", *names))) + 2
     out.write(f"{'function':<{width}}{'results':>12}{'bytes':>18}  first                last\n")
-    for name, _, results, nbytes, first_s, last_s in rows:
-        out.write(f"{name or '(damaged)':<{width}}{results:>12,}{nbytes:>18,}")
+    for name, (_, _, results, nbytes, first_s, last_s) in zip(names, rows, strict=True):
+        out.write(f"{name:<{width}}{results:>12,}{nbytes:>18,}")
         out.write(f"  {_when(first_s)}  {_when(last_s)}\n")
 
 
