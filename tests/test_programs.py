@@ -267,6 +267,7 @@ def test_who_reads_the_rank_that_the_script_has_asked_for_is_told_that_it_is_the
         rank, size = comm.Get_rank(), comm.Get_size()
         place: int = comm.rank
         where = there = MPI.COMM_WORLD.rank
+        note: int = comm.rank
 
         own = MPI.COMM_SELF.Get_rank()
         order = types.SimpleNamespace(rank=0).rank
@@ -290,6 +291,9 @@ def test_who_reads_the_rank_that_the_script_has_asked_for_is_told_that_it_is_the
             def method(self, x):
                 return where
 
+        def noted(x):
+            return note
+
         def quiet(x, rank=1):
             place = comm.Get_rank()
             return size, own, order, turn, zero, at, place
@@ -312,7 +316,7 @@ def test_who_reads_the_rank_that_the_script_has_asked_for_is_told_that_it_is_the
                     pool.submit(fn, 1).result()
                 assert not caught, caught[0]
                 assert pool.submit(lambda: at).result() == size - 1 == 1
-                for fn in (calls, called, wrapped, Of().method):
+                for fn in (calls, called, wrapped, Of().method, noted):
                     for _ in range(2):
                         list(pool.map(functools.partial(fn), range(2), chunksize=1))
                         assert pool.submit(fn, 1).result() == 0
@@ -325,5 +329,6 @@ def test_who_reads_the_rank_that_the_script_has_asked_for_is_told_that_it_is_the
         "partial(calls) reads 'rank'",
         "partial(calls) reads 'there'",
         "partial(Of.method) reads 'where'",
+        "partial(noted) reads 'note'",
         "seeds reads 'rank'",
     ]

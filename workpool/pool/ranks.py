@@ -11,6 +11,7 @@ import functools
 import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -78,16 +79,18 @@ def _asked(file: str | None) -> dict[str, ast.expr]:
                 others[name] += 1
             case ast.Global(names):
                 others.update(names)
-            case ast.Assign(targets, value):
-                mine = {name: comm for target in targets for name, comm in _assigned(target, value)}
+            case ast.Assign() | ast.AnnAssign():
+                mine = dict(_assigned(node))
                 others.subtract(mine.keys())
                 found.update(mine)
     return {name: comm for name, comm in found.items() if not others[name]}
 
 
-def _assigned(target: Any, value: Any) -> Iterator[tuple[str, ast.expr]]:
+def _assigned(node: Any) -> Iterator[tuple[str, ast.expr]]:
     """Yield each name that is given ``comm.Get_rank()`` or ``comm.rank``, and what `comm` is."""
-    pairs = zip(getattr(target, "elts", [target]), getattr(value, "elts", [value]), strict=False)
+    values = getattr(node.value, "elts", [node.value])
+    targets = getattr(node, "targets", None) or [node.target]  # one, if it has an annotation
+    pairs = chain(*(zip(getattr(it, "elts", [it]), values, strict=False) for it in targets))
     for pair in pairs:
         match pair:
             case ast.Name(name), ast.Call(ast.Attribute(comm, "Get_rank")):
