@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from workpool.context import CALL
 from workpool.journal.keys import CallKeys, Occurrences
 
 
@@ -26,6 +27,14 @@ def test_what_is_rewound_was_never_counted() -> None:
         one = int(chance.integers(0, 40))
         assert occurrences.count_one(one) == counts.get(one, 0)
         counts[one] = counts.get(one, 0) + 1
+
+
+def test_equal_calls_have_the_same_keys_whether_submitted_or_mapped() -> None:
+    submits, maps = CallKeys((None, ())), CallKeys((None, ()))
+    submitted = [submits.of_call(abs, None, (7,), {}, CALL) for _ in range(3)]
+    mapped = [key.tobytes() for key in maps.of_items(abs, None, [7, 7, 7], False)]
+    assert submitted == mapped
+    assert len(set(mapped)) == 3
 
 
 def test_calls_made_while_others_are_planned_are_not_forgotten() -> None:
