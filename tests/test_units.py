@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +72,14 @@ def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
+def test_a_future_that_has_ended_is_not_watched() -> None:
+    pool: Any = SimpleNamespace(lock=threading.RLock(), watched=set(), watch=bool)
+    future = PoolFuture[int](pool)
+    future.resolve(1, None)
+    assert wait([future], 0).done == {future}
+    assert not pool.watched
+
+
 def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     """However many are made before one ends: the garbage collector would look at each."""
     run_script(
