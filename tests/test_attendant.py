@@ -11,6 +11,7 @@ import pytest
 
 from workpool.job import attendant as attendant_module
 from workpool.job.attendant import REST_S, Attendant
+from workpool.pool.callbacks import Callbacks
 
 
 def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
@@ -221,3 +222,16 @@ def test_what_a_finalizer_told_the_attendant_before_the_first_task_is_done() -> 
     thread.join(10)
     assert not thread.is_alive()
     attendant.stop()
+
+
+def test_a_callback_that_the_attendant_was_not_told_of_is_not_waited_for() -> None:
+    def interrupted(action: object) -> None:
+        raise KeyboardInterrupt  # by a signal's handler
+
+    over: list[bool] = []
+    attendant: Any = SimpleNamespace(call=interrupted, join=lambda ended: over.append(ended()))
+    callbacks = Callbacks(attendant)
+    with pytest.raises(KeyboardInterrupt):
+        callbacks.call(bool)
+    callbacks.join()
+    assert over == [True]
