@@ -71,7 +71,6 @@ def test_two_threads_that_wait_for_what_is_lost_are_both_told() -> None:
         PoolFuture[int](pool).result()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
 def test_a_future_that_has_ended_is_not_watched() -> None:
     pool: Any = SimpleNamespace(lock=threading.RLock(), watched=set(), watch=bool)
     future = PoolFuture[int](pool)
@@ -80,6 +79,7 @@ def test_a_future_that_has_ended_is_not_watched() -> None:
     assert not pool.watched
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
 def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     """However many are made before one ends: the garbage collector would look at each."""
     run_script(
