@@ -162,6 +162,8 @@ def test_main_stays(place: Path) -> None:
         (["-m", ""], "no module named ''"),
         (["-m", "script.py"], "this is a file: give it without -m"),
         (["-m", "missing.py"], "no module named 'missing.py'"),
+        (["-m", "workpool.futures", "script.py"], "serve this program already: leave it out"),
+        (["-m", "mpi4py.futures", "script.py"], "import workpool.futures in place of mpi4py"),
     ],
 )
 def test_there_is_no_such_program(

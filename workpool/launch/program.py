@@ -46,6 +46,9 @@ USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 #: Words of the command line ``workpool``: no programs, unless there are such files.
 COMMANDS = ("run", "info", "bench", "journal")
 
+#: Modules that start, or wait for, the workers of a program: here they serve already.
+_STARTERS = ("workpool", "workpool.futures", "mpi4py.futures")
+
 #: How long a program may take to arrive on standard input; then it is said what may be wrong.
 LATE_S = 5.0
 
@@ -107,6 +110,11 @@ class Program(NamedTuple):
             if os.path.isdir(self.target) and not os.path.exists(main):
                 raise UsageError(f"cannot run {self.target!r}: a directory without __main__.py")
         elif self.kind == "module":
+            if self.target in _STARTERS:
+                raise UsageError(
+                    f"-m {self.target} waits for workers, which serve this program already: leave "
+                    "it out, and import workpool.futures in place of mpi4py.futures"
+                )
             if self.target.endswith(".py") and os.path.isfile(self.target):
                 raise UsageError(f"-m {self.target}: this is a file: give it without -m")
             top = self.target.partition(".")[0]
