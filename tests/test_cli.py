@@ -315,6 +315,22 @@ def test_a_python_that_has_no_mpi4py() -> None:
     assert ran.stderr.count("Traceback") == 1
 
 
+def test_an_mpi_that_cannot_be_loaded() -> None:
+    """What it lacks is told, and not where else mpi4py has looked."""
+    text = (
+        "import sys, types\n"
+        "class Fake(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n"
+        "        raise RuntimeError('none\\n/a/libmpi.so: cannot open\\nlibnet.so: no such file')\n"
+        "sys.modules['mpi4py'] = Fake('mpi4py')\n"
+        "sys.modules['mpi4py'].__path__ = ['']\n"
+        "import workpool; workpool.WorkPool()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert f"in {sys.executable}: none; libnet.so: no such file: install one" in ran.stderr
+    assert ran.stderr.count("Traceback") == 1
+
+
 def test_an_environment_on_top_of_another_has_its_mpi(tmp_path: Path) -> None:
     """As `uv run --with` makes one."""
     venv.create(tmp_path, symlinks=True)

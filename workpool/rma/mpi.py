@@ -6,6 +6,7 @@ What a user has set stands.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,6 +82,13 @@ def _library_of(package: str) -> str:
     return place if there else ""
 
 
+def _why(error: Exception) -> str:
+    """Return why no MPI was found, and what is amiss with one that was; not where mpi4py looked."""
+    first, *more = str(error).splitlines() or [type(error).__name__]
+    amiss = [line for line in more if not re.search(r"libmpi[\w.]*: cannot open", line)]
+    return "; ".join([first, *amiss])
+
+
 with loading():
     try:
         try:
@@ -101,7 +109,6 @@ with loading():
                 "or install it, and an MPI if there is none: python -m pip install mpi4py mpich"
             ) from None
         raise ResourceError(
-            f"mpi4py cannot load an MPI library in {sys.executable}: "
-            f"{[*str(error).splitlines(), type(error).__name__][0]}: "
-            "install one, for example: python -m pip install mpich"
-        ) from error
+            f"mpi4py cannot load an MPI library in {sys.executable}: {_why(error)}: install one, "
+            "for example: python -m pip install mpich; or load that of the cluster: module load ..."
+        ) from None
