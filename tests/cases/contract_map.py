@@ -261,6 +261,16 @@ def case_map_refuses_a_wrong_buffersize_at_the_call(pool):
         assert "buffersize must be an integer or None" in str(caught[0])
 
 
+@only("workpool", "others take whatever is given")
+def case_map_refuses_a_wrong_timeout_and_a_wrong_order_at_the_call(pool):
+    for options in ({"timeout": "5"}, {"timeout": float("nan")}, {"unordered": "no"}):
+        ((name, value),) = options.items()
+        with raises(ValueError) as caught:
+            pool.map(same, [1], **options)
+        assert f"{name}={value!r}: give " in str(caught[0])
+    assert list(pool.map(same, [1], timeout=2**31, unordered=1)) == [1]
+
+
 @only("workpool", "threads share their objects")
 def case_map_items_see_what_the_function_changes(pool):
     pairs = [(read_level, n) for n in range(100)]

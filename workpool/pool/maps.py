@@ -25,6 +25,7 @@ from .mapping.call import MapCall
 from .mapping.cutter import RANGE_ITEMS, Cutter
 from .mapping.source import LEAST_BUFFERSIZE, Source, arguments, few, holds
 from .mapping.supply import refused
+from .options import checked
 
 #: Items of a reduce, all of which are cut into segments at once.
 MOST_REDUCED = 1000 * RANGE_ITEMS
@@ -75,8 +76,9 @@ class Maps:
                 raise TypeError(f"{name} must be an integer or None")
             if size is not None and size < 1:
                 raise UsageError(f"{name} must be None or > 0, not {size}")
-        wanted = Schedule.named(schedule)
-        deadline = None if timeout is None else monotonic() + timeout
+        if unordered not in (True, False):
+            raise UsageError(f"unordered={unordered!r}: give True or False")
+        wanted, deadline = Schedule.named(schedule), _deadline(timeout)
         core = self._core
         core.check_submits()
         core.look(fn, several=True)
@@ -129,7 +131,7 @@ class Maps:
                 "reduce has no results of single items that a journal could keep: use map and fold "
                 "what it yields, or a pool without journal="
             )
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = _deadline(timeout)
         wanted, operation = Schedule.named(schedule), _operation(op)
         self._core.check_submits()
         self._core.look(fn, several=True)
@@ -186,6 +188,10 @@ class Maps:
             ledger=ledger,
         )
         return MapCall(core, cutter)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else monotonic() + checked("timeout", timeout, float)
 
 
 def _operation(op: Any) -> Binary:

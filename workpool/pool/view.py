@@ -229,7 +229,8 @@ class View(Executor):
         Raises
         ------
         ValueError
-            If `chunksize` or `buffersize` is less than 1, or there is no such schedule.
+            If `chunksize` or `buffersize` is less than 1, `timeout` no number, `unordered` neither
+            True nor False, or there is no such schedule.
         TypeError
             If `chunksize` or `buffersize` is no integer.
         BrokenPool, RuntimeError
