@@ -180,6 +180,40 @@ def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
     assert "has not been heard of for 1 s: the job ends without it" in ended.err
 
 
+LEAVING = """
+import os, sys, time
+from workpool import WorkPool
+from workpool.job import entry
+
+tables = entry.current().tables
+close = tables.close
+
+def close_late(choice):
+    print("leaving", flush=True)
+    while not os.path.exists("cut"):
+        time.sleep(0.01)
+    close(choice)
+
+with WorkPool() as pool:
+    print("sum", sum(pool.map(abs, range(100))))
+tables.close = close_late
+sys.exit(3)
+"""
+
+
+def test_a_host_that_is_cut_off_while_all_leave_is_left_behind(hosts: Hosts) -> None:
+    """The others are in a collective call by then, which never ends."""
+    with hosts.run("-c", LEAVING) as started:
+        started.until("leaving")
+        with hosts.cut_off():
+            (started.place / "cut").touch()
+            started.process.wait(LIMIT_S * PATIENCE)
+            hosts.kill()
+        ended = started.wait()
+    assert (ended.status, ended.out) == (3, "sum 4950\nleaving\n"), ended
+    assert "has not been heard of for 10 s: the job ends without it" in ended.err
+
+
 def test_a_repository_that_does_not_answer_is_waited_for_and_said(hosts: Hosts) -> None:
     busy = BUSY.replace("lease_s=1", "lease_s=1, repository={repository}")
     far = 1 if find().kind is Kind.OPENMPI else 2  # by node, and in blocks: a rank of the second

@@ -269,6 +269,8 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
         if _forked():
             flush()
             os._exit(status)
+        if job := _ours():
+            job.status = status
         step = _close_current
     _over = _over or "the job has ended"
     return status

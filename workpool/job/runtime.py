@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
 from ..backoff import wake_on_time
+from ..clock import Stopwatch
 from ..driver.driver import Driver
 from ..errors import UsageError
 from ..interrupts import defer_interrupts
@@ -23,6 +25,7 @@ from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
 from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
+from ..system.streams import VitalThread, say
 from .alone import Alone
 from .attendant import Attendant
 from .control import Caller, Choice, Order
@@ -41,6 +44,11 @@ IN_A_STEP = (
     "neither a finalizer nor a signal's handler can make a pool, or open a journal, in the middle "
     "of a step of another: have it set a flag"
 )
+
+#: How long the windows of several hosts may take to be freed, when each worker has come for that: a
+#: host that falls silent just then would have all others wait for ever.
+FREE_S = 10.0
+LOOK_S = 0.5
 
 #: Bytes of memory that the driver keeps, to use it again for large results.
 SPARES_NBYTES = 1 << 30
@@ -78,6 +86,8 @@ class Runtime:
         Of tasks, contexts, pools: unique in the job.
     left : bool
         Whether everybody has left the job.
+    status : int
+        With which the job ends if a worker does not answer at its end.
     """
 
     def __init__(self, group: rma.Group, survive: bool, reporter: Reporter | None) -> None:
@@ -90,6 +100,7 @@ class Runtime:
         self.lock = threading.RLock()
         self._reporter = reporter
         self._ending = self._closed = self.left = False
+        self.status = 1
         self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
         self._staying = False  # whether SIGTERM is the driver's matter alone
         self._deaths: Deaths | None = None
@@ -222,10 +233,23 @@ class Runtime:
 
     def _free(self) -> None:
         """Free every window."""
+        freed = threading.Event()
+        if not self.group.one_host:
+            watch = partial(self._watch_free, freed)
+            VitalThread("leave", watch, "the watch on the end").start()
         for choice in self.tables:
             self.tables.close(choice)
         self._crew.close()
         self.group.close()
+        freed.set()
+
+    def _watch_free(self, freed: threading.Event) -> None:
+        """End the job without whoever does not take part: we are in a call that does not end."""
+        watch = Stopwatch()
+        while not freed.wait(LOOK_S):
+            if watch.look() > FREE_S:
+                say(f"a worker has not been heard of for {FREE_S:g} s: the job ends without it")
+                self.fail(self.status)
 
     def fail(self, status: int) -> NoReturn:
         """End every process of the job at once, by the launcher if there is one."""
