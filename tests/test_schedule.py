@@ -74,17 +74,18 @@ def test_what_takes_less_than_to_share_it_out_is_not_shared_where_all_of_it_is_s
     assert pace.share("long", 8, 8, 2, 8, lambda: 8) == 8 // (2 * 2)
 
 
-@pytest.mark.parametrize("ready_s", [5e-3, 0.3])
-def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
-    monkeypatch: pytest.MonkeyPatch, ready_s: float
-) -> None:
-    total, chunks, now_s = 3000, list[range](), [1.0]
+def turns(
+    monkeypatch: pytest.MonkeyPatch, total: int, item_s: float, take_s: float, ready_s: float
+) -> list[list[range]]:
+    """Return the chunks of each turn of a worker that is alone, by what its steps take."""
+    chunks, now_s = list[range](), [1.0]
     monkeypatch.setattr(ranges, "monotonic", lambda: now_s[0])
     encoded = encode_blocks(range(total), False)
     assert encoded is not None
     blocks = Blocks(encoded, lambda start, stop: encoded[start:stop])
 
     def take(count: int) -> range:
+        now_s[0] += take_s
         first = chunks[-1].stop if chunks else 0
         chunks.append(range(first, min(first + count, total)))
         return chunks[-1]
@@ -94,17 +95,35 @@ def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
         return abs
 
     def call_items(function: Any, items: range, *_: bool, **__: bool) -> tuple[list[int], None]:
-        now_s[0] += 1e-7 * len(items)
+        now_s[0] += item_s * len(items)
         return [*map(function, items)], None
 
     runner: Any = SimpleNamespace(call_items=call_items)
     pool: Any = SimpleNamespace(callables=SimpleNamespace(get=get, restores=0))
     descriptor: Any = SimpleNamespace(items=Items(0, 0, total), code=SimpleNamespace(blob_id=1))
     terms = Terms(Schedule.ADAPTIVE, 1, last=False, first=0, total=total)
-    pace = Pace()
+    pace, found = Pace(), list[list[range]]()
     while not chunks or chunks[-1]:
+        before = len(chunks)
         TurnRun(runner, pool, pace, take, descriptor, terms, blocks).run()
-    assert len(chunks) < 20  # else there are as many as items
+        found.append(chunks[before:])
+    return found
+
+
+@pytest.mark.parametrize("ready_s", [5e-3, 0.3])
+def test_what_a_chunk_takes_before_its_first_call_is_no_cost_of_its_items(
+    monkeypatch: pytest.MonkeyPatch, ready_s: float
+) -> None:
+    found = turns(monkeypatch, 3000, 1e-7, 0, ready_s)
+    assert sum(map(len, found)) < 20  # else there are as many as items
+
+
+def test_a_turn_is_no_shorter_where_its_chunks_take_long_to_get(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each begins with one item: with the second chunk it would be over again and again."""
+    found = turns(monkeypatch, 3000, 1e-3, 0.1, 0)
+    assert len(found) < 20
 
 
 def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:

@@ -196,6 +196,8 @@ class TurnRun:
         self._over_s = end + self._pace.turn_s(self._function)
         while taken := self._take():
             asked, start = end, monotonic()
+            if self._schedule is Schedule.ADAPTIVE:  # chunks soon become large, and few
+                self._over_s += start - asked  # over a network, two may take as long as a turn
             began = self._run_chunk(taken)
             nbytes += len(self._parts[-1].encoded)
             end = monotonic()
