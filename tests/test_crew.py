@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ from workpool.job import control
 from workpool.job.control import Callee, Caller, Order
 from workpool.job.crew import Crew
 from workpool.layout.control import presence
+from workpool.members.liveness import this_process
 from workpool.testing import MemoryWindow
 
 
@@ -32,10 +33,19 @@ def ranks(size: int) -> Any:
     return SimpleNamespace(size=size, rank=1, allocate=allocate)
 
 
-def pair(hearts: Callable[[], None]) -> tuple[Crew, Callee]:
-    """Return how a driver calls, and its worker is called."""
+def pair(hearts: Callable[[], None], near: bool = True) -> tuple[Crew, Callee]:
+    """Return how a driver calls, and its worker is called, perhaps from another host."""
     group = ranks(2)
-    rest: Any = SimpleNamespace(state=bool, ring_all=bool, drivers=[], hearts=hearts)
+    here = this_process()
+    rest: Any = SimpleNamespace(
+        state=bool,
+        ring_all=bool,
+        drivers=[],
+        hearts=hearts,
+        members=[here, here],
+        near=lambda member: near,
+        dead=list,
+    )
     return Crew(Caller(group), rest, rest, rest, survive=False, fail=sys.exit), Callee(group)
 
 
@@ -151,3 +161,24 @@ def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
     crew, callee = pair(lambda: None)
     with beside(serve), pytest.raises(end):
         crew.call(Order("open"), fail)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_host_that_falls_silent_while_a_table_is_opened_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], opened: bool
+) -> None:
+    """The other workers may wait for it in MPI for ever, where they make a communicator."""
+
+    def serve() -> None:
+        while callee.look() is None:
+            time.sleep(0)
+        if opened:
+            time.sleep(0.1)
+            callee.report_done()
+
+    monkeypatch.setattr("workpool.job.crew.STEP_S", 10 if opened else 0.1)
+    crew, callee = pair(lambda: None, near=False)
+    with beside(serve), nullcontext() if opened else pytest.raises(SystemExit):
+        crew.call(Order("open"), bool)
+    assert crew.control.missing(crew.control.obeyed) == [1] * (not opened)
+    assert ("has not opened a table within 0.1 s" in capsys.readouterr().err) is not opened

@@ -26,6 +26,10 @@ from .tables import Tables
 #: How long workers are waited for before that is said.
 LATE_S = 10.0
 
+#: How long a step of several hosts may take when all have come for it: a host that falls silent in
+#: the middle has the others wait in MPI for ever.
+STEP_S = 60.0
+
 #: How long after a step has failed here workers may take to fail as well.
 FAILED_S = 8.0
 
@@ -64,6 +68,7 @@ class Crew:
         self._tables = tables
         self._survive = survive
         self._fail = fail
+        self._one_host = all(map(liveness.near, range(len(liveness.members))))
 
     def call(self, order: Order, part: Callable[[], None]) -> None:
         """Gather the workers between two tasks each, tell them what to do, and do our part of it.
@@ -95,6 +100,19 @@ class Crew:
             if control.calling:  # else the workers that have come would wait for ever
                 control.tell(Order("nothing"))
             raise
+        if order.what == "open" and not self._one_host:
+            self._await_opened()
+
+    def _await_opened(self) -> None:
+        """Wait until all workers have opened a table: they make a communicator of theirs, too."""
+        late = self.gather(self.control.obeyed, STEP_S)
+        silent = [member for member in late if self._liveness.state(member) != "dead"]
+        if silent:
+            say(
+                f"{name_of(self._liveness, silent[0])} has not opened a table within {STEP_S:g} s, "
+                "and others may wait for it in MPI for ever: the job ends"
+            )
+            self._fail(1)
 
     def close(self) -> None:
         """Free the window by which we call.  Collective."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
@@ -29,7 +29,7 @@ from ..system.streams import VitalThread, say
 from .alone import Alone
 from .attendant import Attendant
 from .control import Caller, Choice, Order
-from .crew import Crew
+from .crew import STEP_S, Crew
 from .deaths import Deaths
 from .drain import Drain
 from .survival import abort, exit_at_once, orphaned
@@ -45,8 +45,9 @@ IN_A_STEP = (
     "of a step of another: have it set a flag"
 )
 
-#: How long the windows of several hosts may take to be freed, when each worker has come for that: a
-#: host that falls silent just then would have all others wait for ever.
+#: How long the windows of several hosts may take to be freed at the end, when each worker has come
+#: for that: a host that falls silent just then would have all others wait for ever.  And how often
+#: that is seen to.
 FREE_S = 10.0
 LOOK_S = 0.5
 
@@ -87,7 +88,7 @@ class Runtime:
     left : bool
         Whether everybody has left the job.
     status : int
-        With which the job ends if a worker does not answer at its end.
+        With which the job ends if a worker falls silent in a step that takes all ranks.
     """
 
     def __init__(self, group: rma.Group, survive: bool, reporter: Reporter | None) -> None:
@@ -168,10 +169,18 @@ class Runtime:
                 used = {pool.choice for pool in tuple(self.pools)}  # a copy: threads drop some
                 unused = next((known for known in self.tables if known not in used), None)
                 if unused is not None:  # give back its memory before more is asked for
-                    self._crew.call(Order("close", unused), lambda: self.tables.close(unused))
+                    self._crew.call(Order("close", unused), lambda: self._close_table(unused))
                 choice.geometry()  # which may raise, before anybody is called
-                self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
+                self._crew.call(Order("open", choice), lambda: self._open_table(choice))
             return self.tables[choice]
+
+    def _open_table(self, choice: Choice) -> None:
+        with self._watched(STEP_S):
+            self.tables.open(choice)
+
+    def _close_table(self, choice: Choice) -> None:
+        with self._watched(STEP_S):
+            self.tables.close(choice)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -233,23 +242,31 @@ class Runtime:
 
     def _free(self) -> None:
         """Free every window."""
-        freed = threading.Event()
-        if not self.group.one_host:
-            watch = partial(self._watch_free, freed)
-            VitalThread("leave", watch, "the watch on the end").start()
-        for choice in self.tables:
-            self.tables.close(choice)
-        self._crew.close()
-        self.group.close()
-        freed.set()
+        with self._watched(FREE_S):
+            for choice in self.tables:
+                self.tables.close(choice)
+            self._crew.close()
+            self.group.close()
 
-    def _watch_free(self, freed: threading.Event) -> None:
-        """End the job without whoever does not take part: we are in a call that does not end."""
-        watch = Stopwatch()
-        while not freed.wait(LOOK_S):
-            if watch.look() > FREE_S:
-                say(f"a worker has not been heard of for {FREE_S:g} s: the job ends without it")
-                self.fail(self.status)
+    @contextmanager
+    def _watched(self, limit_s: float) -> Iterator[None]:
+        """End the job if a step that takes all ranks does not end: we are in a call into MPI."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            watch = Stopwatch()
+            while not ended.wait(LOOK_S):
+                if watch.look() > limit_s:
+                    what = f"has not been heard of for {limit_s:g} s"
+                    say(f"a worker {what}: the job ends without it")
+                    self.fail(self.status)
+
+        if not self.group.one_host:
+            VitalThread("watch", watch, "the watch on a step of all ranks").start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     def fail(self, status: int) -> NoReturn:
         """End every process of the job at once, by the launcher if there is one."""
