@@ -110,6 +110,30 @@ def test_a_map_is_stopped_as_a_whole_though_its_first_items_are_used_up_just_the
     assert exhausted == ["a", "b", "c"]
 
 
+def test_a_piece_of_a_map_gives_its_counter_back_before_the_others_are_over() -> None:
+    """What was lost with a turn may be in more pieces than there are counters."""
+    ended: list[Any] = []
+    pool: Any = SimpleNamespace(
+        driver=SimpleNamespace(end=ended.append, exhaust=bool, cancel=lambda task: False),
+        lock=threading.RLock(),
+        take_turn=lambda future, fn, further: future,
+    )
+    cutter = Cutter(count().__next__, 2, abs, CodeCache(), Schedule.SELF)
+    mapping = MapCall(pool, cutter)
+    found = cutter.cut(cutter.begin(range(9)), False)
+    assert found is not None
+    (stretch,) = found
+    content = stretch.segments[0].content
+    stretch.segments = pieces = [cutter.segment(content, range(n, n + 1), True) for n in (3, 5)]
+    mapping._share(stretch)
+    first, second = list(stretch.tasks)
+    mapping.leave(first)
+    assert ended == pieces[:1]
+    mapping.stop()
+    mapping.leave(second)
+    assert ended == pieces
+
+
 @mpi
 def test_a_pool_is_over_when_shutdown_returns_whoever_ends_it() -> None:
     """The attendant resolves the last task, and lets go of the table; the next pool frees it."""

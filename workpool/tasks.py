@@ -166,13 +166,21 @@ class Segment(Shared):
     tickets : int
         How far its counter goes.
     terms : Terms
+
+    Attributes
+    ----------
+    items : Items or None
+        Behind its counter; None as long as it has none.
+    turns : int
+        Of workers in it, under way.
     """
 
     def __init__(self, blob_id: int, content: Encoded, tickets: int, terms: Terms) -> None:
         super().__init__(blob_id, content)
         self.tickets = tickets
         self.terms = terms
-        self.items: Items | None = None  # no counter lent yet
+        self.items: Items | None = None
+        self.turns = 0
 
 
 class Retry(NamedTuple):

@@ -143,6 +143,8 @@ class Turns:
         ]
         with self._pool.lock:
             stretch.turns += len(futures)  # all of them, before the first one can be over
+            for future in futures:
+                future.segment.turns += 1
         for future in futures:
             self._take_turn(future)
 
@@ -191,6 +193,7 @@ class Turns:
         if not self.over:
             with self._pool.lock:
                 future.stretch.turns += 1
+                future.segment.turns += 1
             self._take_turn(TurnFuture(self, future.stretch, future.segment))
 
     def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
@@ -221,7 +224,10 @@ class Turns:
         stretch.tasks.pop(future, None)  # a range may be long, and a task holds its outcome
         with self._pool.lock:
             stretch.turns -= 1
-            last = not stretch.turns
+            future.segment.turns -= 1
+            last, done = not stretch.turns, not future.segment.turns
+        if done:  # now: of many small segments, others may wait for its counter
+            self._pool.driver.end(future.segment)
         if not last:
             return
         ended, stretch.segments = stretch.segments, []
@@ -236,8 +242,6 @@ class Turns:
                 self.fail(error)
             else:
                 stretch.segments = [self._cutter.segment(content, gap, ends) for gap in missing]
-        for segment in ended:
-            self._pool.driver.end(segment)
         if stretch.segments:
             self._share(stretch)
         else:
