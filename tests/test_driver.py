@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -106,6 +106,49 @@ def test_a_thread_that_resolves_may_take_what_another_collects_at_once() -> None
     driver.progress()
     driver.progress()
     assert len(resolved) == 2
+
+
+def test_outcomes_are_restored_by_one_thread_at_a_time() -> None:
+    """A library may load what it needs for it with the first one, as pint does its units.
+
+    What goes into a journal is written all the same, however long the other thread takes.
+    """
+
+    def resolve(finished: Finished) -> None:
+        resolved.append(threading.get_ident())
+        resolving.set()
+        assert go_on.wait(10)
+        finished.outcomes.clear()
+
+    def write_down(several: Iterable[Finished]) -> None:
+        for finished in several:
+            finished.written = True
+            written.append(finished)
+
+    resolved: list[int] = []
+    written: list[Finished] = []
+    resolving, go_on = threading.Event(), threading.Event()
+    context = pool(resolve)
+    context.write_down = write_down
+    driver = Table(context).driver
+
+    def end_one(number: int) -> None:
+        task = Task(number, TaskKind.CALL, abs, context, b"", None, noted=nothing)
+        driver._unresolved.append(Finished(context, 1, [(task, Kind.VALUE, b"")]))
+
+    end_one(1)
+    other = threading.Thread(target=driver.progress)
+    other.start()
+    assert resolving.wait(10)
+    end_one(2)
+    end_one(3)
+    assert driver.progress() == 0
+    assert (len(resolved), len(written), driver.busy) == (1, 3, True)
+    go_on.set()
+    other.join()
+    while driver.progress():
+        pass
+    assert (len(resolved), len(written), driver.busy) == (3, 3, False)
 
 
 def test_who_waits_sees_what_takes_long_to_restore_before_more_of_it_comes(

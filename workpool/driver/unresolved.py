@@ -22,10 +22,14 @@ MUCH_NBYTES = 1 << 20
 class Unresolved(deque[Finished]):
     """What was collected, in order.  Resolved without the driver's lock, by any of its threads.
 
+    But by one at a time: what restores an object may be no more used to threads than the program,
+    which need not know that there is an attendant beside it.  The others write down what there is.
+
     Attributes
     ----------
     hands : list of int
-        The threads that have something of it in hand, each as often as it has.
+        The threads that have something of it in hand, each as often as it has.  Behind the first
+        may stand others, for whom it is not the turn to take something.
     """
 
     def __init__(self) -> None:
@@ -52,8 +56,11 @@ class Unresolved(deque[Finished]):
         me = threading.get_ident()
         end = monotonic() + RESOLVED_S
         while self and count < RESOLVED and (not count or monotonic() < end):
-            self.hands.append(me)  # first: at no time is what we take in neither of the two
             try:
+                self.hands.append(me)  # first: at no time is what we take in neither of the two
+                if self.hands[0] != me:
+                    self._write_all_down()
+                    break
                 try:
                     finished = self.popleft()
                 except IndexError:  # another thread was quicker
@@ -70,6 +77,11 @@ class Unresolved(deque[Finished]):
                 self.hands.remove(me)
         return count
 
+    def _write_all_down(self) -> None:
+        for finished in list(self):
+            if not finished.written:
+                self._write_down(finished)
+
     def _write_down(self, finished: Finished) -> None:
         """Have all outcomes of a pool written down together that must be before anybody sees them.
 
@@ -77,4 +89,4 @@ class Unresolved(deque[Finished]):
         """
         context = finished.context
         others = [it for it in list(self) if it.context is context and not it.written]
-        context.write_down([finished, *others])
+        context.write_down([finished, *(it for it in others if it is not finished)])
