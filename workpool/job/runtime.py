@@ -48,7 +48,7 @@ IN_A_STEP = (
 #: How long the windows of several hosts may take to be freed at the end, when each worker has come
 #: for that: a host that falls silent just then would have all others wait for ever.  And how often
 #: that is seen to.
-FREE_S = 10.0
+FREE_S = 30.0
 LOOK_S = 0.5
 
 #: Bytes of memory that the driver keeps, to use it again for large results.
