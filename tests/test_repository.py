@@ -203,7 +203,7 @@ def test_each_ticket_gives_an_offer_unless_its_row_is_taken() -> None:
     assert not isinstance(swept, Miss)
     assert isinstance(other.claim(swept[4]), Claim)
     assert small.rows[5] is not None
-    assert small.publisher.cancel(small.rows[5])
+    assert small.publisher.step(small.rows[5], Step.CANCEL)
     found = []
     for limit in (1, 2, 4):
         offers = claimant.take(limit)
