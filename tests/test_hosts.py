@@ -183,9 +183,8 @@ def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
 LEAVING = """
 import os, sys, time
 from workpool import WorkPool
-from workpool.job import entry, runtime
+from workpool.job import crew, entry
 
-runtime.FREE_S = 3.0
 tables = entry.current().tables
 close = tables.close
 
@@ -198,6 +197,7 @@ def close_late(choice):
 with WorkPool() as pool:
     print("sum", sum(pool.map(abs, range(100))))
 tables.close = close_late
+crew.STEP_S = 3.0
 sys.exit(3)
 """
 
@@ -212,7 +212,7 @@ def test_a_host_that_is_cut_off_while_all_leave_is_left_behind(hosts: Hosts) -> 
             hosts.kill()
         ended = started.wait()
     assert (ended.status, ended.out) == (3, "sum 4950\nleaving\n"), ended
-    assert "has not been heard of for 3 s: the job ends without it" in ended.err
+    assert "has not ended within 3 s, as if a host were cut off: the job ends" in ended.err
 
 
 def test_a_repository_that_does_not_answer_is_waited_for_and_said(hosts: Hosts) -> None:

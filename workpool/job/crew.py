@@ -7,7 +7,9 @@ for, and one on another host that is not heard of any more ends the wait with an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from ..clock import Stopwatch
@@ -17,7 +19,7 @@ from ..interrupts import defer_handlers
 from ..members.doorbell import Doorbells
 from ..members.leases import Gone, Leases
 from ..members.liveness import Liveness
-from ..system.streams import say
+from ..system.streams import VitalThread, say
 from ..whole import collective
 from .control import Caller, Choice, Order
 from .survival import death_of, name_of
@@ -27,8 +29,9 @@ from .tables import Tables
 LATE_S = 10.0
 
 #: How long a step of several hosts may take when all have come for it: a host that falls silent in
-#: the middle has the others wait in MPI for ever.
+#: the middle has the others wait in MPI for ever.  And how often that is seen to.
 STEP_S = 60.0
+LOOK_S = 0.5
 
 #: How long after a step has failed here workers may take to fail as well.
 FAILED_S = 8.0
@@ -47,7 +50,7 @@ class Crew:
     survive : bool
         Whether the job outlives its workers.
     fail : callable
-        ``fail(status)``: ends the job.
+        ``fail(status)``: ends the job; by default with the program's status, if that has ended.
     """
 
     #: Whether it is the worker that asks: never, the workers are other processes.
@@ -60,7 +63,7 @@ class Crew:
         bells: Doorbells,
         tables: Tables,
         survive: bool,
-        fail: Callable[[int], NoReturn],
+        fail: Callable[..., NoReturn],
     ) -> None:
         self.control = control
         self._liveness = liveness
@@ -129,13 +132,35 @@ class Crew:
         """Tell the workers what to do, and do our part of it."""
         self.control.tell(order)
         try:
-            part()
+            with self._watched():
+                part()
         except ResourceError as error:
             # Where MPI fails on this rank alone, Open MPI lets the others wait for it for ever.
             if self.gather(self.control.obeyed, FAILED_S):
                 say(f"{error}; other ranks still wait for this one in MPI: the job ends")
                 self._fail(1)
             raise
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End the job if our part of a step does not end, as where a host was cut off."""
+        ended, watch = threading.Event(), Stopwatch()
+
+        def look() -> None:
+            while not ended.wait(LOOK_S):
+                if watch.look() > STEP_S:
+                    say(
+                        f"a step that takes all ranks has not ended within {STEP_S:g} s, as if a "
+                        "host were cut off: the job ends"
+                    )
+                    self._fail()
+
+        if not self._one_host:
+            VitalThread("watch", look, "the watch on a step of all ranks").start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     def gather(self, word: int, limit_s: float = math.inf, late: Container[int] = ()) -> list[int]:
         """Wait until each living worker that is not in `late` has written `word`, or a later one.

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..accumulator import Accumulators
 from ..backoff import wake_on_time
-from ..clock import Stopwatch
 from ..driver.driver import Driver
 from ..errors import UsageError
 from ..interrupts import defer_interrupts
@@ -25,11 +23,10 @@ from ..members.liveness import Liveness, this_process
 from ..serializer import CodeCache
 from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
-from ..system.streams import VitalThread, say
 from .alone import Alone
 from .attendant import Attendant
 from .control import Caller, Choice, Order
-from .crew import STEP_S, Crew
+from .crew import Crew
 from .deaths import Deaths
 from .drain import Drain
 from .survival import abort, exit_at_once, orphaned
@@ -44,12 +41,6 @@ IN_A_STEP = (
     "neither a finalizer nor a signal's handler can make a pool, or open a journal, in the middle "
     "of a step of another: have it set a flag"
 )
-
-#: How long the windows of several hosts may take to be freed at the end, when each worker has come
-#: for that: a host that falls silent just then would have all others wait for ever.  And how often
-#: that is seen to.
-FREE_S = 30.0
-LOOK_S = 0.5
 
 #: Bytes of memory that the driver keeps, to use it again for large results.
 SPARES_NBYTES = 1 << 30
@@ -169,18 +160,10 @@ class Runtime:
                 used = {pool.choice for pool in tuple(self.pools)}  # a copy: threads drop some
                 unused = next((known for known in self.tables if known not in used), None)
                 if unused is not None:  # give back its memory before more is asked for
-                    self._crew.call(Order("close", unused), lambda: self._close_table(unused))
+                    self._crew.call(Order("close", unused), lambda: self.tables.close(unused))
                 choice.geometry()  # which may raise, before anybody is called
-                self._crew.call(Order("open", choice), lambda: self._open_table(choice))
+                self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
             return self.tables[choice]
-
-    def _open_table(self, choice: Choice) -> None:
-        with self._watched(STEP_S):
-            self.tables.open(choice)
-
-    def _close_table(self, choice: Choice) -> None:
-        with self._watched(STEP_S):
-            self.tables.close(choice)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -242,34 +225,17 @@ class Runtime:
 
     def _free(self) -> None:
         """Free every window."""
-        with self._watched(FREE_S):
-            for choice in self.tables:
-                self.tables.close(choice)
-            self._crew.close()
-            self.group.close()
+        for choice in self.tables:
+            self.tables.close(choice)
+        self._crew.close()
+        self.group.close()
 
-    @contextmanager
-    def _watched(self, limit_s: float) -> Iterator[None]:
-        """End the job if a step that takes all ranks does not end: we are in a call into MPI."""
-        ended = threading.Event()
+    def fail(self, status: int | None = None) -> NoReturn:
+        """End every process of the job at once, by the launcher if there is one.
 
-        def watch() -> None:
-            watch = Stopwatch()
-            while not ended.wait(LOOK_S):
-                if watch.look() > limit_s:
-                    what = f"has not been heard of for {limit_s:g} s"
-                    say(f"a worker {what}: the job ends without it")
-                    self.fail(self.status)
-
-        if not self.group.one_host:
-            VitalThread("watch", watch, "the watch on a step of all ranks").start()
-        try:
-            yield
-        finally:
-            ended.set()
-
-    def fail(self, status: int) -> NoReturn:
-        """End every process of the job at once, by the launcher if there is one."""
+        With the program's status by default, if that has ended.
+        """
+        status = self.status if status is None else status
         if self._deaths is not None:
             self._deaths.tell()
         if self._reporter is not None:
