@@ -89,23 +89,27 @@ def test_interrupts_wait_though_the_script_has_put_pythons_own_handler_back() ->
     assert run_ranks(3, CUT_OFF + script).stdout == "2\n"
 
 
-@pytest.mark.parametrize("step", ["cancel", "reclaim"])
+@pytest.mark.parametrize("step", ["CANCEL", "RECLAIM"])
 def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str) -> None:
     script = f"""
+        from workpool.protocol import Step
         from workpool.repository import Publisher
 
-        def cut_off(self, row):
-            Publisher.{step} = {step}
-            assert {step}(self, row)
-            signal.raise_signal(signal.SIGALRM)
+        def cut_off(self, row, step):
+            taken = take(self, row, step)
+            if step is Step.{step}:
+                Publisher.step = take
+                assert taken
+                signal.raise_signal(signal.SIGALRM)
+            return taken
 
-        {step}, Publisher.{step} = Publisher.{step}, cut_off
+        take, Publisher.step = Publisher.step, cut_off
         with WorkPool() as pool:
             view = pool.with_options(isolate=True)
             busy = [view.submit(time.sleep, 0.5) for _ in range(2)]
             while not all(each.running() for each in busy):
                 time.sleep(0.01)
-            future = busy[0] if "{step}" == "reclaim" else pool.submit(abs, -1)
+            future = busy[0] if "{step}" == "RECLAIM" else pool.submit(abs, -1)
             try:
                 pool.kill(future)
             except Alarm:
