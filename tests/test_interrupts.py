@@ -169,7 +169,9 @@ def test_submits_that_fail_for_want_of_stack_leave_no_trace() -> None:
                 for count in (1, 2):  # if so many were not counted, nobody would attend to them
                     assert not wait([pool.submit(abs, -n) for n in range(count)], 20).not_done, left
                 (driver,) = entry.current().tables.drivers
-                assert driver.outstanding == 0, left
+                end = time.monotonic() + 20
+                while driver.outstanding:  # whoever resolved the last may have it in hand still
+                    assert time.monotonic() < end, left
         print(failed > 0)
     """
     assert run_ranks(3, script).stdout == "True\n"
