@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -297,6 +298,18 @@ def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int, miss
     ended = with_bad_rank(tmp_path, rank, f"sys.modules['{missing}'] = None")
     assert ended.status != 0
     assert "ImportError" in ended.err or "ModuleNotFoundError" in ended.err
+
+
+def test_a_rank_of_intel_mpi_that_fails_ends_what_has_started_it() -> None:
+    rank = "import sys; sys.modules['cloudpickle'] = None; import workpool.__main__ as m; m.run()"
+    words = [sys.executable, "-c", rank, "-c", "pass"]
+    text = f"import subprocess; subprocess.run({words}); print('on')"
+    env = {**os.environ, "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "99", "I_MPI_HYDRA_UUID": "a"}
+    ran = subprocess.run(
+        [sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "ModuleNotFoundError" in ran.stderr
+    assert (ran.returncode, ran.stdout) == (-signal.SIGTERM, "")
 
 
 @pytest.mark.mpi

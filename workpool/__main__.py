@@ -18,7 +18,15 @@ from .errors import UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
-from .system.ranks import forget_line, is_alone, may_be_first, rank_here, size_here, step_size
+from .system.ranks import (
+    forget_line,
+    is_alone,
+    is_by_intel,
+    may_be_first,
+    rank_here,
+    size_here,
+    step_size,
+)
 from .system.shared_memory import too_little
 from .system.status import Reporter
 from .system.streams import flush, say, write_files
@@ -145,7 +153,8 @@ def _say_once(text: str, stream: TextIO, status: int) -> int:
 def _end_by_signal(error: BaseException) -> None:
     """End this rank by a signal if it fails before it has joined the others.
 
-    MPICH's mpiexec lets them wait for ever for one that has left by itself before MPI was started.
+    MPICH's mpiexec lets them wait for ever for one that has left by itself before MPI was started;
+    Intel's for one that was killed as well, unless whoever started us ends.
     """
     if size_here() > 1 and "mpi4py.MPI" not in sys.modules:
         sys.excepthook(type(error), error, error.__traceback__)
@@ -154,7 +163,7 @@ def _end_by_signal(error: BaseException) -> None:
         # has made for the others, which are ended at once.
         time.sleep(0.5)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getppid() if is_by_intel() else os.getpid(), signal.SIGTERM)
 
 
 def run() -> None:

@@ -53,6 +53,11 @@ def is_alone() -> bool:
     return step_size() == 1 if not any(name in os.environ for name in _SIZES) else size_here() == 1
 
 
+def is_by_intel() -> bool:
+    """Return whether the mpiexec of Intel MPI has started this rank."""
+    return "I_MPI_HYDRA_UUID" in os.environ
+
+
 def step_size() -> int | None:
     """Return how many processes srun has started, if that is all that is known of ranks."""
     given = os.environ.get(_STEP, "")

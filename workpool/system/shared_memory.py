@@ -25,7 +25,7 @@ _LEAST_NBYTES = 4 << 20
 
 #: By the names that the MPIs give it.
 _MPI_FILES = re.compile(
-    rf"{SHM}/(mpich_shm_|sm_segment\.|vader_segment\.|osc_sm\.|ucx_shm_posix_)"
+    rf"{SHM}/(mpich_shm_|sm_segment\.|vader_segment\.|osc_sm\.|ucx_shm_posix_|Intel_MPI_)"
     "|/tmp/hydra_hwloc_xmlfile_"
 )
 
