@@ -102,12 +102,12 @@ link_mpich() {
 ready() {
     extra=$1
     case $mpi in
-    mpich | openmpi) extras="$mpi${extra:+,$extra}" ;;
+    mpich | openmpi | intel) extras="$mpi${extra:+,$extra}" ;;
     system)
         command -v mpiexec >/dev/null || die "--mpi system: there is no mpiexec on PATH"
         extras=$extra
         ;;
-    *) die "--mpi $mpi: use mpich, openmpi or system" ;;
+    *) die "--mpi $mpi: use mpich, openmpi, intel or system" ;;
     esac
     venv=$venvs/$mpi
     usable || make_venv
