@@ -206,11 +206,11 @@ class Dispatcher:
                 return False
             room = self._publisher.reserve_ahead(1)
         except BaseException:  # no memory, no stack: nobody else knows what the batch holds
-            self._published.dissolve(batch)
+            self._store.remove(batch)
             raise
         row = self._publisher.publish_one(record, task.attempt) if room else None
         if row is None:
-            self._published.dissolve(batch)
+            self._store.remove(batch)
             return False
         self._published.add(batch, row)
         return True
@@ -272,7 +272,7 @@ class Dispatcher:
                 tasks = [task for batch in batches for task in batch.tasks]
                 waiting.extendleft(reversed(tasks))
                 for batch in batches:
-                    self._published.dissolve(batch)
+                    self._store.remove(batch)
                 raise
             if not batches:
                 break
@@ -327,7 +327,7 @@ class Dispatcher:
         for batch, row in zip(batches, rows, strict=True):
             if row is None:
                 left += batch.tasks
-                self._published.dissolve(batch)
+                self._store.remove(batch)
                 continue
             self._published.add(batch, row)
         if left:

@@ -83,13 +83,6 @@ class Published:
         self.batches.pop(number, None)
         del self.rows[number]
 
-    def dissolve(self, batch: Batch) -> None:
-        """Give back what a batch held that is not in the table, or not any more."""
-        self._store.remove(batch)
-        for task in batch.tasks:
-            if task.batch is batch:  # else it was recalled, and may be in another row
-                task.batch = None
-
     def claimed(self, batch: Batch) -> bool:
         """Return whether a worker has claimed the row of a batch.  RMA cost: 1 load."""
         number, word = batch.row
@@ -105,7 +98,7 @@ class Published:
         del self.rows[number]
         if self._publisher.step(batch.row, Step.CANCEL):
             self.batches.pop(number, None)
-            self.dissolve(batch)
+            self._store.remove(batch)
             self._backlog.put_back(batch.tasks)
             return
         self.rows[number] = batch
@@ -210,13 +203,16 @@ class Published:
             self.rows[number] = batch
             return []  # it has ended, or its contributions are on their way
         self.batches.pop(number, None)
-        self.dissolve(batch)
-        lost = batch.tasks[: layout.started_of(word)] if only is None else [only]
+        self._store.remove(batch)
+        ran = batch.tasks[: layout.started_of(word)] if only is None else [only]
         # The others wait again: they were not started, or it is not they that are to end.  Those of
         # them that have run will run once more, and still count once: what they have contributed
         # would have been committed with the whole batch.
-        self._backlog.put_back([task for task in left if task not in lost])
-        return [task for task in left if task in lost]
+        self._backlog.put_back([task for task in left if task not in ran])
+        lost = [task for task in left if task in ran]
+        for task in lost:
+            task.batch = None
+        return lost
 
     def owners(self) -> dict[int, list[Batch]]:
         """Return the rows that somebody runs, by member.  RMA cost: 1 look."""
