@@ -30,7 +30,17 @@ _RUNS = (State.CLAIMED, State.WANTED, State.OFFERED)
 # looking at each word.
 _CLAIMED = layout.States([State.CLAIMED])
 _OWNED = layout.States([*_RUNS, State.COMMITTED])
-_EVICTED = layout.States([State.EVICTED])
+
+#: By what steps a row ends whose owner is gone and which nobody waits for.  What was decided is
+#: DONE, and found by who looks for lost rows.
+_ENDS: dict[int, Step] = {
+    State.CLAIMED: Step.RECLAIM,
+    State.WANTED: Step.RECLAIM,
+    State.OFFERED: Step.RECLAIM,
+    State.COMMITTED: Step.SETTLE,
+    State.EVICTED: Step.LET_GO,
+}
+_LEFT = layout.States(_ENDS)
 
 
 class Published:
@@ -235,14 +245,20 @@ class Published:
         row = Row(batch.row.number, word)
         return layout.state_of(word) == State.COMMITTED and self._publisher.step(row, Step.SETTLE)
 
-    def free_evicted(self, members: Container[int]) -> None:
-        """Free the rows that were taken back from members whose processes are gone.
+    def free_rows(self, members: Container[int]) -> None:
+        """Free the rows of members whose processes are gone: taken back, or lost while they ran.
+
+        Nobody else would: a lost row is freed when its owner is done with it, see
+        ``Publisher.recover``.
 
         Notes
         -----
-        RMA cost: 1 compare_and_swap for each.
+        RMA cost: 1 compare_and_swap for each step.
         """
         words = self._publisher.words
-        for number in _EVICTED.rows(words):
-            if layout.owner_of(words[number]) in members:
-                self._publisher.step(Row(number, words[number]), Step.LET_GO)
+        for number in _LEFT.rows(words):
+            if layout.owner_of(words[number]) not in members or number in self.rows:
+                continue
+            while step := _ENDS.get(layout.state_of(words[number])):
+                if not self._publisher.step(Row(number, words[number]), step):
+                    break

@@ -79,7 +79,7 @@ class Recovery:
                 self._take_back_from(member, owners[member], loss)
         dead = [member for member in workers if leases.peers.state(member) == "dead"]
         if near := set(filter(leases.peers.near, dead)):  # of others the last put may yet arrive
-            self._published.free_evicted(near)
+            self._published.free_rows(near)
         if not owners and len(dead) == self._workers:
             self._fail_all()
         elif owners or len(found) < self._workers:
