@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import site
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from launching import LIMIT_S, ROOT, Ended, by_hand, job
+from launching import ROOT, by_hand, job
 
 import workpool
 from workpool.errors import ResourceError
@@ -272,53 +271,6 @@ def test_the_host_of_a_worker_needs_no_script(tmp_path: Path) -> None:
     variables = mpiexec.environment(found.kind, os.environ)
     with job(command, variables, cwd=tmp_path, lasting=True) as started:
         assert started.wait()[:2] == (0, "/\n")
-
-
-def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_S) -> Ended:
-    """Run a program in a job of which one rank begins with a statement that makes it fail."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\n"
-        "def fail(): raise OSError('no memory for this')\n"
-        "ranks = [os.environ.get(name) for name in ('PMI_RANK', 'OMPI_COMM_WORLD_RANK')]\n"
-        f"if '{rank}' in ranks:\n"
-        f"    {fault}\n"
-    )
-    words = ["-w", "2", "-c", "print('never')"]
-    command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
-    with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
-        ended = started.wait(limit_s)
-    assert "never" not in ended.out
-    return ended
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("missing", ["cloudpickle", "workpool.layout"])
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int, missing: str) -> None:
-    ended = with_bad_rank(tmp_path, rank, f"sys.modules['{missing}'] = None")
-    assert ended.status != 0
-    assert "ImportError" in ended.err or "ModuleNotFoundError" in ended.err
-
-
-def test_a_rank_of_intel_mpi_that_fails_ends_what_has_started_it() -> None:
-    rank = "import sys; sys.modules['cloudpickle'] = None; import workpool.__main__ as m; m.run()"
-    words = [sys.executable, "-c", rank, "-c", "pass"]
-    text = f"import subprocess; subprocess.run({words}); print('on')"
-    env = {**os.environ, "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "99", "I_MPI_HYDRA_UUID": "a"}
-    ran = subprocess.run(
-        [sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=60
-    )
-    assert "ModuleNotFoundError" in ran.stderr
-    assert (ran.returncode, ran.stdout) == (-signal.SIGTERM, "")
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_fails_before_the_program_begins(tmp_path: Path, rank: int) -> None:
-    fault = "from workpool.members import liveness; liveness.this_process = fail"
-    ended = with_bad_rank(tmp_path, rank, fault, 20)
-    assert ended.status == 1
-    assert "OSError: no memory for this" in ended.err
 
 
 def test_a_python_that_has_no_mpi4py() -> None:

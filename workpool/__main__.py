@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TextIO
 
-from .errors import UsageError
+from .errors import ResourceError, UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
@@ -73,7 +73,15 @@ def main() -> int:
     _import_half()
     if may_be_first() and (text := too_little()):  # Open MPI may manage with that
         say(text)
-    from . import rma
+    try:
+        from . import rma
+    except ResourceError as error:  # there is no MPI: mostly on no rank
+        status = _say_once(f"python -m workpool: {error}\n", sys.stderr, 1)
+        if not may_be_first():  # and rank 0, which would have ended us, has one
+            say(f"{rank_here()} on {os.uname().nodename}: {error}")
+        if not survival.survives():
+            _end_by_signal()
+        return status
 
     gc.freeze()  # without the group: a pool refers to it, and what is frozen is never freed
     try:
@@ -150,14 +158,15 @@ def _say_once(text: str, stream: TextIO, status: int) -> int:
     return status
 
 
-def _end_by_signal(error: BaseException) -> None:
-    """End this rank by a signal if it fails before it has joined the others.
+def _end_by_signal(error: BaseException | None = None) -> None:
+    """End this rank by a signal if it fails before it has joined the others, and say by what error.
 
     MPICH's mpiexec lets them wait for ever for one that has left by itself before MPI was started;
     Intel's for one that was killed as well, unless whoever started us ends.
     """
     if size_here() > 1 and "mpi4py.MPI" not in sys.modules:
-        sys.excepthook(type(error), error, error.__traceback__)
+        if error is not None:  # else that is said
+            sys.excepthook(type(error), error, error.__traceback__)
         flush()
         # Mpiexec may lose what was written just before the end; and the launcher is to see what MPI
         # has made for the others, which are ended at once.
