@@ -161,10 +161,20 @@ def test_options_that_cannot_be_honoured() -> None:
             WorkPool().with_options(retries=-1)
         with pytest.raises(SerializationError, match="argument 2 of 2 .*_thread.lock"):
             WorkPool(initializer=print, initargs=(1, threading.Lock()))
-        os.environ["WORKPOOL_ROWS"] = "1e3"
-        with pytest.raises(UsageError, match="WORKPOOL_ROWS='1e3': give a whole number"):
-            WorkPool()
-        del os.environ["WORKPOOL_ROWS"]
+        for name, text, message in [
+            ("ROWS", "1e3", "='1e3': give a whole number"),
+            ("ROWS", "0", "=0: a table has 1 to"),
+            ("CLAIM", "lottery", "='lottery': use 'pointer' or 'counter'"),
+            ("ARENA_NBYTES", "100", "=100: with 2 workers"),
+            ("REPOSITORY", "3", "=3: this job has ranks 0 to 2"),
+            ("LEASE_S", "0.1", "=0.1: give at least 0.5"),
+        ]:
+            os.environ[f"WORKPOOL_{name}"] = text
+            with pytest.raises(UsageError, match=f"^WORKPOOL_{name}{message}"):
+                WorkPool()
+            with pytest.raises(UsageError, match="^rows=-1: "):
+                WorkPool(claim="pointer", rows=-1, arena_nbytes=1 << 20, repository=0, lease_s=1)
+            del os.environ[f"WORKPOOL_{name}"]
         with pytest.raises(ResourceError, match="/dev/shm"):
             WorkPool(arena_nbytes=10**14)
         with WorkPool() as pool:

@@ -124,7 +124,15 @@ class WorkPool(View):
             return
         job = entry.current()
         content = encode_setup(sys.path, initializer, initargs)
-        choice = choose(job, max_workers, claim, rows, arena_nbytes, repository, lease_s)
+        choice = choose(
+            job,
+            max_workers,
+            claim=claim,
+            rows=rows,
+            arena_nbytes=arena_nbytes,
+            repository=repository,
+            lease_s=lease_s,
+        )
         ledgers = Ledgers(
             (initializer, initargs),
             lambda: job.journal_opened(drain_s),

@@ -127,7 +127,26 @@ ROWS = 1024
 LEASE_S = 10.0
 
 
-def choose(
+def choose(job: runtime.Runtime, max_workers: int | None, **given: Any) -> Choice:
+    """Return the table that options and environment ask for.
+
+    Raises
+    ------
+    UsageError
+        If there is no such table.  It names the option, or the variable of the environment.
+    """
+    try:
+        choice = _choice(job, max_workers, **given)
+        choice.geometry()
+    except UsageError as error:
+        name, _, why = str(error).partition("=")
+        if name not in given or given[name] is not None or not _text(name):
+            raise
+        raise UsageError(f"{_variable(name)}={why}") from None
+    return choice
+
+
+def _choice(
     job: runtime.Runtime,
     max_workers: int | None,
     claim: str | None,
@@ -136,11 +155,10 @@ def choose(
     repository: int | None,
     lease_s: float | None,
 ) -> Choice:
-    """Return the table that options and environment ask for."""
     workers = job.workers
     if max_workers is not None:
         workers = min(workers, checked("max_workers", max_workers, int))
-    claim = claim or os.environ.get("WORKPOOL_CLAIM") or "pointer"
+    claim = claim or _text("claim") or "pointer"
     if claim not in tuple(TAKERS):
         raise UsageError(f"claim={claim!r}: use {' or '.join(map(repr, TAKERS))}")
     rows = _number("rows", rows, ROWS, int)
@@ -186,13 +204,22 @@ def _number(name: str, given: N | None, default: D, kind: Callable[[Any], N]) ->
     """Return an option as given, from the environment, or by default."""
     if given is not None:
         return checked(name, given, kind)
-    text = os.environ.get(f"WORKPOOL_{name.upper()}")
+    text = _text(name)
     if not text:
         return default
     try:
         return kind(text)
     except ValueError:
-        raise UsageError(f"WORKPOOL_{name.upper()}={text!r}: give {_needed(kind)}") from None
+        raise UsageError(f"{name}={text!r}: give {_needed(kind)}") from None
+
+
+def _variable(name: str) -> str:
+    return f"WORKPOOL_{name.upper()}"
+
+
+def _text(name: str) -> str | None:
+    """Return what the environment says of an option."""
+    return os.environ.get(_variable(name))
 
 
 def checked(name: str, given: N, kind: Callable[[Any], N]) -> N:
