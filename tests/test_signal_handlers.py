@@ -136,6 +136,19 @@ def test_who_waits_by_the_standard_library_learns_what_was_cut_off() -> None:
     assert run_ranks(3, CUT_OFF + script).stdout == said
 
 
+def test_a_callback_of_a_cancelled_future_learns_what_was_cut_off() -> None:
+    script = """
+        with WorkPool() as pool:
+            for learn in (lambda it: it.exception(20), lambda it: wait([it], 20)):
+                later = lost(pool)
+                slow = [pool.submit(time.sleep, 0.1) for _ in range(9)]
+                slow[-1].add_done_callback(lambda _: learn(later))
+                assert slow[-1].cancel()
+                print(type(later.exception(0)).__name__)
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout == "TaskLost\n" * 2
+
+
 def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again() -> None:
     script = """
         from workpool.pool import resolver

@@ -15,7 +15,7 @@ from ..backoff import WAIT_S, Backoff
 from ..clock import monotonic, sleep
 from ..errors import TaskLost
 from ..flag import Flag
-from ..whole import held, within
+from ..whole import held
 
 #: What is waited for is lost when the driver has had no task at all for so long, neither in the
 #: backlog nor in the table nor on its way to a future, and no thread is in the middle of a step.
@@ -169,4 +169,4 @@ class Waits:
 
 def _stepping() -> bool:
     """Return whether a thread is in the middle of a step: it may have a task in its hands."""
-    return any(map(within, sys._current_frames().values()))
+    return any(map(held, sys._current_frames().values()))

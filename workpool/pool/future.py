@@ -117,12 +117,7 @@ class PoolFuture(Future[T]):
     def _invoke_callbacks(self) -> None:
         # Callbacks of a future that is resolved are the attendant's: the thread that resolves it
         # waits for some future, and may have a lock that a callback wants.
-        if not self._resolved:  # cancelled; counted first: a callback may wait for a shutdown
-            with self._pool.lock:
-                self._pool.watched.discard(self)
-            self._pool.ended()
-            super()._invoke_callbacks()  # type: ignore[misc]
-        elif self._done_callbacks:
+        if self._state == "FINISHED" and self._done_callbacks:  # else `cancel` calls them
             self._pool.callbacks.call(super()._invoke_callbacks)  # type: ignore[misc]
 
     def __repr__(self) -> str:
@@ -228,14 +223,23 @@ class PoolFuture(Future[T]):
         if held(sys._getframe(1)):
             self._pool.callbacks.call(self.cancel)
             return False
+        if not self._withdraw():
+            return self.cancelled()
+        # Here, where all is done: a callback may wait for a shutdown, or for another task.
+        super()._invoke_callbacks()  # type: ignore[misc]
+        return True
+
+    @whole
+    def _withdraw(self) -> bool:
         task = self._task
         if self._state in _ENDED or task is None or not self._pool.driver.cancel(task):
-            return self.cancelled()
+            return False
         self._task = None
-        try:
-            super().cancel()
-        finally:  # even if a callback has raised what the standard library does not catch
-            super().set_running_or_notify_cancel()
+        super().cancel()
+        super().set_running_or_notify_cancel()
+        with self._pool.lock:
+            self._pool.watched.discard(self)
+        self._pool.ended()
         return True
 
     def _wait(self, timeout: float | None) -> None:
