@@ -79,6 +79,15 @@ def test_a_job_that_outlives_its_workers_is_not_finalized() -> None:
     assert "MPI.Finalize() in a job that outlives its workers" in ended.err
 
 
+def test_a_job_that_outlives_its_workers_loses_one_whose_task_finalizes_mpi() -> None:
+    program = "from mpi4py import MPI\nprint(WorkPool().submit(MPI.Finalize).exception())"
+    with survive(program, workers=1) as started:
+        ended = started.wait()
+    assert (ended.status, ended.out.count("every worker of the pool has died")) == (0, 1)
+    assert "MPI.Finalize() in a task (worker rank 1) would never return: leave it out" in ended.err
+    assert "the worker ends here" in ended.err
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_others_still_use_the_pools(ranks: int) -> None:
     script = """

@@ -138,7 +138,7 @@ def _refuse_finalize(where: str = "the middle of a job") -> None:
     from .. import rma
 
     if job := _ours():
-        say(rma.HANGS.format(where=where))
+        say(rma.HANGS.format(where=where, what="job"))
         job.fail(1)
 
 

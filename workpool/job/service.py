@@ -182,8 +182,9 @@ def _sentry(group: rma.Group, liveness: Liveness, control: Callee) -> Sentry:
 
 
 def _refuse_finalize(group: rma.Group) -> NoReturn:
-    """End the job with a message: MPI's end would wait for it for ever."""
+    """End the job, or this rank of it, with a message: MPI's end would wait for it for ever."""
     from .. import rma
 
-    say(rma.HANGS.format(where=f"a task (worker rank {group.outer(group.rank)})"))
+    where = f"a task (worker rank {group.outer(group.rank)})"
+    say(rma.HANGS.format(where=where, what="worker" if survives() else "job"))
     abort(group, 1)

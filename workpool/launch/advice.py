@@ -16,10 +16,11 @@ _SHORT_NBYTES = 1 << 25
 
 _STDOUT = 1
 
-#: Where a rank has died.
+#: Where a rank has died, or has ended the job and said why.
 RANK_DIED = (
-    "; a rank has died: `workpool run --survive` says which, and goes on if it is a worker; submit "
-    "tasks that may end their process by pool.with_options(isolate=True)"
+    "; unless the reason is said above, a rank has died: `workpool run --survive` says which, and "
+    "goes on if it is a worker; submit tasks that may end their process by "
+    "pool.with_options(isolate=True)"
 )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from .mpi import MPI
 
-#: What is said where nothing else can be done; `where` is a task, or a kind of job.
-HANGS = "MPI.Finalize() in {where} would never return: leave it out; the job ends here"
+#: What is said where nothing else can be done; `where` is a task, or a kind of job; `what` ends.
+HANGS = "MPI.Finalize() in {where} would never return: leave it out; the {what} ends here"
 
 _finalize = MPI.Finalize
 _before: Callable[[], object] | None = None
