@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workpool.errors import ResourceError
+from workpool.errors import ResourceError, WorkerUnreachable
 from workpool.job import control
 from workpool.job.control import Callee, Caller, Order
 from workpool.job.crew import Crew
@@ -182,3 +182,25 @@ def test_a_host_that_falls_silent_while_a_table_is_opened_ends_the_job(
         crew.call(Order("open"), bool)
     assert crew.control.missing(crew.control.obeyed) == [1] * (not opened)
     assert ("has not opened a table within 0.1 s" in capsys.readouterr().err) is not opened
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, near: bool
+) -> None:
+    """Nobody has a task yet: a worker that does not come is stopped, or its host is gone."""
+
+    def serve() -> None:
+        while callee.look() is None:
+            time.sleep(0.5)
+        callee.report_done()
+
+    monkeypatch.setattr("workpool.job.crew.STEP_S", 0.1)
+    crew, callee = pair(lambda: None, near)
+    if near:
+        with beside(serve):
+            time.sleep(0.2)
+            crew.call(Order("stay"), bool)
+    else:
+        with pytest.raises(WorkerUnreachable, match="has not been heard of"):
+            crew.call(Order("stay"), bool)

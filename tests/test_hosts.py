@@ -215,6 +215,32 @@ def test_a_host_that_is_cut_off_while_all_leave_is_left_behind(hosts: Hosts) -> 
     assert "has not ended within 3 s, as if a host were cut off: the job ends" in ended.err
 
 
+BEGINNING = """
+import os, time
+from workpool import WorkPool
+from workpool.job import crew
+
+print("begun", flush=True)
+while not os.path.exists("cut"):
+    time.sleep(0.01)
+crew.STEP_S = 3.0
+WorkPool()
+"""
+
+
+def test_a_host_that_is_cut_off_before_the_first_pool_ends_the_job(hosts: Hosts) -> None:
+    with hosts.run("-c", BEGINNING) as started:
+        started.until("begun")
+        with hosts.cut_off():
+            (started.place / "cut").touch()
+            started.process.wait(LIMIT_S * PATIENCE)
+            hosts.kill()
+        ended = started.wait()
+    assert (ended.status, ended.out) == (1, "begun\n"), ended
+    assert f"on {hosts.names[1]} " in ended.err
+    assert "WorkerUnreachable: worker rank" in ended.err
+
+
 def test_a_repository_that_does_not_answer_is_waited_for_and_said(hosts: Hosts) -> None:
     busy = BUSY.replace("lease_s=1", "lease_s=1, repository={repository}")
     far = 1 if find().kind is Kind.OPENMPI else 2  # by node, and in blocks: a rank of the second

@@ -176,7 +176,7 @@ class Crew:
             If one is waited for without a limit, and its heart is not heard any more.
         """
         state = self._liveness.state
-        hearts = self._tables.hearts() if limit_s == math.inf else None
+        hearts = self._tables.hearts()
         watch, late_s = Stopwatch(), LATE_S
 
         def ended() -> bool:
@@ -184,8 +184,11 @@ class Crew:
             missing = self.control.missing(word)
             if self._survive:
                 missing = [m for m in missing if m not in late and state(m) != "dead"]
-            if missing and hearts is not None:  # where a whole host has died, nobody reports it
-                self._check_heard(*hearts, missing)
+            if missing and limit_s == math.inf:  # where a whole host has died, nobody reports it
+                if hearts is not None:
+                    self._check_heard(*hearts, missing)
+                elif watch.look() > STEP_S:
+                    self._check_came(missing)
             if missing and watch.look() > late_s:
                 late_s = math.inf
                 others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -197,6 +200,16 @@ class Crew:
 
         progress_until(self._tables.drivers, ended, limit_s)
         return self.control.missing(word)  # anew: one that was seen dead may have left well before
+
+    def _check_came(self, members: list[int]) -> None:
+        """Raise WorkerUnreachable if one of these members is on another host.
+
+        Where no table is open, nobody has a task: all would have come at once.
+        """
+        far = [member for member in members if not self._liveness.near(member)]
+        if far:
+            name = name_of(self._liveness, far[0])
+            raise WorkerUnreachable(f"{name} has not been heard of for {STEP_S:g} s")
 
     def _check_heard(self, choice: Choice, leases: Leases, members: list[int]) -> None:
         """Raise WorkerUnreachable if one of these members is on another host, and silent."""
