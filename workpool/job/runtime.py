@@ -161,7 +161,6 @@ class Runtime:
                 unused = next((known for known in self.tables if known not in used), None)
                 if unused is not None:  # give back its memory before more is asked for
                     self._crew.call(Order("close", unused), lambda: self.tables.close(unused))
-                choice.geometry()  # which may raise, before anybody is called
                 self._crew.call(Order("open", choice), lambda: self.tables.open(choice))
             return self.tables[choice]
 
