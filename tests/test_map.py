@@ -90,7 +90,9 @@ def test_many_maps_at_once_and_left_alone() -> None:
                 gc.collect()
                 for n, mapped in enumerate(maps[:3]):
                     assert list(mapped) == list(range(n, n + 1000))
-        assert not any(driver.outstanding for driver in entry.current().tables.drivers)
+        end = time.monotonic() + 20
+        while any(driver.outstanding for driver in entry.current().tables.drivers):
+            assert time.monotonic() < end  # whoever resolved the last may have it in hand still
     """
     run_ranks(3, script)
 

@@ -109,7 +109,7 @@ def test_a_buffer_is_not_filled_after_shutdown() -> None:
 
 def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
     script = """
-        import itertools, threading
+        import itertools, threading, time
         from workpool import WorkPool
         from workpool.job import entry
         from workpool.errors import SerializationError
@@ -143,7 +143,9 @@ def test_what_cannot_be_pickled_fails_in_its_place_of_a_buffer() -> None:
                 assert "argument 2 of 2 of type _thread.lock" in error, error
             assert list(pool.map(first, iter(range(9000)), buffersize=4096)) == list(range(9000))
             pool.shutdown()
-            assert not any(driver.outstanding for driver in entry.current().tables.drivers)
+            end = time.monotonic() + 20
+            while any(driver.outstanding for driver in entry.current().tables.drivers):
+                assert time.monotonic() < end  # whoever resolved the last may have it in hand still
     """
     run_ranks(3, script)
 
