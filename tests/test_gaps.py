@@ -223,12 +223,18 @@ def test_a_map_that_begins_after_a_shutdown_runs_nothing(tmp_path: Path, schedul
         def touch(n):
             (place / str(n)).touch()
 
+        def until_mapped():
+            while not mapped.exists():
+                time.sleep(0.01)
+
+        mapped = place.with_name("mapped")
         pool = WorkPool()
-        busy = pool.submit(time.sleep, 0.3)
+        busy = pool.submit(until_mapped)
         while not busy.running():
             time.sleep(0.01)
         Core.take_turn = late
         results = pool.map(touch, range(100), schedule=schedule)
+        mapped.touch()
         pool.shutdown()
         assert not list(place.iterdir())
         try:
@@ -238,7 +244,8 @@ def test_a_map_that_begins_after_a_shutdown_runs_nothing(tmp_path: Path, schedul
         else:
             raise AssertionError("there is a result")
     """
-    run_ranks(1, script, str(tmp_path), schedule)
+    (place := tmp_path / "place").mkdir()
+    run_ranks(1, script, str(place), schedule)
 
 
 @mpi

@@ -130,7 +130,10 @@ def test_the_items_of_a_stopped_worker_are_shared_out_again(tmp_path: Path) -> N
             return n
         def stop_a_while():
             pid = stop(f"item {times}")
-            threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+            try:
+                until(lambda: sum(stats.evicted for stats in pool.stats()) == times)
+            finally:
+                os.kill(pid, signal.SIGCONT)
         import threading
         for times in (1, 2):
             thread = threading.Thread(target=stop_a_while)

@@ -85,6 +85,7 @@ def test_what_cannot_be_restored_by_a_worker_fails_its_map() -> None:
 def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) -> None:
     script = """
         import sys, time
+        from pathlib import Path
         from workpool import WorkPool
         from workpool.pool.core import Core
 
@@ -92,6 +93,10 @@ def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) ->
             with open(sys.argv[1], "a") as file:
                 print(n, file=file)
             return n
+
+        def until_mapped():
+            while not mapped.exists():
+                time.sleep(0.01)
 
         def take_turn(self, *arguments):
             if turns:
@@ -101,12 +106,15 @@ def test_what_was_shared_out_of_a_map_that_failed_is_run_once(tmp_path: Path) ->
             return turns[-1]
 
         turns, whole, Core.take_turn = [], Core.take_turn, take_turn
+        mapped = Path(sys.argv[1] + " mapped")
         with WorkPool() as pool:
-            busy = [pool.submit(time.sleep, 1) for _ in range(pool.num_workers)]
+            busy = [pool.submit(until_mapped) for _ in range(pool.num_workers)]
             while not all(each.running() for each in busy):
                 time.sleep(0.01)
-            assert list(pool.map(note, range(1000))) == list(range(1000))
-        assert turns
+            results = pool.map(note, range(1000))
+            assert turns and Core.take_turn is whole
+            mapped.touch()
+            assert list(results) == list(range(1000))
         with open(sys.argv[1]) as file:
             assert sorted(map(int, file)) == list(range(1000))
     """

@@ -83,9 +83,19 @@ def test_who_wants_numbers_while_this_thread_is_at_them_or_in_mpi_is_refused(ran
 def test_who_makes_a_pool_in_the_middle_of_a_step_is_refused(tmp_path: Path) -> None:
     """Workers that are called together while they are called together would wait for ever."""
     script = """
-        import signal, sys, time
+        import os, signal, sys, threading, time
+        from pathlib import Path
         from workpool import WorkPool
         from workpool.job import entry
+
+        def until_refused():
+            while not over.exists():
+                time.sleep(0.01)
+
+        def ring_when_workers_are_called():
+            while not entry.current()._crew.control.calling:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGALRM)
 
         def makes(*_):
             try:
@@ -98,8 +108,10 @@ def test_who_makes_a_pool_in_the_middle_of_a_step_is_refused(tmp_path: Path) -> 
                     next(pool.map(abs, [1], journal=sys.argv[1]))
                 except RuntimeError as error:
                     assert "in the middle" in str(error)
+            if where.startswith("an opening"):
+                over.touch()
 
-        refused = []
+        refused, over = [], Path(sys.argv[1] + " over")
         signal.signal(signal.SIGALRM, makes)
         where = "the first one"
         with entry._lock:
@@ -110,10 +122,10 @@ def test_who_makes_a_pool_in_the_middle_of_a_step_is_refused(tmp_path: Path) -> 
             with driver._lock:
                 signal.raise_signal(signal.SIGALRM)
             where = "an opening that waits for busy workers"
-            busy = pool.submit(time.sleep, 0.6)
+            busy = pool.submit(until_refused)
             while not busy.running():
                 time.sleep(0.01)
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            threading.Thread(target=ring_when_workers_are_called).start()
             with WorkPool(rows=32) as other:
                 assert refused == ["the first one", "a step", where]
                 assert other.submit(abs, -1).result() == 1

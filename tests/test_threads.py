@@ -175,6 +175,11 @@ def test_a_pool_that_a_thread_is_opening_when_the_program_ends(ranks: int) -> No
         import threading
         import time
         import workpool
+        from workpool.job import entry
+
+        def call(*args):
+            opening.set()
+            calls(*args)
 
         def open_one():
             try:
@@ -188,9 +193,11 @@ def test_a_pool_that_a_thread_is_opening_when_the_program_ends(ranks: int) -> No
         pool.submit(abs, -1).result()
         for _ in range(pool.num_workers):
             pool.submit(time.sleep, 0.3)  # until then no table can be opened
+        opening, crew = threading.Event(), entry.current()._crew
+        calls, crew.call = crew.call, call
         thread = threading.Thread(target=open_one, daemon=True)
         thread.start()
-        time.sleep(0.05)
+        opening.wait(20)
         # The end of the program joins the pools, the one that is being opened included.
     """
     result = run_ranks(ranks, script, spmd=ranks == 1)
