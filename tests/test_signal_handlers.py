@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 #: `lost(pool)` returns the future of a task that a signal's handler has cut off.
 CUT_OFF = """
-        import signal, sys, time
+        import signal, sys, threading, time
         from concurrent.futures import as_completed, wait
         from workpool import TaskLost, WorkPool
 
@@ -37,6 +37,15 @@ CUT_OFF = """
                 finally:
                     sys.setprofile(None)
 
+        def in_main():  # which alone is cut off
+            return threading.current_thread() is threading.main_thread()
+
+        def counted(pool):
+            end = time.monotonic() + 20  # whoever gave a future its result counts it just then
+            while "0 tasks" not in str(pool) and time.monotonic() < end:
+                time.sleep(0.001)
+            return pool
+
         signal.signal(signal.SIGALRM, alarm)
 """
 
@@ -58,7 +67,7 @@ def test_what_a_signals_handler_cuts_off_is_waited_for_no_more() -> None:
             pool._core._wait_for_room = None
             assert [pool.submit(abs, n).result() for n in range(100)] == list(range(100))
             assert [type(each.exception()) for each in unwaited] == [TaskLost, TaskLost]
-            print(pool)
+            print(counted(pool))
     """
     said = "True True True\n<WorkPool: 2 workers, 0 tasks pending>\n"
     assert run_ranks(3, CUT_OFF + script).stdout == said
@@ -90,8 +99,11 @@ def test_interrupts_wait_though_the_script_has_put_pythons_own_handler_back() ->
 
 
 @pytest.mark.parametrize("step", ["CANCEL", "RECLAIM"])
-def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str) -> None:
+def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(
+    tmp_path: Path, step: str
+) -> None:
     script = f"""
+        from pathlib import Path
         from workpool.protocol import Step
         from workpool.repository import Publisher
 
@@ -103,16 +115,22 @@ def test_what_is_cut_off_while_it_is_taken_back_is_waited_for_no_more(step: str)
                 signal.raise_signal(signal.SIGALRM)
             return taken
 
+        def until_cut_off():
+            while not caught.exists():
+                time.sleep(0.01)
+
+        caught = Path({str(tmp_path / "caught")!r})
         take, Publisher.step = Publisher.step, cut_off
         with WorkPool() as pool:
             view = pool.with_options(isolate=True)
-            busy = [view.submit(time.sleep, 0.5) for _ in range(2)]
+            busy = [view.submit(until_cut_off) for _ in range(2)]
             while not all(each.running() for each in busy):
                 time.sleep(0.01)
             future = busy[0] if "{step}" == "RECLAIM" else pool.submit(abs, -1)
             try:
                 pool.kill(future)
             except Alarm:
+                caught.touch()
                 print(type(future.exception()).__name__, busy[1].exception())
     """
     assert run_ranks(3, CUT_OFF + script).stdout == "TaskLost None\n"
@@ -154,40 +172,50 @@ def test_what_a_signals_handler_cuts_off_while_it_is_restored_is_restored_again(
         from workpool.pool import resolver
         from workpool.pool.future import PoolFuture
 
+        def ring():
+            if in_main():
+                signal.raise_signal(signal.SIGALRM)
+
         class Hangs:
             def __reduce__(self):
-                return signal.raise_signal, (signal.SIGALRM,)
+                return ring, ()
 
         def late(make, *args):
-            time.sleep(0.1)  # until the main thread waits, which alone is cut off
+            time.sleep(0.1)  # until the main thread waits
             return make(*args)
 
         def once_cut_off(owner, name):
             def cut_off(*arguments):
+                if not in_main():
+                    return whole(*arguments)
                 setattr(owner, name, whole)
                 signal.raise_signal(signal.SIGALRM)
 
             whole = getattr(owner, name)
             setattr(owner, name, cut_off)
+            return whole
 
         with WorkPool(max_workers=1) as pool:
             for owner, name in ((resolver, "unpack_outcome"), (PoolFuture, "resolve")):
-                once_cut_off(owner, name)
-                future = pool.submit(late, abs, -5)
-                try:
-                    future.result()
-                except Alarm:
-                    print(future.result(), pool)
-            future = pool.submit(late, Hangs)
-            for _ in range(2):
-                try:
-                    future.result()
-                except Alarm:
-                    print(future.done())
-            print(type(future.exception()).__name__, pool)
+                whole = once_cut_off(owner, name)
+                while getattr(owner, name) is not whole:
+                    future = pool.submit(late, abs, -5)
+                    try:
+                        future.result()
+                    except Alarm:
+                        print(future.result(), counted(pool))
+            rang = []
+            while len(rang) < 2:  # else another thread has restored it
+                future, rang = pool.submit(late, Hangs), []
+                for _ in range(2):
+                    try:
+                        future.result()
+                    except Alarm:
+                        rang.append(future.done())
+            print(rang, type(future.exception()).__name__, counted(pool))
     """
     counts = "<WorkPool: 1 workers, 0 tasks pending>\n"
-    said = f"5 {counts}5 {counts}False\nTrue\nAlarm {counts}"
+    said = f"5 {counts}5 {counts}[False, True] Alarm {counts}"
     assert run_ranks(2, CUT_OFF + script).stdout == said
 
 
