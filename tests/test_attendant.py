@@ -102,7 +102,7 @@ def test_an_attendant_that_could_not_start_is_started_with_the_next_task(
     attendant.stop()
 
 
-@pytest.mark.parametrize("come", ["", "task", "action"])
+@pytest.mark.parametrize("come", ["", "task", "action", "end"])
 def test_the_attendant_rests_unless_something_has_just_come(come: str) -> None:
     driver: Any = SimpleNamespace(outstanding=come == "task")
     rested: list[object] = []
@@ -110,6 +110,8 @@ def test_the_attendant_rests_unless_something_has_just_come(come: str) -> None:
     attendant._work.set()
     if come == "action":
         attendant._actions.put(bool)
+    if come == "end":
+        attendant.stop()
     attendant._rest()
     assert attendant._work.is_set() == bool(come)
     assert bool(rested) != bool(come)

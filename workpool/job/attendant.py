@@ -183,7 +183,8 @@ class Attendant:
     def _rest(self) -> None:
         """Have nothing to attend to, unless something has come just now."""
         self._work.clear()
-        if self._busy() or not self._actions.empty():  # after the clear: then nothing is missed
+        # After the clear: then nothing is missed.
+        if self._busy() or not self._actions.empty() or self._stopped:
             self._work.set()
         else:
             self._give_up_lost(self._work.is_set)
