@@ -111,20 +111,27 @@ def test_mpi_is_loaded_as_for_a_pool_though_mpi4py_has_the_name() -> None:
     assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
-def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it() -> None:
+def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it(tmp_path: Path) -> None:
     script = """
-        import time
+        import sys, time
+        from pathlib import Path
         from workpool.futures import MPIPoolExecutor
 
-        for error in KeyError, KeyboardInterrupt:
+        def until_told():
+            while not told.exists():
+                time.sleep(0.01)
+
+        told = Path(sys.argv[1])
+        for error, *task in (KeyError, time.sleep, 0.3), (KeyboardInterrupt, until_told):
             try:
                 with MPIPoolExecutor() as executor:
-                    future = executor.submit(time.sleep, 0.3)
+                    future = executor.submit(*task)
                     raise error
             except error:
                 print(future.done())
+        told.touch()
     """
-    assert run_futures(2, script).stdout == "True\nFalse\n"
+    assert run_futures(2, script, str(tmp_path / "told")).stdout == "True\nFalse\n"
 
 
 def test_system_exit_in_a_block_waits_for_its_tasks() -> None:

@@ -126,7 +126,7 @@ def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:
         "except KeyboardInterrupt:\n    time.sleep(1)\n"
         "reporter.ended(5)"
     )
-    with job(launch(tmp_path, program, grace_s=0.3)) as started:
+    with job(launch(tmp_path, program, grace_s=0.9)) as started:
         started.signal(signal.SIGINT, after="ready")
         assert started.wait(10) == Ended(5, "begun\nready\n", "")
 
@@ -204,6 +204,7 @@ def test_a_signal_ends_the_wait_for_what_ranks_have_started(tmp_path: Path) -> N
     command = launch(tmp_path, "reporter.ended(0)", before="setsid sleep 100 &", grace_s=60)
     with job(command) as started:
         started.until("begun")
-        time.sleep(0.5)
+        while len(started.members()) > 2:  # the launcher, and what is left
+            time.sleep(0.02)
         started.signal(signal.SIGTERM)
         assert started.wait(10).status == 0

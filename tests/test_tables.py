@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import run_ranks
 
@@ -83,22 +85,32 @@ def test_pools_with_different_tables_at_the_same_time() -> None:
     run_ranks(4, script)
 
 
-def test_a_new_table_waits_for_busy_workers_and_stops_nobody() -> None:
+def test_a_new_table_waits_for_busy_workers_and_stops_nobody(tmp_path: Path) -> None:
     script = """
-        import time
+        import sys, time
+        from pathlib import Path
         from workpool import WorkPool
         from workpool.job import crew
 
-        crew.LATE_S = 0.1
+        def until_said():
+            while not said.exists():
+                time.sleep(0.01)
+
+        def say(text):
+            says(text)
+            said.touch()
+
+        said = Path(sys.argv[1])
+        says, crew.say, crew.LATE_S = crew.say, say, 0.1
         with WorkPool() as one:
-            slow = [one.submit(time.sleep, 0.5) for _ in range(2)]
+            slow = [one.submit(until_said) for _ in range(2)]
             quick = [one.submit(abs, n) for n in range(50)]
             with WorkPool(rows=64) as two:
                 assert two.submit(pow, 2, 5).result() == 32
             assert [f.result() for f in quick] == list(range(50))
             assert [f.result() for f in slow] == [None, None]
     """
-    ended = run_ranks(3, script)
+    ended = run_ranks(3, script, str(tmp_path / "said"))
     assert "until each has ended its task, or goes on if it is stopped: worker" in ended.stderr
 
 
