@@ -252,10 +252,12 @@ def test_interrupted_twice_all_ends_at_once(tmp_path: Path, then: int) -> None:
 def test_error_while_workers_are_busy() -> None:
     text = BUSY + (
         "pool = WorkPool()\nfuture = pool.submit(task)\n"
-        "while not future.running(): time.sleep(0.01)\n1 / 0"
+        "while not future.running(): time.sleep(0.01)\n"
+        "print('fails', flush=True)\n1 / 0"
     )
-    begun = time.monotonic()
     with run("-w", "2", "-c", text) as started:
+        started.until("fails")
+        begun = time.monotonic()
         ended = started.wait(20)
     assert ended.status == 1
     assert ended.err.endswith("ZeroDivisionError: division by zero\n")
@@ -282,9 +284,11 @@ def test_a_driver_dies_though_what_it_has_forked_lives(survive: list[str]) -> No
         "import os, signal, time, workpool\nwith workpool.WorkPool() as pool:\n"
         "    pool.submit(abs, -1).result()\n"
         "    if not os.fork(): time.sleep(30); os._exit(0)\n"
+        "    print('dies', flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     with run("-w", "2", *survive, "-c", text) as started:
+        started.until("dies")
         ended = started.wait(10)
     assert ended.status not in (0, 1)
     assert ("was killed by signal 9" in ended.err) == bool(survive)

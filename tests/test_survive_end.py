@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import ROOT, Ended, job, run
+from launching import LIMIT_S, ROOT, Ended, job, run
+from processes import PATIENCE
 from surviving import BUSY, HEAD, deaths, end, survive
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
@@ -29,7 +30,8 @@ def test_the_driver_dies(signum: int) -> None:
 
 
 def test_the_driver_leaves_the_hard_way() -> None:
-    with survive("os._exit(0)") as started:
+    with survive("print('leaves', flush=True); os._exit(0)") as started:
+        started.until("leaves")
         ended = end(started, 10)
     assert ended.status == 1
     assert "the driver (rank 0, process" in ended.err
@@ -78,14 +80,20 @@ def test_an_error_in_the_script() -> None:
 
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_dies_before_the_job_has_begun(tmp_path: Path, victim: int) -> None:
+    died = tmp_path / "died"
     (tmp_path / "sitecustomize.py").write_text(f"""\
 import os, signal
 if "{victim}" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
+    open({str(died)!r}, "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
 """)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     words = ["-m", "workpool.launch.cli", "run", "--survive", "-w", "3", "-c", "pass"]
     with job([sys.executable, *words], environment) as started:
+        give_up = time.monotonic() + LIMIT_S * PATIENCE
+        while not died.exists():
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
         ended = started.wait(10)
     assert ended.status == 137
     assert "killed by signal 9, before the job had begun" in ended.err
