@@ -63,10 +63,11 @@ def until(ended: Callable[[], bool]) -> None:
 def test_many_who_wait_do_not_look_more_often_than_a_few() -> None:
     waits, steps = waits_of(1e-3)
     over: list[None] = []
+    begun = time.monotonic()
     with waiting(waits, 32, lambda: bool(over)):
         time.sleep(0.5)
         over.append(None)
-    assert len(steps) < 1500
+    assert len(steps) < 3000 * (time.monotonic() - begun)
 
 
 def test_who_has_waited_for_long_and_in_vain_looks_seldom() -> None:
