@@ -117,23 +117,28 @@ def test_programs_of_the_others_go_on(ended_by: str) -> None:
     text = f"""
 import subprocess
 
-def program(seconds):
+UNTIL_KILLED = "until [ -e killed ]; do sleep 0.02; done"
+
+def program():
     if {ended_by!r} == "subprocess":
-        return subprocess.run(["sleep", str(seconds)]).returncode
+        return subprocess.run(["sh", "-c", UNTIL_KILLED]).returncode
     import multiprocessing
-    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(seconds,))
+    process = multiprocessing.get_context("spawn").Process(target=os.system, args=(UNTIL_KILLED,))
     process.start()
     process.join()
     return process.exitcode
 
 with WorkPool() as pool:
     each(pool, os.getpid)
-    own = subprocess.Popen(["sleep", "1"])
-    futures = [pool.submit(program, 1) for _ in range(3)]
+    own = subprocess.Popen(["sh", "-c", UNTIL_KILLED])
+    futures = [pool.submit(program) for _ in range(3)]
     while not all(future.running() for future in futures):
         time.sleep(0.01)
     time.sleep(0.2)
     os.kill(member(2), signal.SIGKILL)
+    until_dead(2)
+    time.sleep(0.2)  # the others hear of it
+    open("killed", "w").close()
     print([future.result() for future in futures], own.wait())
     files()
 """
