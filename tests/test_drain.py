@@ -110,6 +110,36 @@ def test_what_takes_too_long_is_cut_off(tmp_path: Path, launched: bool) -> None:
     assert not stored(tmp_path / "run.db")
 
 
+def test_who_waits_for_a_pool_does_not_go_on_before_it_is_told_to_leave(tmp_path: Path) -> None:
+    program = """\
+import time
+from workpool import WorkPool
+from workpool.job import drain
+
+says = drain.say
+
+def say(text):
+    says(text)
+    time.sleep(1)  # as where nobody reads that
+
+def work(n):
+    print("begun", flush=True)
+    time.sleep(1)
+
+drain.say = say
+with WorkPool(journal="run.db") as pool:
+    for n in range(20):
+        pool.submit(work, n)
+print("all is done")
+"""
+    with run("-w", "2", "-c", program, cwd=tmp_path) as started:
+        started.signal(signal.SIGTERM, after="begun")
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "all is done" not in ended.out
+    assert len(stored(tmp_path / "run.db")) == ended.out.count("begun") < 20
+
+
 def test_what_ends_after_the_journal_is_not_seen(tmp_path: Path) -> None:
     program = """\
 import time

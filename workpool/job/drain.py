@@ -104,6 +104,7 @@ class Drain:
         self._before: object = None  # the handler that was there; None while ours is not
         self._asked: queue.SimpleQueue[bool]
         self._begun = self._over = self._left = False
+        self._finished: list[Driver] = []  # those whose tasks have had their time
         self._closed = threading.Event()
         self._leave = Deferring(self._exit, _harms)
 
@@ -156,16 +157,17 @@ class Drain:
 
     def _exit(self, signum: int, frame: FrameType | None) -> None:
         self._left = True
+        # Not before: who waits for the end of a pool would go on as if all its tasks had run.
+        for driver in self._finished:
+            driver.drained = True
         raise SystemExit(UNFINISHED)
 
     def _run(self) -> None:
         if not self._asked.get():
             return
         say(f"SIGTERM: running tasks have {self._drain_s:g} s to end, no others are started")
-        drivers = self._drivers()
-        busy = self.cut = not finish(drivers, self._drain_s)
-        for driver in drivers:
-            driver.drained = True
+        self._finished = self._drivers()
+        busy = self.cut = not finish(self._finished, self._drain_s)
         say(
             ("the time is over, what still runs is lost" if busy else "all of them have ended")
             + f"; status {UNFINISHED}: start the script again to go on"
@@ -176,7 +178,8 @@ class Drain:
         watch = Stopwatch()
         while not self._left and watch.look() < END_S:
             signal.pthread_kill(main, signal.SIGTERM)  # interrupts whatever it waits for
-            self._closed.wait(AGAIN_S)
+            if self._closed.wait(AGAIN_S):
+                return
         watch = Stopwatch()
         while watch.look() < END_S:
             if self._closed.wait(AGAIN_S):
