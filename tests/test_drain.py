@@ -140,6 +140,41 @@ print("all is done")
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun") < 20
 
 
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGTERM, UNFINISHED), (signal.SIGINT, 128 + signal.SIGINT)]
+)
+def test_a_process_by_itself_that_waits_at_its_exit(
+    tmp_path: Path, signum: int, status: int
+) -> None:
+    program = """\
+import time
+from workpool import WorkPool
+from workpool.pool.core import Core
+
+shutdown = Core.shutdown
+
+def tell(*args, **options):
+    print("waits", flush=True)
+    shutdown(*args, **options)
+
+def work(n):
+    print("begun", flush=True)
+    time.sleep(1)
+
+Core.shutdown = tell
+pool = WorkPool(journal="run.db")
+for n in range(20):
+    pool.submit(work, n)
+"""
+    with job([sys.executable, "-c", program], cwd=tmp_path) as started:
+        started.until("begun")
+        started.signal(signum, after="waits")
+        ended = started.wait()
+    assert ended.status == status, ended
+    assert "Exception ignored" not in ended.err
+    assert len(stored(tmp_path / "run.db")) == ended.out.count("begun") < 20
+
+
 def test_what_ends_after_the_journal_is_not_seen(tmp_path: Path) -> None:
     program = """\
 import time

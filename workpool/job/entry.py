@@ -107,7 +107,14 @@ def _close_at_exit() -> None:
         if not finished:  # its thread cannot be ended, only all of the process
             exit_at_once(status)
         job.cancel()
-    _close_current()
+    try:
+        _close_current()
+    except (KeyboardInterrupt, SystemExit) as end:  # by a signal: Python would end with status 0
+        if isinstance(end, KeyboardInterrupt):
+            _finish_running("Ctrl-C")
+        status = exit_status(end) if isinstance(end, SystemExit) else show(end)
+        write_files()
+        exit_at_once(status)
 
 
 def _close_current() -> None:
