@@ -14,6 +14,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from processes import PATIENCE
 
 import workpool.serializer
 from workpool.serializer import CodeCache
@@ -41,8 +42,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--half", choices=CLAIMS, help="of the tests; named after how tasks are taken")
 
 
-def pytest_configure() -> None:
-    """Have what tests start be ended by a hangup, also where nohup keeps it from the tests."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have what tests start be ended by a hangup, also where nohup keeps it from the tests.
+
+    And have a test as much longer as what it starts: else the limit of a job, which shows the
+    stacks of its ranks, might never be reached.
+    """
+    if config.option.timeout is None:
+        config.option.timeout = PATIENCE * float(config.getini("timeout"))
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda signum, frame: None)
 
