@@ -14,7 +14,7 @@ import pytest
 from launching import by_hand, job, run, stored
 from processes import PATIENCE
 
-from workpool.launch.mpiexec import Kind, find
+from workpool.launch.mpiexec import Kind, command_line, environment, find
 from workpool.system.status import UNFINISHED
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
@@ -172,6 +172,47 @@ for n in range(20):
         ended = started.wait()
     assert ended.status == status, ended
     assert "Exception ignored" not in ended.err
+    assert len(stored(tmp_path / "run.db")) == ended.out.count("begun") < 20
+
+
+def test_an_spmd_program_that_waits_for_a_pool_of_its_own_at_the_end(tmp_path: Path) -> None:
+    program = """\
+import time
+import workpool
+from workpool.pool.core import Core
+
+shutdown = Core.shutdown
+
+def tell(self, *args, **options):
+    if self.ledgers.used:
+        print("waits", flush=True)
+    shutdown(self, *args, **options)
+
+def work(n):
+    print("begun", flush=True)
+    time.sleep(1)
+
+def main(pool):
+    global kept
+    Core.shutdown = tell
+    kept = workpool.WorkPool(journal="run.db")
+    for n in range(20):
+        kept.submit(work, n)
+
+workpool.run(main)
+print("all is done", flush=True)
+"""
+    (tmp_path / "driver.py").write_text(program)
+    found = find()
+    command = command_line(found, 3, [sys.executable, "driver.py"])
+    variables = environment(found.kind, os.environ)
+    with job(command, variables, cwd=tmp_path, lasting=True) as started:
+        started.until("begun")
+        started.until("waits")
+        terminate(started.ranks()[:1])
+        ended = started.wait()
+    assert ended.status == UNFINISHED, ended
+    assert "all is done" not in ended.out
     assert len(stored(tmp_path / "run.db")) == ended.out.count("begun") < 20
 
 

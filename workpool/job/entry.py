@@ -112,7 +112,7 @@ def _close_at_exit() -> None:
     except (KeyboardInterrupt, SystemExit) as end:  # by a signal: Python would end with status 0
         if isinstance(end, KeyboardInterrupt):
             _finish_running("Ctrl-C")
-        status = exit_status(end) if isinstance(end, SystemExit) else show(end)
+        status = show(end)
         write_files()
         exit_at_once(status)
 

@@ -22,6 +22,8 @@ def uncaught() -> BaseException | None:
 
 def show(error: BaseException) -> int:
     """Show an error that nobody has caught, and return the status of the job, as Python does."""
+    if isinstance(error, SystemExit):
+        return exit_status(error)
     status = 130 if isinstance(error, KeyboardInterrupt) else 1
     trace = None
     try:
