@@ -341,7 +341,7 @@ threading.Thread(target=watch).start()
 print("ready", flush=True)
 """
     (tmp_path / "driver.py").write_text(program)
-    with run("-w", "2", "driver.py", cwd=tmp_path) as started:
+    with run("-w", "2", "--grace", "20", "driver.py", cwd=tmp_path) as started:
         started.signal(signal.SIGTERM, after="ready")
         ended = started.wait()
     assert ended.status == 128 + signal.SIGTERM, ended
