@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary, ref
 
 from .byname import named
 from .derived import CACHES, WHEN_ASKED, annotations_of
-from .empty import make_empty
+from .empty import make_empty, parameters, parametrize
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members
 from .script import found_in_script, is_in_script, show, tasks_are_here
@@ -90,8 +90,19 @@ class _ClassRegistry:
             first = self.find(class_id)
             if first is not None:
                 return first
-            self._add(cls, _Known(class_id, False, in_script, has_name))
+            if self.get(cls) is not None:  # this process has made it, and sent it
+                self._by_id[class_id] = cls
+                return cls
+            made_of = parameters(cls)
+            native = made_of is not None and self.is_native(made_of[0])
+            known = self._add(cls, _Known(class_id, native, in_script, has_name))
+            known.bases = cls.__bases__
             return cls
+
+    def is_native(self, cls: type) -> bool:
+        """Tell whether this process defines or imports a class."""
+        known = self.get(cls)
+        return known is None or known.native
 
     def _add(self, cls: type, known: _Known) -> _Known:
         key = id(cls)
@@ -177,6 +188,16 @@ def _make_empty(metaclass: Any, name: str, bases: tuple[Any, ...], content: dict
     if metaclass.__module__.partition(".")[0] == "equinox":
         raise UnpicklingError(f"define class {name} in a module: JAX knows no copy of it")
     return make_empty(metaclass, name, bases, content, _CLASSES.get)
+
+
+def _make_parametrized(metaclass: Any, name: str, *given: Any) -> type:
+    """Return what ``origin[args]`` is here, or an empty class as long as its origin is one."""
+    *otherwise, origin, args = given
+    known = _CLASSES.get(origin)
+    if known is None or known.native or known.own is not None:
+        with suppress(Exception):  # of what refuses an argument that is still empty
+            return parametrize(origin, args, lambda cls: not _CLASSES.is_native(cls))
+    return _make_empty(metaclass, name, *otherwise)
 
 
 _from_earlier_run: Final[ContextVar[bool]] = ContextVar("workpool_earlier_run", default=False)
@@ -361,6 +382,8 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         slots, hidden = _slots_of(cls), _hidden_in(cls, state[0])
         _, name, bases, content, *_ = args
         make, args = _make_empty, (_metaclass_of(cls), name, bases, {**content, **slots, **hidden})
+        if (made_of := parameters(cls)) is not None:
+            make, args = _make_parametrized, (*args, *made_of)
         built = {*slots, *hidden, *(members(cls) if slots else ())}
         state = {key: it for key, it in state[0].items() if key not in built}, *state[1:]
         setter = _set_attributes if setter.__name__ == "_class_setstate" else setter

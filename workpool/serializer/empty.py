@@ -60,6 +60,27 @@ def make_empty(
             return make()
 
 
+def parameters(cls: Any) -> tuple[Any, object] | None:
+    """Return the `origin` and the `args` by which ``origin[args]`` has made a class of pydantic.
+
+    None for any other class.
+    """
+    made = vars(cls).get("__pydantic_generic_metadata__")
+    if not made or made["origin"] is None or made["origin"][made["args"]] is not cls:
+        return None
+    return made["origin"], made["args"]
+
+
+def parametrize(origin: Any, args: object, is_restored: Callable[[type], bool]) -> type:
+    """Return the one class that ``origin[args]`` is in this process.
+
+    Only restored classes have been told of it: what their hooks made of that came with them.
+    """
+    with _unhooked(cls for cls in origin.__mro__ if is_restored(cls)):
+        made: type = origin[args]
+        return made
+
+
 @contextmanager
 def _unhooked(classes: Iterable[type]) -> Iterator[None]:
     """Have classes not be told of the subclasses that this thread makes meanwhile."""
