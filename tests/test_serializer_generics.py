@@ -1,6 +1,10 @@
-"""Generic classes of the script."""
+"""Generic classes of the script, type aliases, and type parameters."""
 
 from __future__ import annotations
+
+import sys
+
+import pytest
 
 
 def test_a_class_that_a_generic_one_makes_of_arguments_is_the_one_it_makes_there(run_script):
@@ -61,3 +65,63 @@ def test_a_class_that_a_generic_one_makes_of_arguments_is_the_one_it_makes_there
         assert made == ["Own[int]", "Own[float]", "Own[str]"]
     """
     run_script(script, models=models)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases are Python 3.12")
+def test_type_aliases_of_the_script(run_script):
+    run_script("""
+        type Vector[T] = list[T]
+        type Json = dict[str, Json] | list[Json] | int
+        type Even = list[Odd] | None
+        type Odd = list[Even]
+        def task(x: Vector[int]) -> Vector[int]: return x
+        def length(x: Json) -> Even: return len(x)
+        def value(alias): return alias.__name__, alias.__value__.__args__[0].__args__[-1] is alias
+        def inner(): return Even.__value__.__args__[0].__args__[0].__value__.__args__[0] is Even
+        for _ in range(3):
+            assert run(task, [1]) == [1]
+            assert run(length, [1]) == 1
+            assert run(value, Json) == ("Json", True)
+            assert run(inner)
+    """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12")
+def test_generic_aliases_that_refer_to_themselves(run_script):
+    run_script("""
+        from typing import Callable
+        type Tree[T] = T | list[Tree[T]]
+        type Row[T: int, U: (int, str), *Ts, **P] = tuple[Rows[T], Callable[P, U], *Ts]
+        type Rows[T] = list[Row[T, str, int, [int]]]
+        def depth(x: Tree[int]) -> int: return 1 + depth(x[0]) if isinstance(x, list) else 0
+        def tree():
+            leaf, below = Tree.__value__.__args__
+            parameter, = Tree.__type_params__
+            return leaf is parameter and below == list[Tree[parameter]]
+        def row():
+            first, second, *_ = Row.__type_params__
+            bounds = first.__bound__, second.__constraints__
+            texts = [str(it).replace("~", "") for it in (Row.__value__, Row.__type_params__)]
+            return *texts, *bounds, Rows.__value__.__args__[0].__origin__ is Row
+        for _ in range(3):
+            assert run(depth, [[1]]) == 2
+            assert run(tree)
+            assert run(row) == row()
+    """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12")
+def test_functions_and_classes_have_their_type_parameters(run_script):
+    run_script("""
+        def pick[T: int, *Ts](first: T, *others: *Ts) -> T: return first
+        class Box[T]:
+            content: T
+            def get[U](self, default: U) -> T | U: return self.content or default
+        def names():
+            assert pick.__annotations__["return"] is pick.__type_params__[0]
+            made = pick, Box, Box.get
+            return [[it.__name__ for it in each.__type_params__] for each in made]
+        for _ in range(3):
+            assert run(pick, 1, 2) == 1
+            assert run(names) == [["T", "Ts"], ["T"], ["U"]]
+    """)

@@ -6,10 +6,6 @@ script's stand-in for the driver and the program of the worker.
 
 from __future__ import annotations
 
-import sys
-
-import pytest
-
 
 def test_functions_of_the_script_run(run_script):
     run_script("""
@@ -127,25 +123,6 @@ def test_annotations_by_names_of_the_script(run_script):
             assert run(task, Identity(5), 1) == 5
             assert run(decorate(task), 6, 1) == 6
             assert run(Pair, 1) == Pair(1)
-    """)
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases are Python 3.12")
-def test_type_aliases_of_the_script(run_script):
-    run_script("""
-        type Vector[T] = list[T]
-        type Json = dict[str, Json] | list[Json] | int
-        type Even = list[Odd] | None
-        type Odd = list[Even]
-        def task(x: Vector[int]) -> Vector[int]: return x
-        def length(x: Json) -> Even: return len(x)
-        def value(alias): return alias.__name__, alias.__value__.__args__[0].__args__[-1] is alias
-        def inner(): return Even.__value__.__args__[0].__args__[0].__value__.__args__[0] is Even
-        for _ in range(3):
-            assert run(task, [1]) == [1]
-            assert run(length, [1]) == 1
-            assert run(value, Json) == ("Json", True)
-            assert run(inner)
     """)
 
 

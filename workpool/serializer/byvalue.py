@@ -235,6 +235,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         self._had += read.values()
         # The cells themselves, which two closures may share; they are filled later.
         state[1]["__closure__"] = None
+        if parameters := getattr(function, "__type_params__", ()):  # from Python 3.12
+            state[1]["__type_params__"] = parameters
         made = (function.__code__, *made[1:4], function.__closure__)
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
         enclosed = [it for _, it in cells]

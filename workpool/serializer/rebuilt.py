@@ -179,21 +179,64 @@ def _reduce_lru_cache(obj: Any) -> tuple[Any, ...]:
 
 def _reduce_type_alias(alias: Any) -> tuple[Any, ...]:
     name, value, parameters = alias.__name__, alias.__value__, alias.__type_params__
-    if parameters or not name.isidentifier() or iskeyword(name):
+    if not name.isidentifier() or iskeyword(name) or (parameters and not _is_within_itself(alias)):
         return _make_type_alias, (name, value, parameters)
     given: list[object] = []
-    return _begin_type_alias, (name, given), (given, value), None, None, _end_type_alias
+    return _begin_type_alias, (name, given, parameters), (given, value), None, None, _end_type_alias
+
+
+def _is_within_itself(alias: Any) -> bool:
+    """Tell whether an alias stands for something that refers to the alias, as trees do."""
+    found, left = dict[int, object](), [alias.__value__]
+    while left:
+        it = left.pop()
+        if it is alias:
+            return True
+        if id(it) not in found:
+            found[id(it)] = it
+            left += it if isinstance(it, list) else (typing.get_origin(it), *typing.get_args(it))
+            left += [it.__value__] if type(it) is _TypeAliasType else ()
+    return False
 
 
 def _make_type_alias(name: str, value: object, parameters: tuple[Any, ...]) -> Any:
     return _TypeAliasType(name, value, type_params=parameters)
 
 
-def _begin_type_alias(name: str, given: list[object]) -> Any:
-    """Return an alias of what it is given later, because that may refer to the alias."""
-    made: dict[str, Any] = {"__name__": __name__, "given": given}
-    exec(f"type {name} = given[0]", made, names := dict[str, Any]())
-    return names[name]
+def _begin_type_alias(name: str, given: list[Any], parameters: tuple[Any, ...]) -> Any:
+    """Return an alias of what it is given later, because that may refer to the alias.
+
+    Such an alias has type parameters of its own, which it puts in the place of those in there.
+    """
+
+    def value(*own: Any) -> object:
+        # `*Ts` is put in the place of `Ts`.
+        place = {
+            there: tuple(here) if type(here) is _TypeVarTuple else (here,)
+            for there, here in zip(parameters, own, strict=True)
+        }
+        free = sum((place[each] for each in getattr(given[0], "__parameters__", ())), ())
+        return given[0][free] if free else given[0]
+
+    names = ", ".join(each.__name__ for each in parameters)
+    declared = ", ".join(_declared(number, it) for number, it in enumerate(parameters))
+    made: dict[str, Any] = {"__name__": __name__, "__value": value, "__parameters": parameters}
+    head = f"{name}[{declared}]" if parameters else name
+    exec(f"type {head} = __value({names})", made, names_here := dict[str, Any]())
+    return names_here[name]
+
+
+def _declared(number: int, parameter: Any) -> str:
+    """Return how a type parameter is written that is like the one with this number."""
+    this = f"__parameters[{number}]"
+    text: str = parameter.__name__
+    if type(parameter) is not typing.TypeVar:
+        text = f"{'*' if type(parameter) is _TypeVarTuple else '**'}{text}"
+    elif among := parameter.__constraints__:
+        text += f": ({', '.join(f'{this}.__constraints__[{each}]' for each in range(len(among)))})"
+    elif parameter.__bound__ is not None:
+        text += f": {this}.__bound__"
+    return text
 
 
 def _end_type_alias(alias: object, state: tuple[list[object], object]) -> None:
