@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harness import run_ranks
 
 from workpool.job import attendant as attendant_module
 from workpool.job.attendant import REST_S, Attendant
@@ -237,3 +238,58 @@ def test_a_callback_that_the_attendant_was_not_told_of_is_not_waited_for() -> No
         callbacks.call(bool)
     callbacks.join()
     assert over == [True]
+
+
+def test_one_attendant_though_its_start_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler raises where `Thread.start` waits for the thread, which runs by then."""
+    attendant = Attendant(list, bool, bool)
+    starts = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", starts)
+        starts(self)
+        raise TimeoutError
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(TimeoutError):
+        attendant.wake()
+    (first,) = (each for each in threading.enumerate() if each.name == "workpool-attendant")
+    attendant.wake()
+    first.join(10)
+    assert not first.is_alive()
+    attendant.stop()
+
+
+@pytest.mark.mpi
+def test_a_callback_that_is_not_handed_over_is_not_waited_for() -> None:
+    script = """
+        import signal, threading, time
+        from workpool import WorkPool
+        from workpool.job.attendant import Attendant
+
+        class Alarm(Exception):
+            pass
+
+        def raises(*_):
+            raise Alarm
+
+        calls = Attendant.call
+
+        def call(self, action):
+            if threading.current_thread() is threading.main_thread():
+                Attendant.call = calls
+                signal.raise_signal(signal.SIGALRM)
+            return calls(self, action)
+
+        Attendant.call = call
+        signal.signal(signal.SIGALRM, raises)
+        with WorkPool() as pool:
+            try:
+                while True:
+                    future = pool.submit(time.sleep, 0.01)
+                    future.add_done_callback(lambda future: None)
+                    future.result()
+            except Alarm:
+                pass
+    """
+    run_ranks(1, script)

@@ -20,7 +20,6 @@ from stepped_pool import Make
 from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
 from workpool.errors import SerializationError
-from workpool.job.attendant import Attendant
 from workpool.job.drain import finish
 from workpool.pool.mapping.call import MapCall
 from workpool.pool.mapping.cutter import Cutter
@@ -290,41 +289,6 @@ def test_no_more_tasks_are_pending_than_may_be_though_several_threads_submit() -
 
 
 @mpi
-def test_a_callback_that_is_not_handed_over_is_not_waited_for() -> None:
-    script = """
-        import signal, threading, time
-        from workpool import WorkPool
-        from workpool.job.attendant import Attendant
-
-        class Alarm(Exception):
-            pass
-
-        def raises(*_):
-            raise Alarm
-
-        calls = Attendant.call
-
-        def call(self, action):
-            if threading.current_thread() is threading.main_thread():
-                Attendant.call = calls
-                signal.raise_signal(signal.SIGALRM)
-            return calls(self, action)
-
-        Attendant.call = call
-        signal.signal(signal.SIGALRM, raises)
-        with WorkPool() as pool:
-            try:
-                while True:
-                    future = pool.submit(time.sleep, 0.01)
-                    future.add_done_callback(lambda future: None)
-                    future.result()
-            except Alarm:
-                pass
-    """
-    run_ranks(1, script)
-
-
-@mpi
 def test_who_cannot_start_a_thread_has_submitted_nothing() -> None:
     script = """
         from threading import Thread
@@ -408,23 +372,3 @@ def test_a_finalizer_that_comes_while_its_thread_has_the_pools_lock_cannot_wait(
     monkeypatch.setattr(threading, "Condition", condition)
     future.add_done_callback(bool)
     assert refused == [True]
-
-
-def test_one_attendant_though_its_start_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler raises where `Thread.start` waits for the thread, which runs by then."""
-    attendant = Attendant(list, bool, bool)
-    starts = threading.Thread.start
-
-    def start(self: threading.Thread) -> None:
-        monkeypatch.setattr(threading.Thread, "start", starts)
-        starts(self)
-        raise TimeoutError
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(TimeoutError):
-        attendant.wake()
-    (first,) = (each for each in threading.enumerate() if each.name == "workpool-attendant")
-    attendant.wake()
-    first.join(10)
-    assert not first.is_alive()
-    attendant.stop()
