@@ -200,7 +200,7 @@ class _Job:
     def wait(self) -> int:
         """Wait for the end of the job, or bring it about; return the driver's exit status."""
         give_up = math.inf  # when the job is ended, if it has not ended
-        begun = False
+        begun = hurried = False
         hosts, noted = 0, self._clock.look()
         while self._process.poll() is None and self._clock.look() < give_up:
             self._watch.look(_LOOK_S, self._routes.fds)
@@ -222,7 +222,9 @@ class _Job:
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
             elif now > self._missed() + _NOTICE_S:
                 self._driver_gone, give_up = True, now
-            give_up = min(give_up, now + self._signals.pass_on())
+            limit_s = self._signals.pass_on()
+            hurried |= limit_s < math.inf and self._watch.ending is not None
+            give_up = min(give_up, now + limit_s)
         self._signals.judge(self._driver_gone)
         status = self._process.poll()  # None: it must be ended
         while self._watch.look(0):  # the last words may have come with the end
@@ -230,7 +232,8 @@ class _Job:
         self._routes.look()
         self._routes.close()
         if status == 0 and self._watch.ending is not None:
-            self._kill(after_s=self._grace_s)  # what the ranks have started may still be at work
+            # What the ranks have started may still be at work.
+            self._kill(after_s=0 if hurried else self._grace_s)
         else:
             self._late = self._processes.left() if status is None else ""
             self._fate = supervisor.ends(self._watch.place).get(self._watch.driver or 0)
