@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hosts import Hosts, missing
-from launching import LIMIT_S
+from launching import LIMIT_S, Ended
 from processes import PATIENCE
 
 from workpool.launch.mpiexec import Kind, find
@@ -166,14 +166,20 @@ def test_no_job_outlives_its_driver(hosts: Hosts) -> None:
     assert "workpool: the driver (rank 0, process" in ended.err
 
 
-def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
-    """It may have lost its power, or the network: nobody can tell."""
-    with hosts.run("-c", BUSY.format(items=1000)) as started:
-        started.until("begun")
+def cut_off_at(said: str, text: str, hosts: Hosts) -> Ended:
+    """Run a script; cut the second host off as soon as that is said, and tell the script."""
+    with hosts.run("-c", text) as started:
+        started.until(said)
         with hosts.cut_off():
+            (started.place / "cut").touch()
             started.process.wait(LIMIT_S * PATIENCE)
             hosts.kill()  # what runs there does not hear of the end
-        ended = started.wait()
+        return started.wait()
+
+
+def test_others_do_the_work_of_a_host_that_is_cut_off(hosts: Hosts) -> None:
+    """It may have lost its power, or the network: nobody can tell."""
+    ended = cut_off_at("begun", BUSY.format(items=1000), hosts)
     assert ended.status == 0, ended
     assert ended.out.splitlines() == ["0 begun", f"sum {sum(range(1000))}", "end"]
     assert f"on {hosts.names[1]} " in ended.err
@@ -204,13 +210,7 @@ sys.exit(3)
 
 def test_a_host_that_is_cut_off_while_all_leave_is_left_behind(hosts: Hosts) -> None:
     """The others are in a collective call by then, which never ends."""
-    with hosts.run("-c", LEAVING) as started:
-        started.until("leaving")
-        with hosts.cut_off():
-            (started.place / "cut").touch()
-            started.process.wait(LIMIT_S * PATIENCE)
-            hosts.kill()
-        ended = started.wait()
+    ended = cut_off_at("leaving", LEAVING, hosts)
     assert (ended.status, ended.out) == (3, "sum 4950\nleaving\n"), ended
     assert "has not ended within 3 s, as if a host were cut off: the job ends" in ended.err
 
@@ -229,13 +229,7 @@ WorkPool()
 
 
 def test_a_host_that_is_cut_off_before_the_first_pool_ends_the_job(hosts: Hosts) -> None:
-    with hosts.run("-c", BEGINNING) as started:
-        started.until("begun")
-        with hosts.cut_off():
-            (started.place / "cut").touch()
-            started.process.wait(LIMIT_S * PATIENCE)
-            hosts.kill()
-        ended = started.wait()
+    ended = cut_off_at("begun", BEGINNING, hosts)
     assert (ended.status, ended.out) == (1, "begun\n"), ended
     assert f"on {hosts.names[1]} " in ended.err
     assert "WorkerUnreachable: worker rank" in ended.err
