@@ -36,12 +36,14 @@ HAS_GETSTATE = pytest.mark.skipif(
 
 
 MUTABLE = """
-import argparse, collections, dataclasses, enum, functools, operator, random, threading
+import argparse, array, collections, dataclasses, enum, functools, operator, random, threading
 import types, typing
 import numpy as np
 LIST, TABLE, SET, BYTES = [1], {}, {1}, bytearray(3)
 ARRAY, EVERY_OTHER = np.zeros(6), np.arange(9)[::2]
 RECORD = np.zeros(2, [("a", int), ("y", float)])
+WIDE, COLUMNS, DAYS = np.zeros(600), np.zeros((30, 30), order="F"), np.zeros(600, "M8[D]")
+NUMBERS = array.array("d", WIDE)
 LARGE, OBJECTS, MASKED = np.zeros(1 << 18), np.array([None, "x"]), np.ma.array([1, 2])
 RANDOM, QUEUE, LOCK = random.Random(1), collections.deque([1]), threading.Lock()
 LARGE_TEXT = ["x" * (1 << 21)] * 300
@@ -116,6 +118,10 @@ def reads_partial(): return PARTIAL
 def reads_slice(): return SLICE
 def reads_bytes(): return BYTES
 def reads_array(): return ARRAY
+def reads_wide(): return WIDE
+def reads_columns(): return COLUMNS
+def reads_days(): return DAYS
+def reads_numbers(): return NUMBERS
 def reads_record(): return RECORD
 def reads_view(): return EVERY_OTHER
 def reads_large_array(): return LARGE
@@ -194,6 +200,11 @@ def decorated(): return LIST
         ("reads_array", "ARRAY.shape = 2, 3"),
         ("reads_array", "ARRAY.dtype = int"),
         ("reads_array", "ARRAY.flags.writeable = False"),
+        ("reads_wide", "WIDE[-1] = -0.0"),
+        ("reads_columns", "COLUMNS[2, 1] = 1"),
+        ("reads_days", "DAYS[-1] += 1"),
+        ("reads_numbers", "NUMBERS[-1] = 1"),
+        ("reads_numbers", "NUMBERS.append(0)"),
         ("reads_record", "RECORD.dtype.names = 'x', 'y'"),
         ("reads_record", "RECORD['y'] = 1"),
         ("reads_view", "EVERY_OTHER.base[2] = 7"),

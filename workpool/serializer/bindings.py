@@ -9,7 +9,7 @@ the same::
     classes     their bases, each attribute
     objects     each attribute and slot
     containers  each element
-    the rest    what `state_of` returns
+    the rest    its state, by `has_state`
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from .derived import WHEN_ASKED
 from .names import UNBOUND, content
-from .states import State, state_of
+from .states import State, has_state
 
 Read: TypeAlias = Callable[[object], object]
 """Of a slot, from an object."""
@@ -62,7 +62,7 @@ class Bindings:
 
         Notes
         -----
-        Cost: 0.1 us, and 0.03 us for each binding; for the rest that of `state_of`.
+        Cost: 0.1 us, and 0.03 us for each binding; for the rest that of `has_state`.
         """
         for function, code, defaults, kwdefaults, attributes, name in self._functions:
             if (
@@ -102,7 +102,7 @@ class Bindings:
                 return False
         if self._token is not None and get_cache_token() != self._token:
             return False
-        return all(state_of(it, pickler) == state for it, pickler, state in self._states)
+        return all(has_state(it, state, pickler) for it, pickler, state in self._states)
 
     def _bind(self, mapping: Mapping[str, Any], but: Container[str] = ()) -> dict[str, Any]:
         """Record and return what is in a mapping, `but` for some names; and how much there is."""
