@@ -93,7 +93,7 @@ class Waits:
                 if not left > 0:  # true of NaN as well
                     return False
                 if self._progress():
-                    backoff = None  # mostly it was what we wait for
+                    backoff, lost_s = None, math.inf  # mostly it was what we wait for
                     continue
                 if backoff is None:
                     backoff, since_s = Backoff(WAIT_S, sleep=self._sleep), monotonic()
@@ -114,6 +114,8 @@ class Waits:
                         if monotonic() >= deadline:
                             break
                         backoff.pause()
+                    if backoff.spins:
+                        continue
                 lost_s = self._lost_s(lost_s, ended)
             return True
         finally:
