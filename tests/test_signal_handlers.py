@@ -298,18 +298,18 @@ def test_what_a_handler_raises_while_all_ranks_open_a_table_waits_for_its_end() 
 
         def rings(*args):
             signal.raise_signal(signal.SIGALRM)
-            return advances(*args)
+            return lack(*args)
 
-        advances = Group._advances
+        lack = Group._lack
         signal.signal(signal.SIGUSR1, later)
         with WorkPool() as pool:
             signal.signal(signal.SIGALRM, once)
-            Group._advances = rings
+            Group._lack = rings
             try:
                 WorkPool(rows=64)
             except Alarm:
                 print("rang")
-            Group._advances = advances
+            Group._lack = lack
             for number in (signal.SIGALRM, signal.SIGUSR1):
                 print(signal.getsignal(number) is later)
             with WorkPool(rows=64) as other:

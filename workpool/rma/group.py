@@ -97,18 +97,21 @@ class Group:
             _await_others(comm, rank == root)
         self._root = root
         self._lock = _IN_MPI
-        self.comm = MPI.Intracomm(comm.Split(0, -1 if rank == root else rank))
+        order = -1 if rank == root else rank
+        node = comm.Split_type(MPI.COMM_TYPE_SHARED, order)
+        self.one_host = node.Get_size() == comm.Get_size()
+        if not self.one_host:
+            node.Free()
+        self.comm = MPI.Intracomm(node if self.one_host else comm.Split(0, order))
         self.rank = self.comm.Get_rank()
         self.size = self.comm.Get_size()
         world = MPI.COMM_WORLD
         self._own = world.Get_rank() if 1 < self.size == world.Get_size() else None
-        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.one_host = self.agree(node.Get_size() == self.size)
-        node.Free()
         patient = not self.one_host and (mortal or "Open MPI" in library_version())
         self._kind: type[Window] = PatientWindow if patient else Window
         if self.size == 1:
             self._kind = OwnWindow
+        self._advancing = False  # whether it was seen that calls do without the host of a window
         self._windows: list[Window] = []  # that were opened, some of them closed since
         self._most_free = 0  # bytes of shared memory, as far as was seen
 
@@ -216,8 +219,9 @@ class Group:
             memory = memoryview(win.tomemory()).cast("B")  # type: ignore[arg-type]
             win.Lock_all(MPI.MODE_NOCHECK)
             unified = win.model == MPI.WIN_UNIFIED
-        alone = self.one_host and unified and self._advances(win, host, memory)
-        if not mine and alone:
+        if self.one_host and unified and not self._advancing:
+            self._advancing = self._advances(win, host, memory)
+        if not mine and self._advancing:
             memory = self._lent(win, host, nbytes)
         if mine:
             for at in range(0, clear_nbytes, PAGE_NBYTES):  # there may be no memory for all at once
@@ -228,7 +232,7 @@ class Group:
             win.Sync()
             self.comm.Barrier()  # nobody looks before the host has written the start
         ticker = None
-        if mine and not alone:
+        if mine and not self._advancing:
             ticker = Ticker(memory[: min(watched_nbytes, WATCHED_NBYTES)], self._lock)
             ticker.start()
         own = memory if unified and memory else None
