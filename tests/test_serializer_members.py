@@ -312,10 +312,13 @@ def test_what_a_function_reads_may_be_made_of_arguments_that_nobody_knows(run_sc
                 return made
         template, table = maker.Template("x"), maker.Table(3)
         pair, slotted = Pair(1, 2), Slotted("y")
+        from maker import one      # its module has it, but a copy is read
+        third = maker.Ratio(1, 3)
         template.me, table["pair"] = template, pair
         def read():
             assert template.me is template and table["pair"] is pair
             assert type(table) is maker.Table and type(pair) is Pair
+            assert one.value == (1, 1) and third.value == (1, 3)
             return template.source, template.show(1), table["n"], tuple(pair), slotted.name
         for _ in range(3):
             assert run(read) == ("x", "x1", 3, (1, 2), "y")
@@ -330,5 +333,12 @@ def test_what_a_function_reads_may_be_made_of_arguments_that_nobody_knows(run_sc
             class Table(dict):
                 def __new__(cls, n): return super().__new__(cls)
                 def __init__(self, n): self["n"] = n
+            class Ratio:
+                __slots__ = ("value",)
+                def __new__(cls, p, q):
+                    made = super().__new__(cls)
+                    made.value = p, q
+                    return made
+            one = Ratio(1, 1)
         """,
     )

@@ -206,11 +206,12 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         asked = not ordinary or callable(obj)
         if asked and (name := name_of_refusing(obj)) is not None:
             return name  # pickle looks in its __module__
-        if ordinary and (names := names_of_instances(kind)):
-            return name_of_mark(obj, names) or NotImplemented
+        names = names_of_instances(kind) if ordinary else ()
+        if names and (name := name_of_mark(obj, names)) is not None:
+            return name
         if plain and wants_more(obj):
             return reduce_kept(obj)
-        if ordinary:
+        if ordinary and not names:
             self._ordinary[id(kind)] = kind
         return NotImplemented
 
