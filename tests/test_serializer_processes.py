@@ -235,14 +235,29 @@ def test_each_side_reports_what_cannot_travel(run_script):
         def reads(): return here
         for error in (failure(reads), failure(reads), failure(len, [here])):
             assert type(error) is SerializationError and "not made by hand" in str(error)
-            assert "or import it from a module" in str(error)
+            assert "and read what a module has as module.name" in str(error)
             assert "must be able to import" not in str(error)
         error = failure(Here)
         assert "not made by hand; return plain data from it" in str(error)
+
+        import uncopied
+        from uncopied import method
+        def reads_a_copy(): return method()
+        def reads_the_module(): return uncopied.method()
+        assert "as module.name" in str(failure(reads_a_copy))
+        assert run(reads_the_module) == 1
         """,
         only_here="""
             class Thing: pass
             def function(): pass
+        """,
+        uncopied="""
+            class Uncopied:
+                value = property(lambda self: 1)
+                def __getstate__(self): return {"value": 1}
+                def __setstate__(self, state): self.value = state["value"]
+                def method(self): return self.value
+            method = Uncopied().method
         """,
     )
 

@@ -9,7 +9,7 @@ from ..errors import SerializationError
 
 _REMEDY: Final = (
     "build what cannot be pickled and restored in the task or in the initializer, "
-    "or import it from a module"
+    "and read what a module has as module.name"
 )
 
 
