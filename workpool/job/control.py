@@ -169,7 +169,7 @@ class Callee:
         self.window.compare_and_swap(self._word, self._done - 1, word)
 
     def report_dead(self, member: int) -> None:
-        """Say that another worker is dead.  RMA cost: 1 load, 1 compare_and_swap, once each.
+        """Say that another worker is dead.  RMA cost: 1 load, 2 compare_and_swap, once each.
 
         The last compare-and-swap of the dead may still be on its way: it finds our word and fails,
         or comes before ours, which is then tried again.
@@ -178,7 +178,5 @@ class Callee:
             disp = presence(member)
             found = self.window.load(disp)
             while found < DEAD:
-                seen, found = found, self.window.compare_and_swap(disp, found, DEAD)
-                if found == seen:
-                    break
+                found = self.window.compare_and_swap(disp, found, DEAD)
             self._reported.add(member)

@@ -168,7 +168,7 @@ class CounterTaker(Taker):
         if not self._held:
             if not self._news:
                 self._look()
-            depth = max(0, self._tail - self._held.stop)  # rows beyond our last ticket
+            depth = self._tail - self._held.stop  # rows beyond our last ticket
             count = share(depth, self._workers, limit)
             first = self._window.fetch_add(layout.TICKET, count)  # unconditional: ours for ever
             self._hold(range(first, first + count))

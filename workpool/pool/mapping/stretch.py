@@ -73,8 +73,8 @@ class Stretch:
 
     @property
     def has_some(self) -> bool:
-        """Whether results may be used, or all are used up."""
-        return bool(self.fresh or self.parts or not self.left)
+        """Whether there may be results that are not used up."""
+        return bool(self.fresh or self.parts)
 
     def place(self, at: int) -> int:
         """Return which one of all that the map was given an item is."""
