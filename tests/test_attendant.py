@@ -11,7 +11,7 @@ import pytest
 from harness import run_ranks
 
 from workpool.job import attendant as attendant_module
-from workpool.job.attendant import REST_S, Attendant
+from workpool.job.attendant import ATTENDED_S, LAZY_S, REST_S, Attendant
 from workpool.pool.callbacks import Callbacks
 
 
@@ -84,6 +84,34 @@ def test_the_attendant_that_rests_is_woken(monkeypatch: pytest.MonkeyPatch) -> N
     attendant.call(done.set)
     assert done.wait(10)
     attendant.stop()
+
+
+def test_the_attendant_looks_the_less_often_the_longer_somebody_waits() -> None:
+    """Where nothing is outstanding, it waits to be woken; else it does for so long at most."""
+
+    class Driver:
+        beats, outstanding, progress = 0, False, int
+        waits = SimpleNamespace(attended=True)
+
+    def wait(seconds: float) -> None:
+        rests.append(seconds)
+        driver.waits.attended = len(rests) < 6
+        if len(rests) == 7:
+            attendant.stop()
+
+    def wake(interrupted: object) -> None:
+        driver.outstanding = True
+        attendant.wake()
+
+    driver: Any = Driver()
+    attendant = Attendant(lambda: [driver], bool, wake, lambda: looks.append(len(rests)))
+    attendant._bell = SimpleNamespace(wait=wait, clear=bool, set=bool)  # type: ignore[assignment]
+    attendant._thread = threading.current_thread()
+    attendant._work.set()
+    rests, looks = list[float](), list[int]()
+    attendant._attend()
+    assert rests == [2 * LAZY_S, 4 * LAZY_S, 8 * LAZY_S, *[ATTENDED_S] * 3, LAZY_S]
+    assert looks == [0, *range(8)]
 
 
 def test_an_attendant_that_could_not_start_is_started_with_the_next_task(

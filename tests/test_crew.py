@@ -14,9 +14,10 @@ import pytest
 
 from workpool.errors import ResourceError, WorkerUnreachable
 from workpool.job import control
-from workpool.job.control import Callee, Caller, Order
+from workpool.job.control import Callee, Caller, Choice, Order
 from workpool.job.crew import Crew
 from workpool.layout.control import presence
+from workpool.members.leases import Gone
 from workpool.members.liveness import this_process
 from workpool.testing import MemoryWindow
 
@@ -33,7 +34,7 @@ def ranks(size: int) -> Any:
     return SimpleNamespace(size=size, rank=1, allocate=allocate)
 
 
-def pair(hearts: Callable[[], None], near: bool = True) -> tuple[Crew, Callee]:
+def pair(hearts: Callable[[], object], near: bool = True) -> tuple[Crew, Callee]:
     """Return how a driver calls, and its worker is called, perhaps from another host."""
     group = ranks(2)
     here = this_process()
@@ -142,9 +143,9 @@ def test_a_death_is_reported_though_the_last_step_of_the_dead_is_on_its_way(
         assert (caller.reported_dead(), caller.missing(came)) == ([1], [2])
 
 
-@pytest.mark.parametrize("end", [ResourceError, SystemExit])
+@pytest.mark.parametrize(("end", "said"), [(ResourceError, "no memory"), (SystemExit, "1")])
 def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
-    monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
+    monkeypatch: pytest.MonkeyPatch, end: type[BaseException], said: str
 ) -> None:
     """Its workers would wait for it in MPI for ever."""
 
@@ -159,7 +160,7 @@ def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
 
     monkeypatch.setattr("workpool.job.crew.FAILED_S", 10 if end is ResourceError else 0.1)
     crew, callee = pair(lambda: None)
-    with beside(serve), pytest.raises(end):
+    with beside(serve), pytest.raises(end, match=said):
         crew.call(Order("open"), fail)
 
 
@@ -178,7 +179,7 @@ def test_a_host_that_falls_silent_while_a_table_is_opened_ends_the_job(
 
     monkeypatch.setattr("workpool.job.crew.STEP_S", 10 if opened else 0.1)
     crew, callee = pair(lambda: None, near=False)
-    with beside(serve), nullcontext() if opened else pytest.raises(SystemExit):
+    with beside(serve), nullcontext() if opened else pytest.raises(SystemExit, match="1"):
         crew.call(Order("open"), bool)
     assert crew.control.missing(crew.control.obeyed) == [1] * (not opened)
     assert ("has not opened a table within 0.1 s" in capsys.readouterr().err) is not opened
@@ -186,7 +187,7 @@ def test_a_host_that_falls_silent_while_a_table_is_opened_ends_the_job(
 
 @pytest.mark.parametrize("near", [True, False])
 def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, near: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], near: bool
 ) -> None:
     """Nobody has a task yet: a worker that does not come is stopped, or its host is gone."""
 
@@ -196,6 +197,7 @@ def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
         callee.report_done()
 
     monkeypatch.setattr("workpool.job.crew.STEP_S", 0.1)
+    monkeypatch.setattr("workpool.job.crew.LATE_S", 0.0)
     crew, callee = pair(lambda: None, near)
     if near:
         with beside(serve):
@@ -204,3 +206,31 @@ def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
     else:
         with pytest.raises(WorkerUnreachable, match="has not been heard of"):
             crew.call(Order("stay"), bool)
+    assert capsys.readouterr().err.count("waits until each has ended its task") == 1
+
+
+def test_a_worker_that_is_not_heard_of_any_more_is_not_waited_for() -> None:
+    def gone(members: list[int]) -> dict[int, Gone]:
+        asked.append(members)
+        return {1: Gone.SILENT} if len(asked) > 1 else {1: Gone.STOPPED}
+
+    asked: list[list[int]] = []
+    dues = iter([False, True, True])
+    leases = SimpleNamespace(due=lambda: next(dues), gone=gone)
+    crew, _ = pair(lambda: (Choice(1, 8, 0, "pointer", 0, 3.0), leases))
+    with pytest.raises(WorkerUnreachable, match="has not been heard of for 3 s"):
+        crew.call(Order("stay"), bool)
+    assert asked == [[1], [1]]
+
+
+def test_a_step_that_does_not_end_where_a_host_may_be_cut_off_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("workpool.job.crew.STEP_S", 0.1)
+    monkeypatch.setattr("workpool.job.crew.LOOK_S", 0.01)
+    failed = threading.Event()
+    crew, _ = pair(bool, near=False)
+    crew._fail = failed.set  # type: ignore[assignment]
+    with crew._watched():
+        assert failed.wait(10)
+    assert "has not ended within 0.1 s" in capsys.readouterr().err

@@ -205,6 +205,7 @@ def test_deaths_count_where_the_same_items_are_missing() -> None:
     assert stretch.count_death([range(25, 30)]) == 1
     assert stretch.count_death([range(29, 31)]) == 2
     assert stretch.count_death([range(30, 40), range(50, 60)]) == 3
+    assert stretch.count_death([]) == 0  # who has died had none of them
 
 
 def test_names() -> None:
