@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from driven import NOTHING_TO_FETCH, Table
-from stepped_pool import Make
+from stepped_pool import Make, note
 
 from workpool.backoff import SPINS, WAIT_S
 from workpool.driver import waits as waits_module
@@ -22,9 +22,11 @@ from workpool.errors import TaskLost
 from workpool.journal import ledger
 from workpool.journal.journal import Entry, Journal
 from workpool.layout import NOTHING, Piece
+from workpool.pool.hold import Hold
 from workpool.protocol import Step
 from workpool.repository import Stream
 from workpool.serializer import pack_value
+from workpool.whole import whole
 
 
 def waits_of(rest_s: float | None, glance_s: float = 0) -> tuple[Waits, list[str]]:
@@ -298,3 +300,24 @@ def test_a_finalizer_that_comes_while_results_are_written_down_cannot_wait(
     monkeypatch.setattr(Journal, "store", storing)
     assert (first.result(), second.result()) == (1, 0)
     assert refused
+
+
+@pytest.mark.parametrize("midst", [False, True])
+def test_who_drops_a_pool_waits_for_nothing(make: Make, midst: bool) -> None:
+    """In the midst of a step, where a finalizer may have come, the attendant is told of it."""
+
+    @whole
+    def drop() -> None:
+        Hold(pool._core)
+
+    pool, called = make(), list[object]()
+    pool.job.attendant.ring = bool
+    future = pool.submit(note, 1)
+    drop() if midst else Hold(pool._core)
+    assert pool._core.open is midst
+    pool.job.attendant.join(bool)
+    assert not pool._core.open
+    assert not future.done()
+    future.add_done_callback(called.append)
+    pool.shutdown()  # which waits for callbacks as well
+    assert called == [future]

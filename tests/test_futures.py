@@ -64,6 +64,8 @@ def test_what_is_refused() -> None:
         for method in executor.map, executor.starmap:
             with pytest.raises(ValueError, match="unordered"):
                 method(abs, [1], buffersize=1, unordered=True)
+            with pytest.raises(ValueError, match="schedule"):
+                method(abs, [1], schedule="best")
         executor.shutdown()
         with pytest.raises(RuntimeError):
             executor.bootup()
@@ -193,6 +195,8 @@ def test_workers_are_set_up_as_the_options_say(ranks: int, tmp_path: Path) -> No
             assert list(executor.map(look, range(50))) == [(*expected, n) for n in range(50)]
         with MPIPoolExecutor(**options) as executor:
             assert executor.submit(look, 0).result()[2:] == (7, 14, 0)
+        with MPIPoolExecutor(globals={"limit": 8}) as executor:
+            assert executor.submit(lambda: limit).result() == 8
         print("right")
     """
     assert run_futures(ranks, script, str(tmp_path)).stdout == "right\n"

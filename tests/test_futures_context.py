@@ -22,6 +22,8 @@ def test_one_rank_enters_with_a_pool_and_the_others_serve_it(root: int) -> None:
                 assert (executor is not None) == (comm.rank == root)
                 if executor is not None:
                     assert executor.num_workers == 2
+                    served = [each.rank for each in executor.stats()]
+                    assert served == [rank for rank in range(3) if rank != root]
                     assert list(executor.map(abs, range(-9, 0))) == list(range(9, 0, -1))
                     assert executor.submit(lambda: get_comm_workers().size).result() == 2
         try:

@@ -32,6 +32,15 @@ def test_rows_that_are_free_and_not_next_are_no_room(method: str) -> None:
     assert all(small.publish(*range(5)))
 
 
+def test_a_few_rows_are_reserved_ahead(method: str) -> None:
+    publisher = SmallRepository(64, method).publisher
+    for _ in range(2):
+        publisher.prepare()
+        assert len(publisher._held) == 4
+    assert publisher.reserve_ahead(5)
+    assert len(publisher._held) == 5 + 4
+
+
 def test_rows_of_two_laps_are_reserved_each_for_its_own(method: str) -> None:
     """One in the next lap is busy: the others are looked for once more, from the beginning."""
     small = SmallRepository(4, method, workers=1)
@@ -149,8 +158,10 @@ def test_only_what_is_lost_is_recovered(method: str) -> None:
     assert all(small.publish(1, 2))
     assert small.run(claimant, 1) == [1]
     assert small.run(claimant, 1) == [2]
+    assert publisher.room(1) == 1
     assert publisher.room(2) == 2
     held = list(publisher._held)
+    assert len(held) == 2
     known, lost = (row.number for row in small.rows if row is not None)
     publisher.recover({known})
     assert layout.state_of(publisher.load(known)) == State.DONE

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from itertools import count, islice
+from random import Random
+from weakref import ref
 
 import pytest
 from stepped_pool import Endless, Make, die_once, drained, during, fail, note, ran
@@ -76,3 +78,16 @@ def test_it_ends_with_its_time(make: Make, unordered: bool) -> None:
     pool.driver.step = pool.step
     assert pool.submit(note, "later").result() == "later"
     assert set(ran) == {"later"}  # the others were cancelled
+
+
+@orders
+def test_who_iterates_has_the_results_for_himself(make: Make, unordered: bool) -> None:
+    results = make().map(set, [[n] for n in range(5)], chunksize=1, unordered=unordered)
+    assert [result() for result in map(ref, results)] == [None] * 5
+
+
+def test_one_generator_for_all_items_is_warned_of(make: Make) -> None:
+    pool, draw = make(), Random(1).uniform
+    for call in (pool.map, pool.reduce):
+        with pytest.warns(UserWarning, match="starts with its generator"):
+            call(draw, [0, 1], [2, 3])

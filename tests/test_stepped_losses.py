@@ -10,7 +10,8 @@ import pytest
 from stepped_pool import Died, Make, SteppedPool, die_once, drained, during, fail, note, ran
 
 from workpool import layout
-from workpool.errors import BrokenPool, SerializationError
+from workpool.errors import BrokenPool, SerializationError, TaskLost
+from workpool.pool.future import PoolFuture
 from workpool.protocol import State
 from workpool.testing import MemoryWindow
 
@@ -261,3 +262,30 @@ def test_what_counts_has_no_result_before_it_is_counted(make: Make) -> None:
     assert seen == [True, False]
     assert ran[10] == ran[11] == 2
     assert numbers.value() == 10
+
+
+def test_a_task_that_is_lost_is_counted_once_whoever_gives_it_up(make: Make) -> None:
+    def resolve(*outcome: Any) -> None:
+        core.lose(future, TaskLost("by another thread"))
+        resolves(*outcome)
+
+    core = make()._core
+    future: PoolFuture[None] = PoolFuture(core)
+    resolves, future.resolve = future.resolve, resolve  # type: ignore[method-assign]
+    core._pending = 1
+    core.lose(future, TaskLost("here"))
+    assert str(future.exception()) == "here"
+    assert core._pending == 0
+
+
+def test_a_task_for_which_there_is_no_memory_is_not_counted(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(*_: object) -> None:
+        raise MemoryError
+
+    pool = make()
+    monkeypatch.setattr(pool.driver, "submit", submit)
+    with pytest.raises(MemoryError):
+        pool.submit(note, 1)
+    assert pool._core._pending == 0

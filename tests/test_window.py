@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -303,6 +304,15 @@ def test_a_window_of_ones_own_has_the_same_verbs(monkeypatch: pytest.MonkeyPatch
             window.get_and_swap(4090, 7, [(8, 6, 7)])
         assert window.load(8) == 6
         assert [window.fetch_add(24, amount) for amount in (2, 0, 1, 0)] == [0, 2, 2, 3]
+        numbers = np.ones((2, 2))
+        add = partial(window.accumulate, op="sum")
+        for step in (add, add, window.get_numbers):
+            step(4096 - numbers.nbytes, numbers)
+            window.flush()
+            for disp in (-8, 4, 4096 - 24):
+                with pytest.raises(WindowError):
+                    step(disp, numbers)
+        assert numbers.tolist() == [[2, 2], [2, 2]]
         for disp in (-8, 4, 4096):
             with pytest.raises(WindowError):
                 window.load(disp)
