@@ -41,6 +41,16 @@ def test_a_few_rows_are_reserved_ahead(method: str) -> None:
     assert len(publisher._held) == 5 + 4
 
 
+def test_who_has_published_nothing_for_long_sees_how_far_others_are(method: str) -> None:
+    small = SmallRepository(4, method)
+    late = Publisher(small.window, small.geometry, 2)
+    for task in range(9):
+        assert all(small.publish(task))
+        assert small.run(small.claimants[0]) == [task]
+        assert small.collect() == 1
+    assert late.room(5) == 4
+
+
 def test_rows_of_two_laps_are_reserved_each_for_its_own(method: str) -> None:
     """One in the next lap is busy: the others are looked for once more, from the beginning."""
     small = SmallRepository(4, method, workers=1)

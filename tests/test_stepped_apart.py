@@ -11,6 +11,9 @@ from weakref import ref
 import pytest
 from stepped_pool import Endless, Make, die_once, drained, during, fail, note, ran
 
+from workpool.pool.mapping.source import FEW
+
+rng = Random(1)
 orders = pytest.mark.parametrize("unordered", [False, True])
 
 
@@ -80,14 +83,32 @@ def test_it_ends_with_its_time(make: Make, unordered: bool) -> None:
     assert set(ran) == {"later"}  # the others were cancelled
 
 
+def test_each_of_a_few_items_is_a_task_if_that_costs_little(make: Make) -> None:
+    pool, few = make(), 2 * FEW
+    for fn, items, alone in (
+        (note, range(few), True),
+        (note, [1] * few, True),
+        (note, range(few + 1), False),
+        (partial(note), range(few), False),  # which is pickled with each
+    ):
+        results = pool.map(fn, items)
+        assert (pool._core._pending == len(items)) is alone
+        assert list(results) == list(items)
+
+
 @orders
 def test_who_iterates_has_the_results_for_himself(make: Make, unordered: bool) -> None:
     results = make().map(set, [[n] for n in range(5)], chunksize=1, unordered=unordered)
     assert [result() for result in map(ref, results)] == [None] * 5
 
 
+def of_a_module(item: int) -> float:
+    return item * rng.random()
+
+
 def test_one_generator_for_all_items_is_warned_of(make: Make) -> None:
     pool, draw = make(), Random(1).uniform
+    assert list(pool.map(of_a_module, [0])) == [0], "what a module has is each worker's own"
     for call in (pool.map, pool.reduce):
         with pytest.warns(UserWarning, match="starts with its generator"):
             call(draw, [0, 1], [2, 3])
