@@ -255,6 +255,11 @@ def test_a_buffer_is_a_bound(make: Make, buffersize: int, unordered: bool) -> No
         most = max(most, items.taken - used)
     results.close()
     assert buffersize // 2 < most <= buffersize
+    ran.clear()
+    results = pool.map(note, range(10 * buffersize), buffersize=buffersize, unordered=unordered)
+    for _ in range(50):
+        pool.driver.progress()
+    assert buffersize // 2 < len(ran) <= buffersize
 
 
 @orders
