@@ -234,6 +234,24 @@ def test_what_cannot_be_restored_fails_its_map(make: Make) -> None:
             use()
 
 
+def restored_at_home(item: int) -> object:
+    return Returned() if item == 41 else item
+
+
+class Returned:
+    """Can be restored by nobody."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return fail, ()
+
+
+def test_items_whose_results_cannot_be_restored_are_named(make: Make) -> None:
+    with pytest.raises(SerializationError, match="of a map: cannot restore the outcome") as told:
+        list(make().map(restored_at_home, range(100), schedule="static"))
+    _, first, _, last, *_ = str(told.value).split()
+    assert int(first) <= 41 <= int(last)
+
+
 def test_what_counts_has_no_result_before_it_is_counted(make: Make) -> None:
     """Though those of its row that have ended are fetched, because one behind them is withdrawn."""
     pool = make()

@@ -125,7 +125,7 @@ class MapCall(Turns):
         part, failed = stretch.parts.pop(at)
         stretch.left -= part.total
         if part.total:
-            yield self._values(part)
+            yield self._values(part, stretch)
         if failed is not None:
             raise of_item(stretch.place(at + part.total), self._error(Kind.EXCEPTION, failed))
 
@@ -159,10 +159,13 @@ class MapCall(Turns):
                 self._failure = None
                 self._stopped = True
 
-    def _values(self, part: Part) -> list[Any]:
+    def _values(self, part: Part, stretch: Stretch) -> list[Any]:
+        """Restore the results of some items, which come by one pickle: all of them, or none."""
         values: list[Any]
         values, error = unpack_outcome(Kind.VALUE, part.encoded, self._fn)
         if error is not None:
+            first, last = map(stretch.place, (part.start, part.start + part.total - 1))
+            error.args = (f"items {first} to {last} of a map: {error}",)
             raise error
         return values
 
