@@ -202,7 +202,7 @@ def decorated(): return LIST
         ("reads_array", "ARRAY.flags.writeable = False"),
         ("reads_wide", "WIDE[-1] = -0.0"),
         ("reads_columns", "COLUMNS[2, 1] = 1"),
-        ("reads_days", "DAYS[-1] += 1"),
+        ("reads_days", "DAYS[-1] = '2026-11-29'"),
         ("reads_numbers", "NUMBERS[-1] = 1"),
         ("reads_numbers", "NUMBERS.append(0)"),
         ("reads_record", "RECORD.dtype.names = 'x', 'y'"),
