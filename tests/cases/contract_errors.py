@@ -157,7 +157,7 @@ def case_what_a_map_cannot_restore_is_named(pool):
         with raises(SerializationError) as caught:
             list(pool.map(function, items))
         assert f"cannot restore {named}: ValueError: cannot be rebuilt; " in str(caught[0])
-        assert "import it from a module" in str(caught[0])
+        assert "read what a module has as module.name" in str(caught[0])
     alive(pool)
 
 
