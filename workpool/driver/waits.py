@@ -115,7 +115,7 @@ class Waits:
                             break
                         backoff.pause()
                     if backoff.spins:
-                        continue
+                        continue  # nothing can be lost so soon: see the patience of `_lost_s`
                 lost_s = self._lost_s(lost_s, ended)
             return True
         finally:

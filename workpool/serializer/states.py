@@ -176,7 +176,7 @@ def _reduce_forward_ref(ref: ForwardRef) -> tuple[Any, ...]:
     return str, (ref.__forward_arg__,)  # what it has found of that follows
 
 
-def _said_of(value: Any) -> State | None:
+def _said_of(value: Any) -> tuple[Any, ...] | None:
     """Return what is said of an array beside its elements, first their bytes; None of all else.
 
     And of arrays whose dtype does not say all of these, or names fields: names can be changed.
