@@ -13,20 +13,20 @@ stand for one that all share.
 from __future__ import annotations
 
 import copyreg
-from collections import ChainMap, defaultdict
+from collections import ChainMap
 from collections.abc import Callable, Set
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar
 from enum import Enum
 from importlib import import_module
 from io import BytesIO
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeVar
 
 import cloudpickle
 
 from ..interrupts import FAILURES
+from . import functions
 from .byname import (
     PROTOCOL,
     Keep,
@@ -40,6 +40,7 @@ from .byname import (
 from .classes import reduce_class
 from .derived import annotations_of
 from .drawing import generator_reducers
+from .functions import Globals, fill_function, make_code, make_function
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, globals_of, submodules
@@ -62,60 +63,20 @@ _MOST_ATTEMPTS: Final = 9
 
 _DUMP: Final = cloudpickle.Pickler.dump.__code__
 
-_T = TypeVar("_T")
+_OF_MODULE: Final[tuple[str, ...]] = "__name__", "__package__", "__path__", "__file__"
+"""Globals by which a module is known, and imports relative to it."""
 
-on_restored: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
-    "workpool_on_restored", default=None
+_SLOTS: Final = (
+    *("__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__"),
+    *(("__type_params__",) if hasattr(FunctionType, "__type_params__") else ()),  # Python 3.12
 )
-"""What is called with the globals of each function that is restored by value."""
+"""What a function has besides, that can be assigned to."""
 
-_warned: Final[defaultdict[object, dict[object, object]]] = defaultdict(dict)
-"""By the name of a module: what `warnings` keeps in it, for all functions restored of it.
-
-With globals of its own, each would give the same warning anew, in each task.
-"""
-
-
-def fill_function(
-    function: FunctionType,
-    update: tuple[Callable[[Any, Any], Any], Any, tuple[tuple[CellType, object], ...]],
-) -> None:
-    """Fill a restored function by cloudpickle's setter, and call `on_restored`."""
-    setter, state, cells = update
-    setter(function, state)
-    for cell, value in cells:  # after the function is there, which may be in one of them
-        cell.cell_contents = value
-    names = function.__globals__
-    names["__warningregistry__"] = _warned[names.get("__name__")]
-    told = on_restored.get()
-    if told is not None:
-        told(names)
-
-
-def _make_code(filename: str, make: Callable[..., CodeType], made: tuple[Any, ...]) -> CodeType:
-    """Return a code object with its file, without which a traceback shows none of its lines."""
-    return make(*made).replace(co_filename=filename)
-
-
-def _stand_in(function: FunctionType) -> FunctionType:
-    """Return what is the same function, but reads nothing.
-
-    Where it reads a package, cloudpickle goes through all modules that there are, each time.
-    """
-    same = FunctionType(_NOTHING, function.__globals__, function.__name__, function.__defaults__)
-    for name in ("__module__", "__qualname__", "__doc__", "__kwdefaults__"):
-        setattr(same, name, getattr(function, name))
-    vars(same).update(vars(function))
-    same.__annotations__ = annotations_of(function)
-    return same
-
-
-_NOTHING: Final = (lambda: None).__code__
-
+_T = TypeVar("_T")
 
 _REBUILDING: Final = frozenset(
     it
-    for it in (*vars(cloudpickle.cloudpickle).values(), fill_function, _make_code)
+    for it in (*vars(cloudpickle.cloudpickle).values(), *vars(functions).values(), import_module)
     if type(it) is FunctionType
 )
 """What the pickle of a function calls, which is known to go by its name."""
@@ -134,6 +95,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         self._anew: set[int] = set()  # ids of the locks in it
         self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
         self._kept: set[int] = set()  # ids of instances that their class keeps
+        self._globals: dict[int, Globals] = {}  # by their id, those that functions here share
 
     def _is_made_anew(self, lock: object) -> bool:
         """Tell whether a definition of the script has a lock, or has an object with it."""
@@ -165,7 +127,9 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is CellType:  # what it holds comes with a function
             return CellType, ()
         if kind is CodeType:
-            return _make_code, (obj.co_filename, *self.dispatch_table[CodeType](obj))
+            return make_code, (obj.co_filename, self.dispatch_table[CodeType](obj)[1])
+        if kind is ModuleType and is_imported(obj):
+            return import_module, (obj.__name__,)
         if kind is FunctionType:
             return NotImplemented if obj in _REBUILDING else self._reduce_function(obj)
         if issubclass(kind, type):
@@ -216,7 +180,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         return NotImplemented
 
     def _reduce_definition(self, definition: Any) -> Any:
-        """Return how cloudpickle would rebuild a function or a class."""
+        """Return how cloudpickle would rebuild a class."""
         for _ in range(_MOST_ATTEMPTS):
             with suppress(KeyError):  # another thread has just deleted what it is about to read
                 return super().reducer_override(definition)
@@ -229,24 +193,25 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return reduce_generic(function)
         if (implementations := dispatched(function)) is not None:
             return make_dispatch, (dict(implementations),)
-        make, made, state, _, _, setter = self._reduce_definition(_stand_in(function))
         self._reach.add(function)
+        module = function.__globals__
+        shared = {name: module[name] for name in _OF_MODULE if name in module}
+        names = self._globals.setdefault(id(module), shared)
         # Also what the body of a class reads that it defines.
-        read = state[1]["__globals__"] = dict(globals_of(function))
+        read = dict(globals_of(function))
         self._had += read.values()
         # The cells themselves, which two closures may share; they are filled later.
-        state[1]["__closure__"] = None
-        if parameters := getattr(function, "__type_params__", ()):  # from Python 3.12
-            state[1]["__type_params__"] = parameters
-        made = (function.__code__, *made[1:4], function.__closure__)
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
         enclosed = [it for _, it in cells]
         if is_in_script(function.__name__, function):  # what a decorator has made of it
             self._had += enclosed
-        # Also those that only a lambda or a comprehension looks up.
+        slots = {name: getattr(function, name) for name in _SLOTS}
+        slots["__annotations__"] = annotations_of(function)
+        # Also those submodules that only a lambda or a comprehension looks up.
         found = submodules(function.__code__, (*read.values(), *enclosed))
-        state[1]["_cloudpickle_submodules"] = found
-        return make, made, (setter, state, cells), None, None, fill_function
+        made = function.__code__, names, function.__closure__
+        state = vars(function).copy(), slots, read, cells, found
+        return make_function, made, state, None, None, fill_function
 
 
 class _LockFinder(ByValuePickler):

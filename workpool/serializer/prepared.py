@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 
 from ..interrupts import interrupts
 from ..lazy import hashlib
-from .byvalue import ByValuePickler, dumps_by_value, on_restored
+from .byvalue import ByValuePickler, dumps_by_value
+from .functions import Globals, on_restored
 from .names import UNBOUND
-
-Globals: TypeAlias = dict[str, Any]
 
 Prepared: TypeAlias = dict[str | None, Globals]
 """What an initializer has set, by the name of the module that it belongs to."""
