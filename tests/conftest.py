@@ -17,7 +17,7 @@ import pytest
 from processes import PATIENCE
 
 import workpool.serializer
-from workpool.serializer import CodeCache
+from workpool.serializer.code_cache import CodeCache
 
 #: Before each script that runs beside ``peer``.
 PRELUDE = """

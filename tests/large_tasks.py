@@ -15,7 +15,8 @@ from workpool.layout import Geometry
 from workpool.loss import Loss, Why
 from workpool.members.doorbell import Doorbells
 from workpool.repository import Row
-from workpool.serializer import CodeCache, Encoded, Kind, pack_call
+from workpool.serializer import Encoded, Kind, pack_call
+from workpool.serializer.code_cache import CodeCache
 from workpool.serializer.outcomes import unpack_outcome
 from workpool.tasks import Finished, PoolContext, Retry, Tally, Task
 from workpool.testing import MemoryWindow

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from workpool import serializer
+from workpool.serializer.code_cache import CodeCache
 
 
 def send(stream, *parts):
@@ -35,7 +36,7 @@ class Worker:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         atexit.register(self.close)
-        self.codes = serializer.CodeCache()
+        self.codes = CodeCache()
         self.code_ids_sent = set()
         self.code_ids_used = []
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import types
 
-from workpool.serializer import CallableCache, CodeCache, as_bytes, unpack_call
+from workpool.serializer import CallableCache, as_bytes, unpack_call
+from workpool.serializer.code_cache import CodeCache
 
 ALWAYS_THE_SAME = """
 import dataclasses

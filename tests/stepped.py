@@ -22,7 +22,8 @@ from workpool.members.doorbell import Doorbells
 from workpool.members.leases import Leases
 from workpool.pool.resolver import Resolver
 from workpool.repository import Claim, Claimant
-from workpool.serializer import Code, CodeCache, pack_call
+from workpool.serializer import Code, pack_call
+from workpool.serializer.code_cache import CodeCache
 from workpool.tasks import PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker

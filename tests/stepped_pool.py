@@ -33,7 +33,7 @@ from workpool.pool.core import Core
 from workpool.pool.hold import Hold
 from workpool.pool.options import TaskOptions
 from workpool.pool.view import View
-from workpool.serializer import CodeCache
+from workpool.serializer.code_cache import CodeCache
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker
 

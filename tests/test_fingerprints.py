@@ -13,12 +13,12 @@ import pytest
 from launching import ROOT
 
 from workpool.errors import UsageError
-from workpool.serializer import fingerprint
+from workpool.serializer.fingerprint import fingerprint
 
 FINGERPRINTS = """\
 import abc, array, ctypes, dataclasses, enum, functools, pickle, sys, types, typing
 import numpy as np
-from workpool.serializer import fingerprint
+from workpool.serializer.fingerprint import fingerprint
 
 class Refused: pass
 
@@ -296,7 +296,7 @@ def test_a_definition_is_all_that_its_calls_may_depend_on(text: str) -> None:
 
 
 def test_equal_arguments_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workpool.serializer import call_fingerprint, item_fingerprints
+    from workpool.serializer.fingerprint import call_fingerprint, item_fingerprints
 
     monkeypatch.setitem(call_fingerprint.__globals__, "LARGE_NBYTES", 1 << 20)
 
@@ -355,7 +355,7 @@ def test_there_may_be_many_frozen_sets() -> None:
 
 @pytest.mark.parametrize("nbytes", [1 << 12, 1 << 16, 1 << 20, (1 << 26) + 8])
 def test_large_arguments(nbytes: int) -> None:
-    from workpool.serializer import call_fingerprint
+    from workpool.serializer.fingerprint import call_fingerprint
 
     def of(value: object) -> bytes:
         return call_fingerprint(b"", (value,), {}, 0, OSError)

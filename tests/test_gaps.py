@@ -26,7 +26,7 @@ from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import Stretch
 from workpool.pool.mapping.supply import Supply
 from workpool.schedule import Schedule
-from workpool.serializer import CodeCache
+from workpool.serializer.code_cache import CodeCache
 
 mpi = pytest.mark.mpi
 

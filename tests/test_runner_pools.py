@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from workpool.context import CALL, Context, Limits, encode_setup
-from workpool.serializer import CodeCache, pack_call, unpack_outcome
+from workpool.serializer import pack_call, unpack_outcome
+from workpool.serializer.code_cache import CodeCache
 from workpool.worker import isolation, runner
 
 model: int | None = None

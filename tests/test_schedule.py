@@ -17,7 +17,8 @@ from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import TIDY, Stretch
 from workpool.pool.mapping.supply import Supply
 from workpool.schedule import Schedule, chunk, tickets
-from workpool.serializer import Blocks, CodeCache, encode_blocks
+from workpool.serializer import Blocks, encode_blocks
+from workpool.serializer.code_cache import CodeCache
 from workpool.tasks import Segment
 from workpool.worker import ranges
 from workpool.worker.ranges import GROWTH, Pace, TurnRun

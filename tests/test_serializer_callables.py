@@ -19,15 +19,9 @@ from scripted import looked_up_again
 
 from workpool.errors import SerializationError
 from workpool.pool.generators import GeneratorCheck
-from workpool.serializer import (
-    Code,
-    CodeCache,
-    fingerprint,
-    pack_call,
-    pack_value,
-    unpack,
-    unpack_call,
-)
+from workpool.serializer import Code, pack_call, pack_value, unpack, unpack_call
+from workpool.serializer.code_cache import CodeCache
+from workpool.serializer.fingerprint import fingerprint
 
 LIMIT = 10
 

@@ -17,14 +17,8 @@ import pytest
 from scripted import define
 
 from workpool.errors import SerializationError, UsageError
-from workpool.serializer import (
-    CodeCache,
-    Packed,
-    pack_call,
-    task_name,
-    unpack_call,
-    without_partial,
-)
+from workpool.serializer import Packed, pack_call, task_name, unpack_call, without_partial
+from workpool.serializer.code_cache import CodeCache
 
 ENDED = (n for n in ())
 

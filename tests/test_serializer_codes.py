@@ -9,7 +9,8 @@ import weakref
 
 from scripted import define, looked_up_again
 
-from workpool.serializer import CodeCache, unpack
+from workpool.serializer import unpack
+from workpool.serializer.code_cache import CodeCache
 
 
 def test_ids_are_never_used_again(codes):

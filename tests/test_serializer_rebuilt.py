@@ -115,7 +115,7 @@ def test_what_a_module_has_put_in_its_own_place_is_imported(run_script):
     run_script(
         """
         import facade
-        from workpool.serializer import CodeCache
+        from workpool.serializer.code_cache import CodeCache
         def task(x): return facade.double(x) + facade.late
         facade.late = 1
         for _ in range(3):

@@ -9,8 +9,9 @@ import pytest
 from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import Blocks, CallableCache, CodeCache, blocks, encode_blocks
+from workpool.serializer import Blocks, CallableCache, blocks, encode_blocks
 from workpool.serializer.callables import _Restored
+from workpool.serializer.code_cache import CodeCache
 
 
 def restored(codes, fn, callables, code_id=1):

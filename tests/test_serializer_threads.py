@@ -16,7 +16,8 @@ from scripted import Job, define
 
 import workpool.serializer
 from workpool.errors import SerializationError
-from workpool.serializer import FINGERPRINT_NBYTES, byvalue, fingerprint, values
+from workpool.serializer import byvalue
+from workpool.serializer.fingerprint import FINGERPRINT_NBYTES, fingerprint
 from workpool.serializer.snapshot import Snapshot
 
 #: Where others come between two instructions.
@@ -113,8 +114,7 @@ def classes(made):
 @pytest.fixture
 def once(monkeypatch):
     """Have nothing be tried again that others have disturbed."""
-    for module in (byvalue, values):
-        monkeypatch.setattr(module, "is_disturbed", lambda error: False)
+    monkeypatch.setattr(byvalue, "is_disturbed", lambda error: False)
 
 
 @pytest.mark.usefixtures("once")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["hashlib", "np", "socket", "sqlite3"]
+__all__ = ["dataclasses", "hashlib", "inspect", "np", "socket", "sqlite3"]
 
 
 class _Module:
@@ -26,10 +26,14 @@ class _Module:
 
 
 if TYPE_CHECKING:
+    import dataclasses
     import hashlib
+    import inspect
     import socket
     import sqlite3
 
     import numpy as np
 else:
-    hashlib, np, socket, sqlite3 = map(_Module, ("hashlib", "numpy", "socket", "sqlite3"))
+    dataclasses, hashlib, inspect, np, socket, sqlite3 = map(
+        _Module, ("dataclasses", "hashlib", "inspect", "numpy", "socket", "sqlite3")
+    )

@@ -20,7 +20,7 @@ from ..interrupts import defer_interrupts
 from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, this_process
-from ..serializer import CodeCache
+from ..serializer.code_cache import CodeCache
 from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
 from .alone import Alone

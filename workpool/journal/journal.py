@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ..caches import LruCache
 from ..errors import ResourceError, UsageError
 from ..lazy import hashlib, np, sqlite3
-from ..serializer import FINGERPRINT_NBYTES
+from ..serializer.fingerprint import FINGERPRINT_NBYTES
 from .file import beside, connect, failed, lock
 
 if TYPE_CHECKING:

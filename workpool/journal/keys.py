@@ -16,7 +16,8 @@ from ..accumulator import Accumulator
 from ..errors import SerializationError, WorkPoolError
 from ..interrupts import failures
 from ..lazy import np
-from ..serializer import Code, call_fingerprint, fingerprint, item_fingerprints, said, task_name
+from ..serializer import Code, said, task_name
+from ..serializer.fingerprint import call_fingerprint, fingerprint, item_fingerprints
 from .journal import Keys, read_keys
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from ..caches import LruCache
 from ..clock import monotonic
 from ..errors import SHUT, ResourceError, UsageError
 from ..lazy import np
-from ..serializer import Code, Kind, from_earlier_run, task_name, unpack_outcome
+from ..serializer import Code, Kind, task_name, unpack_outcome
+from ..serializer.classes import from_earlier_run
 from ..system.streams import say
 from ..tasks import Finished
 from ..turns import Turn

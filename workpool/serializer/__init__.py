@@ -6,7 +6,8 @@ classes.  There are three ways to pickle it, tried in this order (`values.encode
 
     by name         plain pickle: there are no definitions of the script in it
     by reference    plain pickle, and a few bytes for each definition, which the other side has
-    by value        cloudpickle: each definition is sent whole, with all that it reads
+    by value        cloudpickle, and for functions our own: each definition is sent whole, with
+                    all that it reads
 
 What crosses, and the function on either side of it::
 
@@ -50,7 +51,7 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
 
     called by the rest of workpool
       calls         a task's call as one payload; blame: what of it cannot be pickled
-      outcomes      values and exceptions on their way home
+      outcomes      values and exceptions on their way home; exceptions: how these are pickled
       code_cache    the driver's functions whose code crosses once
       callables     what a worker restores from these codes
       blocks        the items of a map; common: what these and its function share
@@ -61,7 +62,7 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
       values        any object as an encoding, by one of the three ways
       arrays        by name: numbers, faster; tensors: those of PyTorch, which are such arrays
       references    by reference; and the Code that is referred to
-      byvalue       by value
+      byvalue       by value; functions: how those are made again
     by value, in detail
       rebuilt       what pickle knows only by its name, and can be made again
       classes       classes of the script, and how they are known when they come home
@@ -96,24 +97,24 @@ Three rules:
 
 References: PEP 574 (pickle protocol 5 with out-of-band buffers); cloudpickle's class tracking;
 ``_ExceptionWithTraceback`` of ``concurrent.futures.process``.
+
+Here is what driver and worker need.  What one half needs alone is imported from its own module,
+`code_cache` by the driver, for whatever a worker imports before its first task, all workers of a
+host do at once.  So nothing here imports cloudpickle either, unless it has a use for it.
 """
 
 from __future__ import annotations
 
 from .atoms import ATOMS
-from .blame import heaviest
 from .blocks import BLOCK, Blocks, encode_blocks
 from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
-from .classes import from_earlier_run
-from .code_cache import CodeCache
 from .drawing import is_own_generator
-from .fingerprint import FINGERPRINT_NBYTES, call_fingerprint, fingerprint, item_fingerprints
 from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
 from .frozen import Frozen, frozen
+from .functions import Prepared, collect_globals, use_prepared
 from .names import innermost, reads
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
-from .prepared import Prepared, collect_globals, prepared_by, use_prepared
 from .reach import Torn
 from .references import Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES, clear_script, leave_script, stay_in_script
@@ -124,12 +125,10 @@ __all__ = [
     "ATOMS",
     "BLOCK",
     "CONTRIBUTES",
-    "FINGERPRINT_NBYTES",
     "SCRIPT_MODULES",
     "Blocks",
     "CallableCache",
     "Code",
-    "CodeCache",
     "Encoded",
     "Frozen",
     "Kind",
@@ -139,25 +138,19 @@ __all__ = [
     "Torn",
     "UnknownDefinition",
     "as_bytes",
-    "call_fingerprint",
     "clear_script",
     "collect_globals",
     "compact",
     "encode_blocks",
-    "fingerprint",
-    "from_earlier_run",
     "frozen",
-    "heaviest",
     "innermost",
     "is_own_generator",
-    "item_fingerprints",
     "join",
     "join_apart",
     "leave_script",
     "pack_call",
     "pack_exception",
     "pack_value",
-    "prepared_by",
     "reads",
     "said",
     "segments",

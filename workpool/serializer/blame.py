@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..interrupts import FAILURES, interrupts
 from .byname import PROTOCOL
-from .byvalue import locks_in
+from .byvalue import ByValuePickler, locks_in
 from .names import innermost, reads
 from .values import encode
 from .wording import said, task_name, type_name
+
+_DUMP: Final = ByValuePickler.dump.__code__
+
+
+def as_called(error: BaseException) -> BaseException:
+    """Return what pickling has raised with the traceback of what pickle has called, if anything.
+
+    The frames before that are ours and cloudpickle's, twenty lines between a message and its cause.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        code, trace = trace.tb_frame.f_code, trace.tb_next
+        if code is _DUMP:
+            return BaseException.with_traceback(error, trace)
+    return error
 
 
 def culprit(

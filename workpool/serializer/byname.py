@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
 from pickle import PickleBuffer, PicklingError
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, TypeAlias
-
-import cloudpickle
 
 from .instances import attributes_of, is_its_members, is_pickled_whole
 from .script import SCRIPT_MODULES
@@ -24,8 +22,7 @@ Keep: TypeAlias = Callable[[PickleBuffer], object]
 REFUSALS: Final = PicklingError, AttributeError, TypeError, NotImplementedError
 """What pickle says of a lambda or a module, and what wrapt has decorated of itself."""
 
-registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
-"""Returns the modules given to `cloudpickle.register_pickle_by_value`."""
+_NONE: Final[Set[str]] = frozenset()
 
 _SCRIPT: Final = b"_main__"  # in every pickle that names something in __main__ or __mp_main__
 _AS_MODULE: Final = (
@@ -33,6 +30,12 @@ _AS_MODULE: Final = (
     *(b"\x8c%c%b" % (len(name), name.encode()) for name in sorted(SCRIPT_MODULES)),
     b"_main__:",  # and so a curried function of toolz has the module before its own name.
 )
+
+
+def registered_modules() -> Set[str]:
+    """Return the modules given to `cloudpickle.register_pickle_by_value`: none without that."""
+    found = sys.modules.get("cloudpickle")
+    return found.list_registry_pickle_by_value() if found else _NONE
 
 
 def _is_by_value(module: str) -> bool:

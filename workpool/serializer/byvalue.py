@@ -40,6 +40,7 @@ from .byname import (
 from .classes import reduce_class
 from .derived import annotations_of
 from .drawing import generator_reducers
+from .enumerations import reduce_member
 from .functions import Globals, fill_function, make_code, make_function
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
@@ -52,7 +53,6 @@ from .rebuilt import (
     reduce_descriptor,
     reduce_future,
     reduce_kept,
-    reduce_member,
     reduce_past_getattr,
     wants_more,
 )
@@ -60,8 +60,6 @@ from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
 from .tensors import reducers
 
 _MOST_ATTEMPTS: Final = 9
-
-_DUMP: Final = cloudpickle.Pickler.dump.__code__
 
 _OF_MODULE: Final[tuple[str, ...]] = "__name__", "__package__", "__path__", "__file__"
 """Globals by which a module is known, and imports relative to it."""
@@ -258,19 +256,6 @@ def undisturbed(dump: Callable[[], _T]) -> _T:
             if not is_disturbed(error):
                 raise
     return dump()
-
-
-def as_called(error: BaseException) -> BaseException:
-    """Return what pickling has raised with the traceback of what pickle has called, if anything.
-
-    The frames before that are ours and cloudpickle's, twenty lines between a message and its cause.
-    """
-    trace = error.__traceback__
-    while trace is not None:
-        code, trace = trace.tb_frame.f_code, trace.tb_next
-        if code is _DUMP:
-            return BaseException.with_traceback(error, trace)
-    return error
 
 
 def dumps_by_value(

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..interrupts import interrupts
-from .blame import culprit
-from .byvalue import as_called
 from .frames import Buffer, Encoded, decode
 from .reach import Torn
 from .references import Code, Refer, UnknownDefinition
@@ -95,6 +93,8 @@ def pack_call(
     except (interrupts(), UnknownDefinition):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
+        from .blame import as_called, culprit
+
         told = isinstance(error, UsageError)  # in full, by the message: a future, an accumulator
         raise culprit(fn, args, kwargs, error) from (None if told else as_called(error))
 

@@ -12,9 +12,9 @@ The rest of this module closes gaps in what cloudpickle sends of a class, see `r
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-import uuid
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
@@ -75,7 +75,7 @@ class _ClassRegistry:
         with self._lock:
             known = self.get(cls)
             if known is None or (known.native and known.bases is not cls.__bases__):
-                known = self._add(cls, _Known(uuid.uuid4().hex, native=True))
+                known = self._add(cls, _Known(os.urandom(16).hex(), native=True))
                 known.bases = cls.__bases__
             return known.class_id
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
-import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
 from ..interrupts import failures
+from ..lazy import dataclasses, inspect
 
 CACHES: Final = frozenset({"__slotnames__", "__msgspec_cache__"})
 """Attributes in which copyreg and msgspec keep what instances have; msgspec's has no pickle."""
@@ -32,8 +31,8 @@ DERIVED: Final = WHEN_ASKED | {
 WRITTEN: Final = frozenset({"__dataclass_fields__", "__attrs_attrs__", "_fields"})
 """Attributes of classes for which `dataclasses`, attrs or `namedtuple` has written methods."""
 
-_WRITERS: Final = ("<string>", "<attrs generated", collections.__file__, dataclasses.__file__)
-"""The files of such methods, or what stands in the place of one."""
+_WRITERS: Final = ("<string>", "<attrs generated", collections.__file__)
+"""The files of such methods, or what stands in the place of one; and that of `dataclasses`."""
 
 _WRITER: Final = "__create_fn__"
 """The function around those that `dataclasses` writes."""
@@ -66,7 +65,7 @@ def is_written(name: str, method: Any) -> bool:
         return False
     inner = inspect.unwrap(method)  # a ``__repr__`` that looks for itself
     code = inner.__code__ if isinstance(inner, FunctionType) else None
-    if code is None or not code.co_filename.startswith(_WRITERS):
+    if code is None or not code.co_filename.startswith((*_WRITERS, dataclasses.__file__)):
         return False
     # A script that is given on the command line has the same name of a file.
     within = getattr(code, "co_qualname", _WRITER)  # from Python 3.11 on

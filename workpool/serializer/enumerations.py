@@ -9,7 +9,10 @@ text or number that it is, and gets its value and its attributes.
 from __future__ import annotations
 
 import copyreg
+from enum import Enum, Flag
 from typing import Any, Final, TypeAlias
+
+from .atoms import ATOMS
 
 _BUILT: Final = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"})
 """Attributes of a member that it has as soon as it is made, or comes to by itself."""
@@ -102,3 +105,24 @@ def reduce_enumeration(cls: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     left = {key: value for key, value in content.items() if key not in members}
     state = left, slots, setter, attributes
     return _make_enumeration, args, state, None, None, _fill_enumeration
+
+
+_BY_VALUE: Final[frozenset[Any]] = frozenset({Enum.__reduce_ex__, Flag.__reduce_ex__})
+"""What says of a member that it is found by its value, unless its class says something else."""
+
+
+def reduce_member(member: Any) -> Any:
+    """Return how to find a member of an enumeration; NotImplemented leaves it to pickle.
+
+    That finds it by its value.  What is equal to nothing else, and functions of the script, which
+    are others when they are restored, would not be found.
+    """
+    kind, name = type(member), member._name_
+    by_value = type(member._value_) in ATOMS or name not in kind.__members__  # flags of several
+    if by_value or kind.__reduce_ex__ not in _BY_VALUE:
+        return NotImplemented
+    return _find_member, (kind, name)
+
+
+def _find_member(enumeration: Any, name: str) -> Any:
+    return enumeration.__members__[name]

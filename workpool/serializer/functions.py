@@ -24,7 +24,10 @@ State: TypeAlias = tuple[
 ]
 """What a function has besides its code."""
 
-on_restored: Final[ContextVar[Callable[[Globals], None] | None]] = ContextVar(
+Prepared: TypeAlias = dict[str | None, Globals]
+"""What an initializer has set, by the name of the module that it belongs to; see `prepared`."""
+
+_on_restored: Final[ContextVar[Callable[[Globals], None] | None]] = ContextVar(
     "workpool_on_restored", default=None
 )
 """What is called with the globals of each function that is restored by value."""
@@ -50,7 +53,7 @@ def make_function(
 
 
 def fill_function(function: FunctionType, state: State) -> None:
-    """Give a function the rest, and call `on_restored`."""
+    """Give a function the rest, and tell whoever waits for its globals."""
     attributes, slots, read, cells, _ = state
     vars(function).update(attributes)
     for name, value in slots.items():
@@ -60,6 +63,22 @@ def fill_function(function: FunctionType, state: State) -> None:
     for cell, value in cells:  # after the function is there, which may be in one of them
         cell.cell_contents = value
     names["__warningregistry__"] = _warned[names.get("__name__")]
-    told = on_restored.get()
+    told = _on_restored.get()
     if told is not None:
         told(names)
+
+
+def use_prepared(prepared: Prepared) -> None:
+    """Have functions that are restored from now on, in this context, see what was prepared."""
+
+    def fill(names: Globals) -> None:
+        names.update(prepared.get(names.get("__name__"), ()))
+
+    _on_restored.set(fill if prepared else None)
+
+
+def collect_globals() -> list[Globals]:
+    """Return a list that gets the globals of each function that is restored from now on."""
+    found: list[Globals] = []
+    _on_restored.set(found.append)
+    return found

@@ -13,32 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..interrupts import interrupts
 from ..lazy import hashlib
 from .byvalue import ByValuePickler, dumps_by_value
-from .functions import Globals, on_restored
+from .functions import Globals, Prepared
 from .names import UNBOUND
-
-Prepared: TypeAlias = dict[str | None, Globals]
-"""What an initializer has set, by the name of the module that it belongs to."""
-
-
-def use_prepared(prepared: Prepared) -> None:
-    """Have functions that are restored from now on, in this context, see what was prepared."""
-
-    def fill(names: Globals) -> None:
-        names.update(prepared.get(names.get("__name__"), ()))
-
-    on_restored.set(fill if prepared else None)
-
-
-def collect_globals() -> list[Globals]:
-    """Return a list that gets the globals of each function that is restored from now on."""
-    found: list[Globals] = []
-    on_restored.set(found.append)
-    return found
 
 
 def prepared_by(call: Callable[[], object], namespaces: Iterable[Globals]) -> Prepared:

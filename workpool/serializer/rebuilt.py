@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, ContextVar
-from enum import Enum, Flag
 from io import TextIOWrapper
 from keyword import iskeyword
 from pickle import PicklingError
@@ -35,7 +34,7 @@ from types import (
 from typing import Any, Final
 
 from ..errors import FUTURE, UsageError
-from .atoms import ATOMS, SENTINEL
+from .atoms import SENTINEL
 from .byname import PROTOCOL
 from .instances import DESCRIPTORS, functions_in, slots
 from .names import CACHED, LAZY
@@ -63,27 +62,6 @@ def _make_descriptor(base: Any, kind: Any, functions: tuple[Any, ...]) -> Any:
     descriptor = base.__new__(kind, *functions)  # which Python 3.15 wants there, too
     base.__init__(descriptor, *functions)
     return descriptor
-
-
-_BY_VALUE: Final[frozenset[Any]] = frozenset({Enum.__reduce_ex__, Flag.__reduce_ex__})
-"""What says of a member that it is found by its value, unless its class says something else."""
-
-
-def reduce_member(member: Any) -> Any:
-    """Return how to find a member of an enumeration; NotImplemented leaves it to pickle.
-
-    That finds it by its value.  What is equal to nothing else, and functions of the script, which
-    are others when they are restored, would not be found.
-    """
-    kind, name = type(member), member._name_
-    by_value = type(member._value_) in ATOMS or name not in kind.__members__  # flags of several
-    if by_value or kind.__reduce_ex__ not in _BY_VALUE:
-        return NotImplemented
-    return _find_member, (kind, name)
-
-
-def _find_member(enumeration: Any, name: str) -> Any:
-    return enumeration.__members__[name]
 
 
 def reduce_future(future: Future[Any]) -> Any:

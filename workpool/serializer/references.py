@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 from .byname import PROTOCOL, Keep, is_found, named
 from .classes import known_class, refer_to
+from .enumerations import reduce_member
 from .names import CACHED
 from .reach import Reach, check_torn
-from .rebuilt import reduce_member
 from .script import SCRIPT_MODULES
 from .tensors import reducers
 

@@ -16,7 +16,6 @@ from ..interrupts import interrupts
 from .arrays import dumps_by_makers, encode_alone, has_arrays, is_flat
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, Keep, names_by_value
-from .byvalue import dumps_by_value, is_disturbed, undisturbed
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
@@ -106,6 +105,8 @@ def encode(
     if pickled is None:
         if not by_value:
             raise SerializationError("no worker knows this by its name")
+        from .byvalue import dumps_by_value, undisturbed  # and with it cloudpickle
+
         own = Reach() if reach is None else reach
         copied: Set[int] = frozenset() if beside is None else beside.copied
 
@@ -146,6 +147,8 @@ def _attempt(dump: _Dump, obj: object, keep: Keep) -> bytes | None:
     except REFUSALS:
         return None
     except RuntimeError as error:
+        from .byvalue import is_disturbed
+
         if not is_disturbed(error):
             raise
         return None  # by value it is tried again and again

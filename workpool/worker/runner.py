@@ -31,7 +31,6 @@ from ..serializer import (
     frozen,
     pack_exception,
     pack_value,
-    prepared_by,
     split,
     unpack_call,
     use_prepared,
@@ -169,6 +168,8 @@ class Runner:
         try:
             initializer, initargs, _ = unpack_call(call, "the initializer or its arguments")
             if initializer is not None:
+                from ..serializer.prepared import prepared_by  # and with it cloudpickle
+
                 prepared = prepared_by(lambda: initializer(*initargs), namespaces)
             if self._forked:
                 self._leave()

@@ -16,7 +16,6 @@ from ...schedule import Schedule, tickets
 from ...serializer import (
     BLOCK,
     Code,
-    CodeCache,
     Encoded,
     Refer,
     Torn,
@@ -24,6 +23,7 @@ from ...serializer import (
     encode_blocks,
     pack_call,
 )
+from ...serializer.code_cache import CodeCache
 from ...tasks import Segment
 from .stretch import Stretch
 
