@@ -40,7 +40,8 @@ def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int, miss
 
 
 def test_a_rank_of_intel_mpi_that_fails_ends_what_has_started_it() -> None:
-    rank = "import sys; sys.modules['workpool.worker'] = None; import workpool.__main__ as m; m.run()"
+    broken = "import sys; sys.modules['workpool.worker'] = None"
+    rank = f"{broken}; import workpool.__main__ as m; m.run()"
     words = [sys.executable, "-c", rank, "-c", "pass"]
     text = f"import subprocess; subprocess.run({words}); print('on')"
     env = {**os.environ, "PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "99", "I_MPI_HYDRA_UUID": "a"}

@@ -51,7 +51,7 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
 
     called by the rest of workpool
       calls         a task's call as one payload; blame: what of it cannot be pickled
-      outcomes      values and exceptions on their way home; exceptions: how these are pickled
+      outcomes      values and exceptions on their way home
       code_cache    the driver's functions whose code crosses once
       callables     what a worker restores from these codes
       blocks        the items of a map; common: what these and its function share
@@ -68,7 +68,7 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
       classes       classes of the script, and how they are known when they come home
       empty         classes before they are filled
       enumerations  those of the script
-      generic       functions of `functools.singledispatch`
+      generic       functions of `functools.singledispatch`; exceptions: those that tasks raise
       foreign       what the script has of ctypes
     whether what was sent is still the same, or there twice
       reach         what two pickles of one task must not have twice

@@ -41,6 +41,7 @@ from .classes import reduce_class
 from .derived import annotations_of
 from .drawing import generator_reducers
 from .enumerations import reduce_member
+from .exceptions import reduce_exception
 from .functions import Globals, fill_function, make_code, make_function
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
@@ -210,6 +211,15 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         made = function.__code__, names, function.__closure__
         state = vars(function).copy(), slots, read, cells, found
         return make_function, made, state, None, None, fill_function
+
+
+class ExceptionPickler(ByValuePickler):
+    """Pickles exceptions, those inside a group too."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to rebuild an exception; leave the rest to the class above."""
+        how = super().reducer_override
+        return reduce_exception(obj, how) if isinstance(obj, BaseException) else how(obj)
 
 
 class _LockFinder(ByValuePickler):

@@ -10,7 +10,7 @@ An exception crosses in an envelope::
 
 The worker restores what it pickled before sending it. The exception inside the envelope is
 restored last, so whatever fails on the driver, the rest of the envelope makes a `TaskError`.  How
-it is pickled: see `exceptions`.
+it is built again: see `exceptions`.
 
 References: ``_ExceptionWithTraceback`` of ``concurrent.futures.process``.
 """
@@ -21,14 +21,16 @@ import os
 import traceback
 from contextlib import suppress
 from enum import IntEnum
-from pickle import dumps, loads
+from io import BytesIO
+from pickle import Unpickler, dumps, loads
 from types import CoroutineType, GeneratorType
 from typing import Any, Final, NamedTuple
 
 from ..errors import RemoteTraceback, SerializationError, TaskError
 from ..interrupts import interrupts
-from .byname import PROTOCOL
-from .classes import away, refer_home
+from .byname import PROTOCOL, names_by_value
+from .classes import away, refer_home, set_first, update_class
+from .exceptions import dumps_exception
 from .frames import Buffer, Encoded, decode
 from .references import Refer, UnknownDefinition
 from .values import encode
@@ -141,9 +143,7 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
     -----
     Cost: 100 us, mostly for the traceback.
     """
-    from .exceptions import pickle_exception  # and with it cloudpickle
-
-    pickled, reason = pickle_exception(exc)
+    pickled, reason = _pickle_exception(exc)
     name = "" if task is None else task_name(task)
     envelope = _Envelope(pickled, said(exc), _traceback_text(exc), reason, name, rank, host)
     return dumps(tuple(envelope), PROTOCOL)
@@ -207,6 +207,50 @@ def _open(envelope: _Envelope, task: object) -> BaseException:
     # Past what its class makes of attributes: that of a frozen dataclass cannot be assigned to.
     BaseException.__dict__["__cause__"].__set__(exc, cause)
     return exc
+
+
+class _Rehearsal(Unpickler):
+    """Restores a pickle where it was made, without writing to the classes that it contains."""
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Return what the pickle names; for what fills classes, what does nothing."""
+        found = super().find_class(module, name)
+        fills = found is update_class or found is set_first
+        return (lambda cls, content: None) if fills else found
+
+
+def _by_name(exc: BaseException) -> bytes | None:
+    pickled = dumps_exception(exc)
+    return None if names_by_value(pickled) else pickled
+
+
+def _by_value(exc: BaseException) -> bytes:
+    from .byvalue import ExceptionPickler, dumps_by_value  # and with it cloudpickle
+
+    return dumps_by_value(exc, pickler=ExceptionPickler)
+
+
+def _as_its_class_says(exc: BaseException) -> bytes:
+    from .byvalue import dumps_by_value
+
+    return dumps_by_value(exc)
+
+
+def _pickle_exception(exc: BaseException) -> tuple[bytes, str]:
+    """Return an exception's pickle, or nothing and the reason why it has none."""
+    reason = ""
+    for dump in (_by_name, _by_value, _as_its_class_says):
+        try:
+            pickled = dump(exc)
+            if pickled is None:
+                continue
+            copy = _Rehearsal(BytesIO(pickled)).load()
+            if isinstance(copy, BaseException):
+                return pickled, ""
+            reason = f"its pickle restores an object of type {type_name(copy)}"
+        except BaseException as error:  # the exception's own methods
+            reason = f"it cannot be pickled and restored: {said(error)}"
+    return b"", reason
 
 
 def _traceback_text(exc: BaseException) -> str:

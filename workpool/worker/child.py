@@ -117,7 +117,9 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     leave_script()
     runner = Runner(rank, host)
     runner.begin()
-    import_module("numpy")  # else the first task with an array pays with its time and its memory
+    # Else the first task with an array, or of a class of the script, pays with its time and memory.
+    for needed in ("numpy", "cloudpickle"):
+        import_module(needed)
     channel = Channel(socket.socket(fileno=fd))
     numbers = map_numbers(numbers_fd)
     os.close(numbers_fd)
