@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 from workpool import serializer
-from workpool.serializer.code_cache import CodeCache
 
 
 def send(stream, *parts):
@@ -32,6 +31,8 @@ class Worker:
     """The driver's half: `run` gives the task's value or raises its exception."""
 
     def __init__(self):
+        from workpool.serializer.code_cache import CodeCache  # which a worker does without
+
         self.process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

@@ -31,7 +31,7 @@ def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("missing", ["cloudpickle", "workpool.layout"])
+@pytest.mark.parametrize("missing", ["workpool.serializer", "workpool.layout"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_fails_before_mpi_is_started(tmp_path: Path, rank: int, missing: str) -> None:
     ended = with_bad_rank(tmp_path, rank, f"sys.modules['{missing}'] = None")

@@ -21,6 +21,33 @@ def test_functions_of_the_script_run(run_script):
     """)
 
 
+def test_a_worker_of_functions_alone_starts_without_cloudpickle(run_script):
+    run_script("""
+        import functools, logging, math, os.path, re, threading, sys
+        SCALE, LOCK, WORD = 3, threading.Lock(), re.compile("a+")
+        def is_there(): return "cloudpickle" in sys.modules
+        def enclosing(n):
+            @functools.wraps(is_there)
+            def inner(*, k: "int" = 2):
+                with LOCK:
+                    return [n * k * SCALE for _ in range(2)]
+            return inner
+        @functools.lru_cache
+        def cached(x): return math.floor(x), os.path.basename("a/b"), WORD.match("aa").end()
+        def raises(): raise FileNotFoundError(2, "missing", "here")
+        def raises_own(): raise Own
+        assert run(enclosing(1)) == [6, 6] and run(cached, 1.5) == (1, "b", 2)
+        assert run(lambda x: x + SCALE, 1) == 4 and run(functools.partial(max, 1), 2) == 2
+        try: run(raises)
+        except FileNotFoundError as error: assert error.filename == "here"
+        assert not run(is_there)
+        class Own(Exception): pass
+        try: run(raises_own)
+        except Own: pass
+        assert run(is_there)
+    """)
+
+
 def test_changes_are_seen_by_later_tasks(run_script):
     run_script("""
         SCALE, TABLE = 1, {"a": 1}

@@ -42,7 +42,7 @@ from .derived import annotations_of
 from .drawing import generator_reducers
 from .enumerations import reduce_member
 from .exceptions import reduce_exception
-from .functions import Globals, fill_function, make_code, make_function
+from .functions import Globals, fill_function, make_cell, make_code, make_function
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
 from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
 from .names import UNBOUND, cells_of, globals_of, submodules
@@ -114,6 +114,14 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         kind = type(obj)
+        if kind is FunctionType:
+            return NotImplemented if obj in _REBUILDING else self._reduce_function(obj)
+        if kind is CodeType:
+            return make_code, (obj.co_filename, self.dispatch_table[CodeType](obj)[1])
+        if kind is CellType:  # what it holds comes with a function
+            return make_cell, ()
+        if kind is ModuleType and is_imported(obj):
+            return import_module, (obj.__name__,)
         if id(obj) in self._kept and is_left_to_pickle(kind):
             return reduce_kept(obj)
         if kind is MethodType:  # which cloudpickle takes apart; functions of pybind11 refuse
@@ -123,14 +131,6 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return NotImplemented
         if anew := maker_anew(kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented
-        if kind is CellType:  # what it holds comes with a function
-            return CellType, ()
-        if kind is CodeType:
-            return make_code, (obj.co_filename, self.dispatch_table[CodeType](obj)[1])
-        if kind is ModuleType and is_imported(obj):
-            return import_module, (obj.__name__,)
-        if kind is FunctionType:
-            return NotImplemented if obj in _REBUILDING else self._reduce_function(obj)
         if issubclass(kind, type):
             if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
                 return NotImplemented  # its metaclass has said how a class like this is made

@@ -44,6 +44,11 @@ def make_code(filename: str, made: tuple[Any, ...]) -> CodeType:
     return CodeType(*made).replace(co_filename=filename)
 
 
+def make_cell() -> CellType:
+    """Return an empty cell, as pickle cannot."""
+    return CellType()
+
+
 def make_function(
     code: CodeType, names: Globals, cells: tuple[CellType, ...] | None
 ) -> FunctionType:
