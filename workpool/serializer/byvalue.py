@@ -134,7 +134,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if issubclass(kind, type):
             if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
                 return NotImplemented  # its metaclass has said how a class like this is made
-            reduced = self._reduce_definition(obj)
+            reduced = self._reduce_class(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
             self._had += reduced[2][0].values()
@@ -178,7 +178,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self._ordinary[id(kind)] = kind
         return NotImplemented
 
-    def _reduce_definition(self, definition: Any) -> Any:
+    def _reduce_class(self, definition: Any) -> Any:
         """Return how cloudpickle would rebuild a class."""
         for _ in range(_MOST_ATTEMPTS):
             with suppress(KeyError):  # another thread has just deleted what it is about to read
