@@ -42,11 +42,27 @@ SMALL = {
     "two tasks": Small({"tasks": 2}, set(), 21, 138),
     "three tasks": Small({"tasks": 3}, set(), 343, 0),
     "three tasks in one row": Small({"tasks": 3, "rows": 1}, set(), 26, 0),
-    "four tasks in two rows": Small({"tasks": 4, "workers": 1}, set(), 15, 40),
+    "four tasks in two rows": Small({"tasks": 4, "workers": 1}, set(), 6, 13),
     "words that are read one by one": Small({"tasks": 2, "torn": True}, set(), 280, 0),
     "sweeping while there is work": Small({"tasks": 2, "sweeps": 1}, set(), 37, 0),
     # Of two rows a worker takes both, and does not claim by the same flush: that is a larger case.
     "what was seen of the only row is old": Small({"tasks": 1, "remembers": True}, set(), 172, 161),
+    # TAIL may be seen before the row that shares its flush is READY: who dropped its ticket would
+    # leave the row to a sweep.
+    "nobody looks behind the head": Small({"tasks": 3, "sweeps": None}, set(), 5, 0),
+    "nobody looks behind the head, two tasks": Small({"tasks": 2, "sweeps": None}, set(), 0, 5),
+    "nobody looks behind the head, what was seen of the queue is old": Small(
+        {"tasks": 1, "sweeps": None, "remembers": True}, set(), 115, 53
+    ),
+    "nobody looks behind the head, one is evicted": Small(
+        {"tasks": 2, "sweeps": None, "suspicions": 1}, TAKEN_BACK, 9, 0
+    ),
+    "one worker starts one task after the other": Small(
+        {"tasks": 3, "rows": 3, "batch": 3, "limit": 3, "workers": 1, "torn": True}, set(), 15, 15
+    ),
+    "one worker, what it has seen of the queue is old": Small(
+        {"tasks": 3, "rows": 3, "batch": 3, "workers": 1, "remembers": True}, set(), 5, 5
+    ),
     "rows reserved ahead": Small({"tasks": 3, "rows": 3, "ahead": 1}, set(), 370, 0),
     "a worker leaves with tickets": Small({"tasks": 2, "stays": {1: 1}}, set(), 12, 79),
     "cancel": Small({"tasks": 2, "cancels": 2}, {Step.CANCEL}, 88, 0),
@@ -119,6 +135,9 @@ SMALL = {
     ),
     "two submitters, one row": Small(SECOND | {"rows": 1}, set(), 19, 38),
     "two submitters, words that are read one by one": Small(SECOND | {"torn": True}, set(), 492, 0),
+    "two submitters, nobody looks behind the head": Small(
+        SECOND | {"second": 2, "rows": 3, "sweeps": None}, set(), 45, 88
+    ),
     "two submitters, three tasks": Small(SECOND | {"tasks": 2, "room": 1}, set(), 551, 0),
     "two submitters, one dies, its last calls come late": Small(
         SECOND | {"rows": 3, "crashes": 1, "mortal": {"second"}, "late": True},
@@ -175,6 +194,8 @@ LARGE: dict[str, dict[str, Any]] = {
     "everything": _DEADLY
     | {"tasks": 30, "crashes": 2, "suspicions": 6, "cancels": 4, "sweeps": 5, "torn": True},
     "few rows": {"tasks": 30, "rows": 3, "suspicions": 8, "room": 5},
+    "nobody looks behind the head": {"tasks": 30, "rows": 8, "remembers": True, "sweeps": None},
+    "one worker": {"tasks": 30, "rows": 8, "workers": 1, "remembers": True, "torn": True},
     "results in extents": _DEADLY | {"tasks": 20, "how": "extent", "room": 5, "suspicions": 6},
     "pieces": _DEADLY | {"tasks": 8, "how": "pieces", "suspicions": 4},
     "contributions": _DEADLY | {"tasks": 20, "how": "commit", "suspicions": 6},

@@ -127,7 +127,7 @@ HARMLESS = {
     "the ticket of a row not compared": (
         Claimant,
         "take",
-        (" and self.geometry.ticket(number, word) == ticket", ""),
+        ("State.READY and self.geometry.ticket(number, word) == ticket", "State.READY"),
         "counter",
     ),
     "the tail not pushed when the first attempt is lost": (

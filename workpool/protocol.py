@@ -209,9 +209,9 @@ def ready(generation: int) -> int:
     return pack_word(_READY, 0, 0, generation)
 
 
-def is_ready_like(word: int, other: int) -> bool:
-    """Return whether a word is READY, for the same ticket as another one of its row."""
-    return state_of(word) == _READY and generation_of(word) == generation_of(other)
+def is_like(word: int, other: int, state: State) -> bool:
+    """Return whether a word is in some state, for the same ticket as another one of its row."""
+    return state_of(word) == state and generation_of(word) == generation_of(other)
 
 
 def describe(word: int) -> str:

@@ -365,6 +365,42 @@ BUGS = {
         {"tasks": 1, "rows": 3, "crashes": 1},
         "no way leads to an end",
     ),
+    # Nobody drops the ticket of a row that is about to be READY, or passes over the row.
+    "a ticket that came too early dropped": Bug(
+        Claimant,
+        "claim",
+        [("elif protocol.is_like(found, word, State.RESERVED):", "elif False:")],
+        {"tasks": 1, "sweeps": None},
+        "no way leads to an end",
+    ),
+    "tickets that came too early dropped": Bug(
+        Claimant,
+        "take",
+        [("self._keep(range(ticket, tickets.stop), word)", "pass")],
+        {"tasks": 3, "batch": 3, "limit": 3, "rows": 3, "workers": 1, "sweeps": None},
+        "no way leads to an end",
+    ),
+    "of tickets that came too early only the first kept": Bug(
+        Claimant,
+        "take",
+        [("range(ticket, tickets.stop)", "range(ticket, ticket + 1)")],
+        {"tasks": 3, "batch": 3, "limit": 3, "rows": 3, "workers": 1, "sweeps": None},
+        "no way leads to an end",
+    ),
+    "tickets behind one that came too early used": Bug(
+        Claimant,
+        "take",
+        [("  # no later ones before it\n            break", "")],
+        {"tasks": 3, "batch": 3, "limit": 3, "rows": 3, "workers": 1},
+        "ticket . is started after",
+    ),
+    "a sweep that passes over a row": Bug(
+        Claimant,
+        "sweep",
+        [("self._in_turn(", "(")],
+        {"tasks": 2, "workers": 1},
+        "ticket 0 is started after",
+    ),
     # The words that say where to look only grow; but they say no more than that.
     "the tail pushed back": Bug(
         Publisher,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workpool import layout
 from workpool.testing import Explorer
 
 from .invariants import check, check_end
@@ -29,7 +30,7 @@ def case(
     limit: int = 2,
     batch: int = 2,
     room: int = MOST_TASKS,
-    sweeps: int = 0,
+    sweeps: int | None = 0,
     stays: dict[int, int] | None = None,
     torn: bool = False,
     crashes: int = 0,
@@ -47,7 +48,7 @@ def case(
     """
     members = 1 + workers + bool(second)
     shape = geometry(rows, members)
-    words = range(shape.word(0), shape.word(rows)) if torn else range(0)
+    words = range(layout.HEAD, shape.word(rows)) if torn else range(0)
     other = (members - 1,) if second else ()
     processes: dict[str, Any] = {}
     processes["submitter"] = Submitter(
@@ -74,6 +75,7 @@ def case(
             stays=(stays or {}).get(member),
             torn=words,
             remembers=remembers,
+            alone=workers == 1 and not second,
         )
     if second:
         given = [(members - 1) * MOST_TASKS + i for i in range(second)]

@@ -73,9 +73,13 @@ class Port:
         self.window: MemoryWindow | None = None
 
     def peek(self, *disps: int) -> list[int]:
-        # The queue is read at one moment: word by word there are twice as many states.
         queue, start = disps == (layout.HEAD, layout.TAIL), disps[0]
         assert queue or len(disps) == 1
+        if start in self.torn:
+            if queue:
+                self.over |= bool(self.window.peek(OVER)[0])
+            return self.window.peek(*disps)
+        # The queue is read at one moment: word by word there are twice as many states.
         content = bytearray((OVER if queue else start) + 8 - start)
         self.get(start, content)
         self.flush()

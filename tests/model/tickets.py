@@ -32,7 +32,7 @@ class Ticketer:
     claimed: list[int] = field(default_factory=list)  # of which it may not have the tickets
 
     def __post_init__(self) -> None:
-        self.port = Port(range(0))
+        self.port = Port(range(layout.HEAD, SHAPE.word(0)))
         self.taker = TAKERS[self.method](self.port, GREEDY)  # type: ignore[arg-type]
 
     @property

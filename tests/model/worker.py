@@ -68,10 +68,11 @@ class Worker:
     how: str = "inline"  # "inline", "extent", "commit" or "pieces": how payload and outcome travel
     count: int = 1  # pieces of each
 
-    sweeps: int = 0  # may look behind the head so many times while there is work
+    sweeps: int | None = 0  # behind the head, while there is work; None: not even without
     stays: int | None = None  # leaves after so many attempts
     torn: range = range(0)  # see Port
     remembers: bool = False  # uses what it has seen of the queue before
+    alone: bool = False  # the only worker: starts tasks in the order in which they came
 
     ran: list[tuple[int, int]] = field(default_factory=list)  # ticket, task
     offers: list[tuple[Row, bytes | None]] = field(default_factory=list)
@@ -105,7 +106,8 @@ class Worker:
             self._hold(self.claimant.claim(self._offer()))
         elif self.empty:
             self.empty = False
-            self._keep(self.claimant.sweep(1))
+            if self.sweeps is not None:
+                self._keep(self.claimant.sweep(1))
         else:
             goes_on = self._seize(choose) or self._take(choose)
         self._forget()
@@ -147,8 +149,10 @@ class Worker:
     def _hold(self, claim: Claim | Miss) -> None:
         self.claim = None
         if isinstance(claim, Claim):
-            task = claim.descriptor[0].task_id
-            self.ran = sorted([*self.ran, (self.shape.ticket(claim.number, claim.word), task)])
+            task, ticket = claim.descriptor[0].task_id, self.shape.ticket(claim.number, claim.word)
+            later = [other for other, _ in self.ran if self.alone and other > ticket]
+            assert not later, f"ticket {ticket} is started after {later}"
+            self.ran = sorted([*self.ran, (ticket, task)])
             claim.record = bytes(claim.record)  # type: ignore[assignment]  # which can be pickled
             self.claim = claim
 

@@ -9,6 +9,16 @@ until ``sweep`` finds it.  Three habits make the rest safe:
   decided.  A fresh load would make a stale decision succeed.
 * A Get of the words is a hint of where to try, never a proof that it worked.
 
+What shares a flush happens in any order, also where no MPI that we know does so.  MPI keeps that of
+one rank's atomics at one word (MPI-4.1, 12.7), and nothing here needs more:
+
+* A publisher changes the words of its rows and TAIL by one flush.  Whoever sees TAIL first holds a
+  ticket whose row is still RESERVED for it.  The row will change, so the ticket is kept until then,
+  and those behind it (``EarlyTickets``).  A sweep, too, stops before such a row.
+* An owner commits its row, claims the next one and moves HEAD by one flush.  Each of these means
+  the same without the others.
+* A descriptor is read by the flush that claims its row only if the row was seen READY before.
+
 Three facts may be taken from a Get all the same.  Once true they stay true until the reader itself
 acts, so that its knowledge may be old but not wrong:
 

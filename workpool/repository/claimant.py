@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .. import layout, protocol
 from ..extents import Extent
@@ -11,8 +12,13 @@ from ..protocol import State, Step
 from .awaiter import Awaiter
 from .claim import CONTENDED, EMPTY, Claim, Miss, Offer
 from .table import Row, runs
+from .tickets import EarlyTickets
 
 _READY = layout.States([State.READY])
+_RESERVED = layout.States([State.RESERVED])
+
+#: Later than every ticket.
+_LAST = 1 << 63
 
 # What every task needs: an attribute of an enumeration costs as much as a call.
 _COMPLETE = Step.COMPLETE
@@ -30,7 +36,8 @@ class Claimant(Awaiter):
         Returns
         -------
         list of Offer or Miss
-            The offers may be fewer than the tickets: rows that others emptied are left out.
+            The offers may be fewer than the tickets: rows that others emptied are left out, and
+            what is not READY yet comes later, with all behind it.
 
         Notes
         -----
@@ -50,10 +57,19 @@ class Claimant(Awaiter):
         rows = []
         for ticket, number in zip(tickets, numbers, strict=True):
             word = self.words[number]
-            ready = layout.state_of(word) == State.READY
-            if ready and self.geometry.ticket(number, word) == ticket:
+            state = layout.state_of(word)
+            if state == State.READY and self.geometry.ticket(number, word) == ticket:
                 rows.append(Row(number, word))
+            elif state == State.RESERVED and self.geometry.ticket(number, word) == ticket:
+                self._keep(range(ticket, tickets.stop), word)  # no later ones before it
+                break
         return self._offers(rows)
+
+    def _keep(self, tickets: range, word: int) -> None:
+        """Keep tickets of which the first came too early: its row has this word, RESERVED."""
+        disp = self.geometry.word(self.geometry.row(tickets.start))
+        resume = partial(setattr, self, "_taker", self._taker)
+        self._taker = EarlyTickets(self.window, tickets, disp, word, resume)
 
     def sweep(self, limit: int, before: int | None = None) -> list[Offer] | Miss:
         """Find READY rows wherever they are: behind the head lie those whose ticket was lost.
@@ -77,8 +93,20 @@ class Claimant(Awaiter):
         if rows and before is None:
             # A look reads one word after the other.  If rows were published meanwhile, it may have
             # seen a later one READY and missed an earlier one, which is READY by now.
-            rows = self._ready(self.geometry.ticket(*rows[-1]) + 1)
+            rows = self._in_turn(self._ready(self.geometry.ticket(*rows[-1]) + 1))
         return self._offers(rows[:limit]) if rows else Miss.EMPTY
+
+    def _in_turn(self, rows: list[Row]) -> list[Row]:
+        """Leave out rows whose publisher is about to publish an earlier one, by the last look.
+
+        What it publishes together becomes READY in any order.
+        """
+        ticket, words = self.geometry.ticket, self.words
+        first: dict[int, int] = {}  # by publisher, the earliest ticket that it has reserved
+        for number in _RESERVED.rows(words):
+            owner, reserved = layout.owner_of(words[number]), ticket(number, words[number])
+            first[owner] = min(reserved, first.get(owner, reserved))
+        return [row for row in rows if ticket(*row) < first.get(layout.owner_of(row.word), _LAST)]
 
     def _ready(self, before: int | None) -> list[Row]:
         """Return the rows that are READY in the order of their tickets: all, or those `before` one.
@@ -109,6 +137,12 @@ class Claimant(Awaiter):
     def claim(self, offer: Offer) -> Claim | Miss:
         """Make a row ours.
 
+        Returns
+        -------
+        Claim or Miss
+            ``Miss.CONTENDED`` if somebody was quicker, or the row is not READY yet: then `take`
+            gives its ticket again.
+
         Notes
         -----
         RMA cost: 1 compare_and_swap; 1 get and 1 flush if the descriptor was not read, 1
@@ -118,9 +152,13 @@ class Claimant(Awaiter):
         mine = protocol.claim(word, self.member)
         # The one atomic that decides who runs the task.
         found = self.window.compare_and_swap(self.geometry.word(number), word, mine)
-        if found != word and record is None and protocol.is_ready_like(found, word):
-            word, mine = found, protocol.claim(found, self.member)
-            found = self.window.compare_and_swap(self.geometry.word(number), word, mine)
+        if found != word and record is None:  # by its ticket alone
+            if protocol.is_like(found, word, State.READY):
+                word, mine = found, protocol.claim(found, self.member)
+                found = self.window.compare_and_swap(self.geometry.word(number), word, mine)
+            elif protocol.is_like(found, word, State.RESERVED):
+                ticket = self.geometry.ticket(number, word)
+                self._keep(range(ticket, ticket + 1), found)
         if found != word:
             return Miss.CONTENDED
         if record is None:  # it was READY, so the descriptor is there; now nobody changes it

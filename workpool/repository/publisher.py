@@ -57,7 +57,8 @@ class Publisher(Reserver):
         if attempt:
             ready = [Row(row.number, protocol.publish(row.word, attempt)) for row in held]
         steps = [(row.place, row.word, after.word) for row, after in zip(held, ready, strict=True)]
-        # Never back: rows reserved before the tail was seen anew may lie behind it.
+        # Never back: rows reserved before the tail was seen anew may lie behind it.  That it may be
+        # seen before a row is READY is left to `EarlyTickets`: a flush in between takes long.
         end = max(held[-1].ticket + 1, self._tail)
         steps.append((layout.TAIL, self._tail, end))
         *found, tail = self.window.compare_and_swap_all(steps)

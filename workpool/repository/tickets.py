@@ -2,7 +2,8 @@
 
 A ticket says where to look, not who may run: the claim itself is the compare-and-swap of the row's
 own word (``claimant``).  That is why tickets may be lost with a dead worker, held by an idle one,
-or point to a row that somebody else has emptied, and nothing else has to be repaired.
+or point to a row that somebody else has emptied, and nothing else has to be repaired.  But nobody
+drops a ticket whose row is just being published: see ``EarlyTickets``.
 
 pointer
     Read head and tail, then ``Compare_and_swap(head, h, h + k)``.  Conditional: it gives nothing
@@ -20,6 +21,8 @@ batch gets smaller as the queue runs dry.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from .. import layout, verbs
 from .claim import Miss
@@ -180,6 +183,60 @@ class CounterTaker(Taker):
         published = range(self._held.start, min(self._held.stop, self._tail))
         self._hold(range(published.stop, self._held.stop))
         return published
+
+
+class EarlyTickets(Taker):
+    """Tickets that have come too early, in the place of the taker that gave them.
+
+    The row of the first is still RESERVED for it: of the words that a publisher changes together,
+    TAIL was seen before that of the row.  Were the ticket dropped, only a sweep would find the row;
+    and no later one is used before it, for its task may wait for what the earlier one does.
+
+    The word changes sooner or later.  Its publisher makes the row READY, or has lost it: then the
+    row is abandoned, by the publisher itself (``Publisher.recover``) or by who has seen it die.
+    Until then `take` finds nothing, and sweeps find what others publish.
+
+    Parameters
+    ----------
+    window : verbs.Window
+    tickets : range
+    disp : int
+        Of the word of the first one's row.
+    word : int
+        What stood there.
+    resume : callable
+        Puts the taker back in its place.
+    """
+
+    def __init__(
+        self,
+        window: verbs.Window,
+        tickets: range,
+        disp: int,
+        word: int,
+        resume: Callable[[], None],
+    ) -> None:
+        super().__init__(window, 1)
+        self.first = tickets.start
+        self._tickets = tickets
+        self._disp = disp
+        self._word = word
+        self._resume = resume
+
+    def alone(self, limit: int) -> bool:
+        """Return False: they have been taken."""
+        return False
+
+    def quiet(self, tail: int) -> bool:
+        """Return whether the word is as it was.  RMA cost: 1 get, 1 flush."""
+        return self._window.peek(self._disp) == [self._word]
+
+    def take(self, limit: int) -> range | Miss:
+        """Take all, when the word has changed.  RMA cost: 1 get, 1 flush."""
+        if self.quiet(self.first):
+            return Miss.EMPTY
+        self._resume()
+        return self._tickets
 
 
 #: The ways by name.
