@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import Child, payload
 
 from workpool.context import Context, Limits, encode_setup
 from workpool.loss import Loss, Why
 from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
-from workpool.serializer.byvalue import dumps_by_value
 from workpool.system import channel, process
 from workpool.system.channel import Channel
 from workpool.system.memory import empty
 from workpool.system.process import ChildProcess
-from workpool.worker import isolation, runner
+from workpool.worker import isolation
 
 
 def test_large_arguments_and_results_go_as_they_are() -> None:
@@ -44,36 +44,6 @@ def test_large_arguments_and_results_go_as_they_are() -> None:
         places.add(place)
     assert len(places) == 1  # memory is used again
     found.runner.leave()
-
-
-class Child:
-    """A child process and one function that it runs."""
-
-    def __init__(self, function: Callable[..., Any], limits: Limits) -> None:
-        setup = encode_setup([], None, ())
-        self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
-        self.pool = self.runner.enter(1, Context(1, limits, setup).encoded())
-        self.pool.callables.add(1, dumps_by_value(function))
-        self.process: ChildProcess | None = None  # that runs it, where that is noted
-
-    def send_ahead(self, payloads: list[bytes]) -> None:
-        self.runner.send_ahead(self.pool, 0, 1, payloads)
-
-    def call(self, payload: bytes | memoryview) -> Any:
-        """Return what a task returns, or how it was lost."""
-        kind, encoded = self.runner.call(self.pool, 0, 1, payload)
-        if kind == Kind.LOST:
-            assert isinstance(encoded, bytes)
-            return Loss.decode(encoded)
-        value, error = unpack_outcome(kind, as_bytes(encoded))
-        assert error is None
-        return value
-
-
-def payload(*args: object) -> bytes:
-    encoded = pack_call(print, args, {}, Code(1, b""))
-    assert isinstance(encoded, bytes)
-    return encoded
 
 
 @pytest.fixture
@@ -310,12 +280,12 @@ def test_a_child_that_no_signal_ends_is_left_behind(
     until(frozen.ended)
 
 
+def fail() -> None:
+    raise ValueError("no setup")
+
+
 def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
     """It would take the next request for the code that it has asked for."""
-
-    def fail() -> None:
-        raise ValueError("no setup")
-
     found = Child(abs, Limits())
     setup = encode_setup([], fail, ())
     broken = found.runner.enter(2, Context(2, Limits(), setup).encoded())

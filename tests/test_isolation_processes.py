@@ -28,22 +28,24 @@ def test_the_initializer_is_not_within_the_tasks_memory() -> None:
     assert run_ranks(2, script).stdout == "32 64\n"
 
 
-def test_the_initializer_is_not_within_the_tasks_time() -> None:
+def test_neither_initializer_nor_import_is_within_the_tasks_time(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time; time.sleep(2)\ndef last(s): return time.sleep(s) or 32"
+    )
     script = """
-        import time
+        import sys, time
         from workpool import TaskTimeout, WorkPool
 
-        def last(seconds):
-            time.sleep(seconds)
-            return 32
+        sys.path.insert(0, sys.argv[1])
+        from slow import last
 
-        with WorkPool(initializer=time.sleep, initargs=(1,)) as pool:
+        with WorkPool(initializer=time.sleep, initargs=(2,)) as pool:
             short = pool.with_options(timeout_s=1.6)
             print(short.submit(last, 1).result(60))
             assert isinstance(short.submit(time.sleep, 60).exception(60), TaskTimeout)
-            print(short.submit(pow, 2, 6).result(60))
+            print(short.submit(last, 1).result(60), short.submit(pow, 2, 6).result(60))
     """
-    assert run_ranks(2, script).stdout == "32\n64\n"
+    assert run_ranks(2, script, str(tmp_path)).stdout == "32\n32 64\n"
 
 
 def test_the_time_for_which_the_job_was_stopped_is_not_within_the_tasks_time(

@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pickle import PickleBuffer
@@ -36,6 +37,7 @@ STACK_SIGNAL = signal.SIGRTMAX - 3
 READY = b"ready"  # it can begin
 CONTEXT = b"context"  # it lacks the context of the task
 ENTERED = b"entered"  # the pool's initializer has run, if there is one
+RESTORED = b"restored"  # it lacks nothing any more, and calls the task's function
 CODE = b"code"  # it lacks the code of the task's function
 REFUSED = b"refused"  # it has not begun the task, and will not
 
@@ -164,6 +166,8 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
     context = bytes(ask(CONTEXT)) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None
+    # What is restored for the first time may import modules, and take longer than the task.
+    restored = partial(channel.send, [RESTORED]) if pool is None or lacks_code else None
     try:
         if pool is None:
             pool = runner.enter(request.pool_id, context)
@@ -175,7 +179,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
     except BaseException as error:  # restoring a function may run anything
         return Answer(Kind.EXCEPTION, runner.failure(error), None)
     with _memory(request.memory_nbytes):
-        kind, encoded = runner.call(pool, request.kind, code_id, request.payload)
+        kind, encoded = runner.call(pool, request.kind, code_id, request.payload, restored)
     return Answer(kind, encoded, runner.contributions.take())
 
 

@@ -29,7 +29,7 @@ from ..caches import LruCache
 from ..clock import Stopwatch
 from ..context import Context, Limits
 from ..errors import SerializationError
-from ..loss import Loss, Why, unstarted
+from ..loss import Loss, Step, Why, unstarted
 from ..serializer import Encoded, Kind, join_apart, segments
 from ..system import channel
 from ..system.process import ChildProcess
@@ -43,7 +43,8 @@ CODES_NBYTES = 64 << 20
 #: Contexts that are remembered; others are fetched again.
 CONTEXTS = 32
 
-#: How long a child may take to start, and how often that is tried.
+#: How long a child may take to start, and how often that is tried.  A task's initializer, and what
+#: is imported as its function is restored, may take as long, however soon the task must end.
 START_S = 60.0
 STARTS = 3
 
@@ -102,6 +103,7 @@ class IsolatedRunner:
         self._codes = Codes(CODES, CODES_NBYTES)
         self._entered: LruCache[IsolatedPool] = LruCache(CONTEXTS)  # by the number of a context
         self._child: ChildProcess | None = None
+        self._step = Step.TASK  # what the child is at
         self._tasks = 0  # requests that the child was sent
         self._lock = Lock()  # on the child, and on what it was sent ahead
         # Payloads of the tasks that it was sent ahead, and that `call` was not asked for yet.
@@ -136,6 +138,7 @@ class IsolatedRunner:
         Evicted
             If the attempt is not ours any more: the child is gone.
         """
+        self._step = Step.TASK
         try:
             process = self._current(pool.limits)
             if not self._was_sent(payload):
@@ -151,7 +154,7 @@ class IsolatedRunner:
             self._forget().kill()  # else the rest of its result would be taken for the next answer
             return Kind.EXCEPTION, self.failure(error)
         if answer is None:
-            return Kind.LOST, self._timed_out(pool.limits.timeout_s)
+            return Kind.LOST, self._timed_out(self._limit_s(pool.limits))
         if answer.kind == Kind.VALUE:
             self._knows = pool.pool_id, code_id
         if answer.contributions is not None:
@@ -238,22 +241,35 @@ class IsolatedRunner:
     def _answer(self, process: ChildProcess, pool: IsolatedPool, code_id: int) -> memoryview | None:
         """Send the child what it lacks for a task, and return its answer, if it is in time."""
         watch = Stopwatch()
-        while self._wait(process, watch, pool.limits.timeout_s):
+        while self._wait(process, watch, self._limit_s(pool.limits)):
             message = process.channel.receive()
             if message == child.REFUSED:
                 continue  # a task that was sent before this one, and retracted
             if message == child.CONTEXT:
                 self._knows = None
+                self._step = Step.INITIALIZER
                 process.channel.send([pool.content])
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
+                if self._step is not Step.INITIALIZER:  # which it enters with the code in hand
+                    self._step = Step.RESTORING
                 process.channel.send([pool.callables[code_id]])
-            elif message != child.ENTERED:
+            elif message == child.ENTERED:
+                self._step = Step.RESTORING
+            elif message == child.RESTORED:
+                self._step = Step.TASK
+            else:
                 return message
-            # What it lacked is not the task's matter, nor is the initializer, which may take as
-            # long by itself.
+            # What it lacked is not the task's matter, nor are the initializer and what is imported
+            # as the task is restored.
             watch = Stopwatch()
         return None
+
+    def _limit_s(self, limits: Limits) -> float | None:
+        """Return how long the child may be at what it is at."""
+        if limits.timeout_s is None or self._step is Step.TASK:
+            return limits.timeout_s
+        return max(limits.timeout_s, START_S)
 
     def _wait(self, process: ChildProcess, watch: Stopwatch, limit_s: float | None) -> bool:
         """Wait for a message, and have sent what is left to send; False if it is not in time.
@@ -300,12 +316,13 @@ class IsolatedRunner:
         title, *frames = [line for line in lines if not any(file in line for file in _OURS)] or [""]
         stack = "\n".join([title, *frames]) if frames else ""  # C that we call has none
         loss = Loss(Why.TIMEOUT, self._rank, self._host, process.pid, stack, limit_s=limit_s)
-        return loss.encoded()
+        return loss._replace(step=self._step.value).encoded()
 
     def _crashed(self) -> bytes:
         process = self._forget()
         returncode, text = process.died()
-        return Loss(Why.CRASHED, self._rank, self._host, process.pid, text, returncode).encoded()
+        loss = Loss(Why.CRASHED, self._rank, self._host, process.pid, text, returncode)
+        return loss._replace(step=self._step.value).encoded()
 
     def leave(self) -> None:
         """End the child, if there is one."""

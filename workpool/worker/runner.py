@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from traceback import print_exception
 from typing import Any, NamedTuple, NoReturn, Protocol
 from weakref import WeakSet
@@ -190,9 +190,14 @@ class Runner:
         use_prepared(pool.prepared)
 
     def call(
-        self, pool: EnteredPool, kind: int, code_id: int, payload: Any
+        self,
+        pool: EnteredPool,
+        kind: int,
+        code_id: int,
+        payload: Any,
+        restored: Callable[[], None] | None = None,
     ) -> tuple[Kind, Encoded]:
-        """Run one task."""
+        """Run one task; call `restored` when its function is about to be called."""
         function: Any = None
         clear_script()
         try:
@@ -203,6 +208,8 @@ class Runner:
             sent, args, kwargs = unpack_call(payload)
             if sent is not None:
                 function = sent
+            if restored is not None:
+                restored()
             value: Any
             if kind == CHUNK:
                 value = [frozen([function(*item)]) for item in args]

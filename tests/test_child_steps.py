@@ -1,0 +1,57 @@
+"""What a child process does before it calls a task's function."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from children import Child, payload
+
+from workpool.context import Limits
+from workpool.worker import isolation
+
+
+def leave() -> None:
+    os._exit(3)
+
+
+class Leaves:
+    """What ends the process that restores it."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[()]]:
+        return leave, ()
+
+
+@pytest.mark.parametrize(
+    ("initializer", "function", "args", "subject"),
+    [
+        (leave, abs, (-1,), "the initializer before task"),
+        (None, partial(print, Leaves()), (), "the restoring of task"),
+        (None, abs, (Leaves(),), "the restoring of task"),
+        (None, os._exit, (3,), "task"),
+    ],
+)
+def test_a_lost_task_says_what_its_process_was_at(
+    initializer: Callable[[], None] | None,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    subject: str,
+) -> None:
+    found = Child(function, Limits(), initializer)
+    lost = found.call(payload(*args))
+    assert str(lost.error(abs)) == f"{subject} abs ended its process with exit code 3"
+    found.runner.leave()
+
+
+def test_preparations_for_a_task_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Child(abs, Limits(timeout_s=1.0), partial(time.sleep, 600))
+    process = found.runner._current(found.pool.limits)
+    monkeypatch.setattr(isolation, "START_S", 1.5)
+    lost = found.call(payload(-1))
+    said = "the initializer before task abs had not ended after 1.5 s, its limit, and was killed"
+    assert str(lost.error(abs)).startswith(said)
+    assert process.ended()
