@@ -83,6 +83,7 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
       derived       what of a class follows from its body
       atoms         values that nothing can change
       drawing       what random and numpy.random draw from
+      pipes         what cannot be copied, though pickle would
     frames          an encoding: a pickle, and the large buffers it refers to
     wording         what messages say
 

@@ -17,6 +17,7 @@ from .arrays import dumps_by_makers, encode_alone, has_arrays, is_flat
 from .atoms import ATOMS
 from .byname import PROTOCOL, REFUSALS, Keep, names_by_value
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
+from .pipes import refuse_pipes
 from .reach import Reach, Torn
 from .references import Refer, dumps_by_reference
 from .script import SCRIPT_MODULES
@@ -77,6 +78,7 @@ def encode(
         return dumps(obj, PROTOCOL)
     if (alone := encode_alone(obj, value, within_nbytes)) is not None:
         return alone
+    refuse_pipes()
     frames: list[memoryview] = []
 
     def keep(buffer: PickleBuffer) -> bool:
