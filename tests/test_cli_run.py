@@ -29,6 +29,9 @@ ALIKE = {
     "path": "import sys; print(sys.path[0]); import beside; print(beside.x)",
     "stdin": "import sys; print(sys.stdin.read().upper())",
     "exit function": "import atexit; atexit.register(print, 'later'); print('now')",
+    "exit functions called by itself": (  # as viztracer does
+        "import atexit, sys; atexit.register(print, 'now'); atexit._run_exitfuncs(); sys.exit(3)"
+    ),
     "output is not a terminal": "import sys; print(sys.stdout.isatty(), sys.stdin.isatty())",
     "system exit in a thread": "import sys, threading; threading.Thread(target=sys.exit).start()",
     "a lot": "print('x' * 3_000_000)",

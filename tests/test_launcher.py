@@ -33,6 +33,7 @@ from workpool.system.status import Watch
         ("reporter.ended(3)", 3, ""),
         ("reporter.ended(3); reporter.ended(4)", 3, ""),
         ("reporter.ended(3); sys.exit(5)", 3, ""),
+        ("import atexit; atexit._run_exitfuncs(); reporter.ended(3)", 3, ""),
         ("reporter.failed(1)", 1, ""),
         ("", 1, "never told"),
         ("sys.exit(6)", 6, "never told how it ended: mpiexec ended with status 6"),

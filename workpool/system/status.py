@@ -69,6 +69,7 @@ class Reporter:
         self._process = os.getpid()
         self._line: int | None = None  # open until the very end: its end is that of the process
         self._ending: Ending | None = None
+        self._early = False  # the program itself has called what is registered for the exit
         atexit.register(self._tell)
         os.register_at_fork(after_in_child=self._let_go)
 
@@ -112,6 +113,8 @@ class Reporter:
         """Tell `status` when this process has run everything else that it runs at its exit."""
         if self._ending is None:
             self._ending = Ending(status, failed=False)
+            if self._early:
+                self._tell()
 
     def failed(self, status: int) -> None:
         """Tell `status` now, and wait for the launcher to end the job, this process included.
@@ -135,6 +138,7 @@ class Reporter:
             os.close(line)
 
     def _tell(self) -> None:
+        self._early = self._ending is None
         if self.heard and self._ending is not None:
             self._say(f"{self._ending.status} {self._ending.failed:d}")
 
