@@ -92,7 +92,13 @@ class Case:
         job.go(3)
         shared = job.driver._store.code(self.code)
         shared.measured(1, [20_000] * 1000)
+        self.held_nbytes = self.held()
         ran.clear()
+
+    def held(self) -> int:
+        """Return how many bytes of the driver's arena are in use when nothing waits."""
+        self.job.driver._collector.retire()
+        return self.job.driver._store.busy_nbytes
 
     def task(self, number: int) -> Task:
         """Return a task that is not submitted."""
@@ -115,6 +121,7 @@ class Case:
         assert set(ran.values()) <= {1}, f"runs: {ran}"
         assert len(ran) == len(tasks)
         assert self.numbers.value() == self.job.ended == 1 + len(tasks)
+        assert self.held() == self.held_nbytes
 
 
 @pytest.fixture
