@@ -258,6 +258,7 @@ def test_what_has_come_to_its_time_waits_no_more() -> None:
     backlog.put_off(late, 60)
     backlog.put_off(soon, 0)
     backlog.wake()
+    assert list(backlog.tasks) == [soon]
     batch = backlog.next_batch(2)
     assert batch is not None
     assert batch.tasks == [soon]

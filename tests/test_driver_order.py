@@ -110,11 +110,16 @@ def test_tasks_go_in_the_order_in_which_they_came(monkeypatch: pytest.MonkeyPatc
 def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
     table = Table()
+    tasks = [table.submit(number) for number in range(3)]
     table.driver.progress()
+    assert len(table.driver._rows) == 3
     table.driver.drain()
-    table.submit(1)
+    tasks.append(table.submit(3))
     table.driver.progress()
-    assert isinstance(table.worker.take(1), Miss)
+    assert [task.batch for task in tasks] == [None] * 4
+    offers = table.worker.take(4)
+    assert isinstance(offers, list)
+    assert all(isinstance(table.worker.claim(offer), Miss) for offer in offers)
 
 
 def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
@@ -136,6 +141,9 @@ def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(
     assert driver._store.region.free_nbytes <= free_nbytes - 80_000
     assert driver.cancel(task)
     assert driver._store.region.free_nbytes == free_nbytes
+    task = table.submit(4, b"small")
+    assert driver.cancel(task)
+    assert not task.payload, "it may be long until it comes to its turn, and is dropped"
 
 
 def test_a_pause_does_not_make_who_waits_rest_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +189,20 @@ def test_rows_that_are_published_together_wait_for_each_others_room() -> None:
         assert all(batch.placed for batch in driver._rows.values())
         table.end_one()
         driver.progress()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_arguments_for_which_no_row_will_give_room_go_in_pieces(idle: bool) -> None:
+    table = Table()
+    driver = table.driver
+    while driver.reserve(LINE_NBYTES):  # as for accumulators
+        pass
+    if not idle:
+        table.submit(0)
+        table.claim()
+    table.submit(1, bytes(1 << 15))
+    driver.progress()
+    assert table.claim().descriptor[0].payload.offset == layout.STREAMED
 
 
 @pytest.mark.parametrize("comes", ["task", "numbers"])

@@ -178,6 +178,7 @@ def test_the_window_is_not_closed_while_somebody_looks() -> None:
     closing.join(10)
     assert not closing.is_alive()
     assert not driver._still()
+    assert not driver._bells.tables, "nobody is woken for its rows any more"
 
 
 def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,17 @@ def test_who_resolves_looks_again_after_some(
     assert not unresolved.hands
 
 
+def test_another_thread_may_be_quicker() -> None:
+    class Emptied(unresolved_module.Unresolved):
+        def __len__(self) -> int:
+            return 1  # as it was just now
+
+    unresolved = Emptied()
+    assert not unresolved.much
+    assert unresolved.resolve() == 0
+    assert not unresolved.hands
+
+
 def test_only_what_goes_into_a_journal_waits_until_it_is_stored() -> None:
     def ended(*tasks: Task, carried: bytes = b"") -> Finished:
         return Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks], carried)
