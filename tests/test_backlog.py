@@ -278,6 +278,17 @@ def test_what_is_cancelled_shares_no_row() -> None:
     assert numbers(batches) == [[0], [2]]
 
 
+def test_what_has_other_options_shares_no_row() -> None:
+    backlog, shared = a_backlog(), code(5)
+    for number in range(3):
+        task = a_task(number)
+        task.code = shared
+        if number == 1:
+            task.context = PoolContext(2, Context(1, None, b""), bool, bool, Tally())
+        backlog.tasks.append(task)
+    assert numbers(list(iter(lambda: backlog.next_batch(3), None))) == [[0], [1], [2]]
+
+
 def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:
     backlog = a_backlog()
     lost, late, now = (a_task(n) for n in range(3))

@@ -132,6 +132,19 @@ def test_a_row_that_was_lost_is_free_when_its_worker_has_died(step: Step) -> Non
     assert recover() is State.FREE
 
 
+def test_a_row_is_freed_for_the_dead_only_if_nobody_knows_of_it() -> None:
+    table = Table(rows=2)
+    published = table.driver._published
+    table.submit(0)
+    claim = table.claim()
+    published.owners()  # which looks
+    published.free_rows({1})
+    assert table.worker.holds(claim), "its tasks are to be taken back first"
+    published.rows.clear()
+    published.free_rows({0, 2})
+    assert table.worker.holds(claim), "its worker lives"
+
+
 def test_nothing_is_done_for_a_task_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for it is told so, see `Waits`."""
 

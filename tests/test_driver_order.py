@@ -20,7 +20,7 @@ from workpool.driver.collector import RETIRED, SHORT_S
 from workpool.extents import LINE_NBYTES, Extent
 from workpool.layout import Piece, Terms
 from workpool.protocol import Step
-from workpool.repository import Claim, Miss, Stream
+from workpool.repository import Claim, Miss, Stream, take_items
 from workpool.serializer import Kind, Packed, as_bytes, pack_value, unpack
 from workpool.tasks import Batch, Segment, Task
 
@@ -110,7 +110,10 @@ def test_tasks_go_in_the_order_in_which_they_came(monkeypatch: pytest.MonkeyPatc
 def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "TOGETHER_S", 100.0)
     table = Table()
-    tasks = [table.submit(number) for number in range(3)]
+    segment = Segment(0, b"items", 5, Terms(0, 1, 1, 0, 5))
+    turn = Task(0, TaskKind.RANGE, abs, table.context, b"", None, segment=segment)
+    table.driver.submit(turn, None)
+    tasks = [turn, *(table.submit(number) for number in range(1, 3))]
     table.driver.progress()
     assert len(table.driver._rows) == 3
     table.driver.drain()
@@ -120,6 +123,8 @@ def test_nothing_is_started_after_a_drain(monkeypatch: pytest.MonkeyPatch) -> No
     offers = table.worker.take(4)
     assert isinstance(offers, list)
     assert all(isinstance(table.worker.claim(offer), Miss) for offer in offers)
+    assert segment.items is not None
+    assert not take_items(table.window, table.geometry, segment.items, 1)
 
 
 def test_what_finds_no_row_keeps_its_room_until_it_is_cancelled(

@@ -26,6 +26,7 @@ from workpool.pool.hold import Hold
 from workpool.protocol import Step
 from workpool.repository import Stream
 from workpool.serializer import pack_value
+from workpool.tasks import Batch
 from workpool.whole import whole
 
 
@@ -179,6 +180,16 @@ def test_the_window_is_not_closed_while_somebody_looks() -> None:
     assert not closing.is_alive()
     assert not driver._still()
     assert not driver._bells.tables, "nobody is woken for its rows any more"
+
+
+def test_who_glances_finds_that_another_was_quicker() -> None:
+    class Emptied(dict[int, Batch]):
+        def __len__(self) -> int:
+            return 1  # as it was just now
+
+    driver = Table().driver
+    driver._collector._rows = Emptied()
+    assert not driver._still()
 
 
 def test_who_looks_is_in_the_middle_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

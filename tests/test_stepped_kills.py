@@ -81,6 +81,16 @@ def test_those_behind_it_wait_again(job: Stepped, count: int) -> None:
     assert [ran[n] for n in range(count)] == [0] + [1] * (count - 1)
 
 
+def test_one_that_was_just_given_back_is_not_killed_with_the_one_that_runs(job: Stepped) -> None:
+    tasks, numbers = share_a_row(job, 2)
+    during[0] = lambda: killed.append(job.driver.kill(tasks[1]))
+    killed = list[bool]()
+    job.work()
+    assert killed == [False]
+    check(job, tasks, numbers)
+    assert ran == {0: 1, 1: 1}
+
+
 def test_no_worker_has_begun(job: Stepped) -> None:
     tasks, numbers = share_a_row(job, 2)
     assert job.driver.cancel(tasks[0])

@@ -73,6 +73,15 @@ def test_the_code_of_long_ago_makes_room(
         store.remove(batch)
 
 
+def test_code_for_which_there_is_no_room_is_streamed(store: Store, task: Task) -> None:
+    nbytes = STRETCH.nbytes // 2
+    task.code = store.code(Code(1, bytes(nbytes)))
+    record = store.descriptor(Batch([task], b""))
+    assert record is not None
+    descriptor, _ = layout.read_descriptor(memoryview(record))
+    assert descriptor.code == (1, layout.STREAMED, nbytes)
+
+
 def test_code_that_is_dropped_stays_as_long_as_a_row_needs_it(store: Store, task: Task) -> None:
     used = store.region.used_nbytes
     task.code = store.code(Code(1, bytes(STRETCH.nbytes // 10)))
