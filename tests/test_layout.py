@@ -123,7 +123,13 @@ def test_nothing_overlaps_in_a_geometry(rows: int, members: int) -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [(0, 2, 1 << 20), (layout.MAX_ROWS + 1, 2, 1 << 20), (8, 1, 1 << 20), (8, 2, 100)],
+    [
+        (0, 2, 1 << 20),
+        (layout.MAX_ROWS + 1, 2, 1 << 20),
+        (8, 1, 1 << 20),
+        (8, 2, 100),
+        (8, 2, 1 << 49),
+    ],
 )
 def test_a_geometry_outside_its_limits(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(UsageError):

@@ -19,6 +19,7 @@ from processes import PATIENCE
 from workpool import layout
 from workpool.job import survival
 from workpool.job.survival import STUCK, Sentry, death_of
+from workpool.members import leases
 from workpool.members.leases import BEATS, LOOK_S, Gone, Heart, Leases
 from workpool.members.liveness import Liveness, Process, this_process
 from workpool.system import supervisor
@@ -86,9 +87,17 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_who_cannot_look_takes_nobody_for_dead_that_is_there() -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_who_cannot_look_takes_nobody_for_dead_that_is_there(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> str:
+        raise PermissionError(path)
+
     here = this_process()
     liveness = Liveness([here, here], here)
+    if refused:  # as for a process of another user
+        monkeypatch.setattr(os, "readlink", refuse)
     with no_descriptors():
         seen = liveness.dead()
     assert seen == []
@@ -132,6 +141,8 @@ def test_to_leave_is_not_to_die() -> None:
     assert liveness.dead() == [1, 3]
     liveness.excuse([3])  # its good-bye was seen after its end
     assert liveness.dead() == [1]
+    liveness.learn([2, 3])
+    assert liveness.dead() == [1, 2]
 
 
 def test_a_look_is_cheap() -> None:
@@ -364,3 +375,14 @@ def test_a_heart_beats_for_the_shortest_lease() -> None:
     for lease_s in (10.0, 0.5, 10.0):
         heart.keep(lease_s)
     assert heart._every_s == 0.5 / BEATS
+
+
+def test_a_heart_says_for_how_long_it_has_rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    heart, beaten = Heart(rests.append), 0.0
+    heart.keep(0.5 * BEATS)
+    for now in (0.5, 3.5, 4.0, 4.25):
+        monkeypatch.setattr(leases, "monotonic", lambda now=now: now)
+        beaten = heart._step(beaten)
+    assert beaten == 4.0
+    assert rests == [0.5, 3.0, 3.0], "the longest so far"
