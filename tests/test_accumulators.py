@@ -30,6 +30,29 @@ def test_numbers_are_read_atomically_while_others_add() -> None:
         window.get(64, bytearray(8))
 
 
+def test_numbers_are_kept_when_their_room_is_given_to_others() -> None:
+    window, opened = MemoryWindow(256), Accumulators()
+    spec = accumulator.spec_of((2,), "int64", "sum")._replace(offset=64)
+    numbers = opened.open(spec, window)
+    numbers.add([1, 2])
+    opened.close(spec)
+    window.put(64, bytes(16))
+    window.flush()
+    assert numbers.value().tolist() == [1, 2]
+    with pytest.raises(UsageError, match="shut down"):
+        numbers.add([1, 2])
+
+
+def test_who_comes_in_the_middle_of_a_step_is_refused() -> None:
+    numbers = Accumulators().open(accumulator.spec_of((), "int64", "sum"), None)
+    with numbers._lock:
+        for step in (numbers.value, lambda: numbers.add(1)):
+            with pytest.raises(RuntimeError, match="in the middle of a step"):
+                step()
+    numbers.add(1)
+    assert isinstance(numbers.value(), np.int64)
+
+
 @pytest.mark.parametrize(("op", "number"), [("prod", 1e-200), ("sum", 1.7e308)])
 def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
     op: str, number: float
