@@ -19,6 +19,7 @@ import pytest
 from children import Child, payload
 
 from workpool.context import Context, Limits, encode_setup
+from workpool.errors import SerializationError
 from workpool.loss import Loss, Why
 from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
 from workpool.system import channel, process
@@ -314,6 +315,29 @@ def test_what_is_damaged_fails_its_task(child: Child, monkeypatch: pytest.Monkey
         kind, encoded = child.runner.call(child.pool, 0, 1, payload(1))
     assert isinstance(unpack_outcome(kind, encoded)[1], MemoryError)
     assert child.call(payload(2)) == -2
+
+
+def test_a_function_that_cannot_be_restored_fails_its_task(child: Child) -> None:
+    child.pool.callables.add(2, b"damaged")
+    kind, encoded = child.runner.call(child.pool, 0, 2, payload(1))
+    assert kind == Kind.EXCEPTION
+    assert isinstance(unpack_outcome(kind, encoded)[1], SerializationError)
+    assert child.call(payload(2)) == -2
+
+
+def test_a_child_that_ends_before_it_begins_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*arguments: Any) -> ChildProcess:
+        started.append(ChildProcess(*arguments))
+        if len(started) < isolation.STARTS:
+            os.kill(started[-1].pid, signal.SIGKILL)
+        return started[-1]
+
+    started: list[ChildProcess] = []
+    monkeypatch.setattr(isolation, "ChildProcess", start)
+    found = Child(abs, Limits())
+    assert found.call(payload(-1)) == 1
+    assert [one._process.returncode for one in started] == [-9] * (isolation.STARTS - 1) + [None]
+    found.runner.leave()
 
 
 def test_a_result_without_memory_is_not_taken_for_the_next_one(
