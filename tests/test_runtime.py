@@ -186,6 +186,27 @@ def test_proxies_of_a_multiprocessing_manager(ranks: int) -> None:
     assert run_ranks(ranks, script).stdout == "[0, 1, 2, 3, 4] 2\n"
 
 
+def test_a_manager_whose_key_came_after_the_pool() -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        def main():
+            with WorkPool() as pool:
+                assert "multiprocessing.process" not in sys.modules
+                from multiprocessing import Manager
+                with Manager() as manager:
+                    lock = manager.Lock()
+                    for view in pool, pool.with_options(isolate=True):
+                        error = view.submit(print, lock).exception(60)
+                        assert "if that is imported before the pool is made" in str(error), error
+
+        if __name__ == "__main__":
+            main()
+    """
+    run_ranks(2, script)
+
+
 def test_ranks_that_are_nobodys_workers_say_so() -> None:
     script = """
         import pytest

@@ -18,7 +18,7 @@ def unrestored(
 ) -> SerializationError:
     """Return the error of what cannot be restored; whoever raises it gives it its cause.
 
-    `error` is what restoring it has raised; `remedy` is for where no module is missing.
+    `error` is what restoring it has raised; `remedy` is for where it lacks neither module nor key.
     """
     if isinstance(error, ImportError):
         remedy = f"{where} must be able to import every module that this comes from"
@@ -27,6 +27,11 @@ def unrestored(
                 ", along its own sys.path and the script's as it was when the pool was made; "
                 "one on neither can be given to cloudpickle.register_pickle_by_value"
             )
+    elif type_name(error) == "multiprocessing.context.AuthenticationError":
+        remedy = (
+            "a pool knows the key of multiprocessing's managers if that is imported before the "
+            "pool is made"
+        )
     return SerializationError(f"cannot restore {what}: {said(error)}; {remedy}")
 
 
