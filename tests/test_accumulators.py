@@ -41,6 +41,7 @@ def test_numbers_are_kept_when_their_room_is_given_to_others() -> None:
     assert numbers.value().tolist() == [1, 2]
     with pytest.raises(UsageError, match="shut down"):
         numbers.add([1, 2])
+    assert isinstance(opened.add({spec: np.ones(2, np.int64)}), UsageError)
 
 
 def test_who_comes_in_the_middle_of_a_step_is_refused() -> None:

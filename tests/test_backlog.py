@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from workpool.context import LARGE_NBYTES, Context, TaskKind
 from workpool.driver.backlog import BATCH_NBYTES, BATCH_TASKS, LARGE_BATCH_NBYTES, Backlog
 from workpool.extents import Extent
 from workpool.layout import Items, Terms
-from workpool.serializer import split
+from workpool.serializer import Encoded, pack_value, split
 from workpool.tasks import Batch, PoolContext, Segment, SharedCode, Tally, Task
 
 CONTEXT = PoolContext(1, Context(1, None, b""), bool, bool, Tally())
@@ -21,11 +22,11 @@ def a_backlog() -> Backlog:
     return Backlog(lambda segment: True, lambda task: None, ROOM_NBYTES)
 
 
-def a_task(number: int, payload: bytes = b"") -> Task:
+def a_task(number: int, payload: Encoded = b"") -> Task:
     return Task(number, TaskKind.CALL, abs, CONTEXT, payload, None)
 
 
-def rows(code: SharedCode, tasks: int, share: int, payload: bytes = b"payload") -> list[int]:
+def rows(code: SharedCode, tasks: int, share: int, payload: Encoded = b"payload") -> list[int]:
     """Return how many tasks are in each row."""
     backlog = a_backlog()
     for number in range(tasks):
@@ -278,6 +279,10 @@ def test_what_is_cancelled_shares_no_row() -> None:
     assert numbers(batches) == [[0], [2]]
 
 
+def test_an_array_shares_no_row() -> None:
+    assert rows(code(5), 3, 50, pack_value(np.ones(1000))) == [1, 1, 1]
+
+
 def test_what_has_other_options_shares_no_row() -> None:
     backlog, shared = a_backlog(), code(5)
     for number in range(3):
@@ -287,6 +292,19 @@ def test_what_has_other_options_shares_no_row() -> None:
             task.context = PoolContext(2, Context(1, None, b""), bool, bool, Tally())
         backlog.tasks.append(task)
     assert numbers(list(iter(lambda: backlog.next_batch(3), None))) == [[0], [1], [2]]
+
+
+def test_what_cannot_be_joined_waits_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    backlog, shared = a_backlog(), code(5)
+    tasks = [a_task(n) for n in range(3)]
+    for task in tasks:
+        task.code = shared
+    backlog.tasks.extend(tasks)
+    with monkeypatch.context() as poor:
+        poor.setattr("workpool.driver.backlog.join", lambda parts: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            backlog.next_batch(3)
+    assert numbers(list(iter(lambda: backlog.next_batch(3), None))) == [[0, 1, 2]]
 
 
 def test_what_was_lost_and_is_cancelled_hides_no_others() -> None:

@@ -60,6 +60,18 @@ def test_another_thread_may_be_quicker() -> None:
     assert not unresolved.hands
 
 
+def test_a_submit_is_no_progress_while_futures_are_to_be_resolved() -> None:
+    """Else nobody would resolve them as long as tasks are submitted."""
+    table = Table()
+    driver, beats = table.driver, []
+    for number in range(2):
+        before = driver.beats
+        table.submit(number)
+        beats.append(driver.beats - before)
+        driver._unresolved.append(Finished(table.context, 1, ()))
+    assert beats == [1, 0]
+
+
 def test_only_what_goes_into_a_journal_waits_until_it_is_stored() -> None:
     def ended(*tasks: Task, carried: bytes = b"") -> Finished:
         return Finished(context, 1, [(task, Kind.VALUE, b"") for task in tasks], carried)

@@ -20,6 +20,7 @@ from workpool.repository import Row
 from workpool.testing import MemoryWindow
 from workpool.whole import held
 from workpool.worker.batch import BatchRun
+from workpool.worker.runner import Evicted
 
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +63,22 @@ def test_nothing_is_given_back_that_has_run_when_the_rest_was_recalled(
     ended = row.run(during)
     assert ended == row.ran == list(range(1 + STRIDE))
     assert layout.started_of(row.word) == len(ended)
+
+
+def test_nothing_is_given_back_of_an_attempt_that_has_ended_early() -> None:
+    """As where a child process runs it, and is found to be gone: others have the room by now."""
+
+    def during(n: int) -> None:
+        if n == 3:
+            raise Evicted
+
+    row = ClaimedRow()
+    with pytest.raises(Evicted):
+        row.run(during)
+    before = row.word, row.said()
+    row.batch.give_back()  # by a heart that has seen it run
+    row.window.flush()
+    assert (row.word, row.said()) == before
 
 
 def test_the_heart_is_quicker_than_the_worker() -> None:
