@@ -104,12 +104,11 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
         signal.signal(signum, lambda signum, frame: None)
     for descriptor in (fd, stack_fd):
         os.set_inheritable(descriptor, False)
-    me = os.getpid()
     os.register_at_fork(
         # One that comes in between is for the new process, in which they have their usual effect.
         before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_WORKER),
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER),
-        after_in_child=lambda: _let_go(fd, me),
+        after_in_child=_be_ordinary,
     )
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
@@ -146,10 +145,8 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
     channel.close()
 
 
-def _let_go(fd: int, child: int) -> None:
-    """Be an ordinary process after a fork; close `fd`, by whose end the worker sees its child's."""
-    if os.getppid() == child:  # else this is a fork of a fork, and `fd` may be another file by now
-        os.close(fd)
+def _be_ordinary() -> None:
+    """Be a process like any other after a fork."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_WORKER)
