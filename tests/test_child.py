@@ -131,6 +131,16 @@ def test_what_has_not_begun_is_taken_back(child: Child, tmp_path: Path) -> None:
     assert ran(tmp_path) == [0, 1, 4, 5, 8]
 
 
+def test_a_child_is_not_given_up_while_something_is_taken_back(child: Child) -> None:
+    leaving = threading.Thread(target=child.runner.leave)
+    with child.runner._lock:
+        leaving.start()
+        leaving.join(0.1)
+        assert child.runner._child is not None
+    leaving.join(30)
+    assert child.runner._child is None
+
+
 def test_a_crash_costs_the_task_that_ran(child: Child, tmp_path: Path) -> None:
     tasks = [payload(n) for n in (11, 12, 13, 14)]
     child.send_ahead(tasks)

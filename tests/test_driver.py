@@ -14,6 +14,7 @@ from workpool.context import TaskKind
 from workpool.driver import driver as driver_module
 from workpool.extents import Extent
 from workpool.layout import NOTHING, Piece, Terms
+from workpool.loss import Loss, Why
 from workpool.protocol import State, Step
 from workpool.repository import Claim, Miss, Stream, take_items
 from workpool.serializer import Kind, pack_value
@@ -143,6 +144,17 @@ def test_a_row_is_freed_for_the_dead_only_if_nobody_knows_of_it() -> None:
     published.rows.clear()
     published.free_rows({0, 2})
     assert table.worker.holds(claim), "its worker lives"
+
+
+def test_a_task_that_has_just_ended_is_not_lost_with_its_worker() -> None:
+    table = Table()
+    driver = table.driver
+    task = table.submit(0)
+    assert task.batch is not None
+    table.end_one()
+    driver.recovery._take_back_from(1, [task.batch], Loss(Why.STOPPED, 1, "here", 1))
+    assert not driver.recovery.evicted
+    assert driver.progress() == 1
 
 
 def test_nothing_is_done_for_a_task_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ from workpool.pool import resolver
 from workpool.repository import Publisher
 from workpool.serializer import Kind
 from workpool.tasks import Finished, Task
+from workpool.worker.exchange import Exchange
+from workpool.worker.runner import Evicted
 
 
 @pytest.fixture
@@ -357,6 +359,21 @@ def test_tasks_of_a_host_that_falls_silent_are_taken_back(make: Callable[..., St
     job.go()
     assert outcomes([task]) == [bytes(10)]
     assert numbers.value() == 1
+
+
+def test_an_attempt_that_is_taken_back_while_it_hands_over_its_outcome_says_no_more(
+    make: Callable[..., Stepped], fail: Callable[..., list[int]]
+) -> None:
+    """Its row, and with it the record, may be others' by now."""
+    job = make()
+    job.submit(abs, -1)
+    job.driver.progress()
+    _, claim = job.claim()
+    commits = job.service._commits
+    fail(Exchange, "offer_all", Evicted())
+    content = bytes(commits._exchange.region.nbytes + 1)
+    with pytest.raises(Evicted):
+        commits.commit(claim, Kind.VALUE, content, 1, None)
 
 
 def test_a_row_that_is_collected_again_is_nothing_to_a_task_that_is_tried_again(
