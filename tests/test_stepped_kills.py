@@ -108,17 +108,19 @@ def test_one_of_a_stride(job: Stepped, killed: int, singled_out: bool, adds: boo
 
     def kill() -> None:
         if singled_out:
-            assert not driver._singled_out(tasks[killed]), "its worker does not say what it runs"
+            seen.append(not driver._singled_out(tasks[killed]))  # its worker does not say what runs
             attempts.watch()
-            assert attempts.watch(), "there is something to watch"
-            assert driver._singled_out(tasks[killed])
+            seen.append(attempts.watch())
+            seen.append(driver._singled_out(tasks[killed]))
         taken_back.append(driver.kill(tasks[killed]))
-        assert driver.cancel(tasks[killed]) is not taken_back[0]
+        taken_back.append(not driver.cancel(tasks[killed]))
 
+    seen: list[bool] = []  # what is asserted here would be the outcome of the task
     taken_back: list[bool] = []
     during[3] = kill
     job.work()
-    assert taken_back == [not singled_out or killed == 3]
+    assert all(seen)
+    assert taken_back == [not singled_out or killed == 3] * 2
     state = State.FREE if taken_back[0] else State.DONE
     assert layout.state_of(job.service._claimant.load(0)) == state
     check(job, tasks, numbers, killed)
@@ -127,6 +129,26 @@ def test_one_of_a_stride(job: Stepped, killed: int, singled_out: bool, adds: boo
     assert ran[0] == 1 or adds
     if not taken_back[0] or (singled_out and not adds):
         assert set(ran.values()) == {1}
+
+
+def test_what_adds_nothing_does_not_wait_for_what_was_added_before_it(job: Stepped) -> None:
+    code, numbers = job.code(note), job.accumulator()
+    tasks = [job.task(note, n, None if n else numbers, code=code) for n in range(3 * STRIDE)]
+    job.share_a_row(tasks, code)
+
+    def look() -> None:
+        job.service.attempts.watch()
+        job.service.attempts.watch()
+        assert job.driver._singled_out(tasks[5])
+        over.extend(task.over for task in tasks[:6])
+
+    over: list[bool] = []
+    during[5] = look
+    job.work()
+    assert over == [False, True, True, True, True, False]
+    check(job, tasks, None)
+    assert numbers.value() == 1
+    assert set(ran.values()) == {1}
 
 
 def test_those_of_a_worker_that_is_gone(job: Stepped) -> None:

@@ -153,7 +153,7 @@ class BatchRun:
                     try:
                         if len(encoded) > LARGE_NBYTES:
                             kind, encoded = self._set_apart(kind, encoded)
-                        if contributions.kept or contributions.parts:
+                        if contributions.parts:
                             kind |= CONTRIBUTES
                         entry = layout.write_task_outcome(kind, end - start, as_bytes(encoded))
                         if contributions.parts:
