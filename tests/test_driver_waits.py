@@ -180,6 +180,8 @@ def test_the_window_is_not_closed_while_somebody_looks() -> None:
     assert not closing.is_alive()
     assert not driver._still()
     assert not driver._bells.tables, "nobody is woken for its rows any more"
+    table.end_one()
+    assert not driver.progress(), "the window may be gone"
 
 
 def test_who_glances_finds_that_another_was_quicker() -> None:

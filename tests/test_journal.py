@@ -320,6 +320,10 @@ def test_what_was_damaged_and_done_again(tmp_path: Path) -> None:
     journal.store([entry(2)])
     journal.close()
     assert all(kept(path, *range(5)))
+    journal = Journal(path)
+    journal._connection.execute("DELETE FROM records WHERE number = 1")  # as if it were damaged
+    assert [right(journal, n) for n in range(5)] == [False, True, True, True, True]
+    journal.close()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -342,6 +346,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert re.search(r"open +by nobody", capsys.readouterr().out)
     copy.unlink()
     assert sorted(os.listdir(tmp_path)) == ["run.db", "run.db.lock"]
+    Journal(tmp_path / "new.db").close()
+    assert cli.main(["journal", str(tmp_path / "new.db")]) == 0
+    assert re.search(r"results +0, 0 bytes", capsys.readouterr().out)
     (tmp_path / "text").write_text("text")
     for name, said in (
         ("text", "that a pool has as journal="),
