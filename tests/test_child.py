@@ -44,6 +44,9 @@ def test_large_arguments_and_results_go_as_they_are() -> None:
         assert all(map(np.array_equal, others, arrays[1:]))
         places.add(place)
     assert len(places) == 1  # memory is used again
+    # One large piece after a small one.
+    encoded = pack_call(print, (arrays[-1:],), {}, Code(1, b""))
+    assert (found.call(memoryview(bytearray(as_bytes(encoded))))[0] == arrays[-1] + 1).all()
     found.runner.leave()
 
 
@@ -83,6 +86,12 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < limit
         time.sleep(1e-3)
+
+
+def test_a_task_that_takes_too_long_need_have_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildProcess, "stack", lambda self, signum: "")
+    found = Child(time.sleep, Limits(timeout_s=0.1))
+    assert found.call(payload(60)).why is Why.TIMEOUT
 
 
 def test_tasks_that_are_sent_ahead_do_not_wait_for_the_worker(child: Child, tmp_path: Path) -> None:

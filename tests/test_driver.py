@@ -146,6 +146,19 @@ def test_a_row_is_freed_for_the_dead_only_if_nobody_knows_of_it() -> None:
     assert table.worker.holds(claim), "its worker lives"
 
 
+def test_the_tasks_of_a_pool_are_those_that_may_still_be_given_up() -> None:
+    """The last one first, wherever they are."""
+    table, other = Table(rows=2), pool()
+    other.pool_id = 2
+    driver = table.driver
+    tasks = [table.submit(number) for number in range(6)]
+    tasks[1].context = tasks[4].context = other
+    driver.progress()
+    assert len(driver._rows) == 2
+    assert driver.cancel(tasks[3])
+    assert [task.task_id for task in driver.tasks(1)] == [5, 2, 0]
+
+
 def test_a_task_that_has_just_ended_is_not_lost_with_its_worker() -> None:
     table = Table()
     driver = table.driver

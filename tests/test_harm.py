@@ -30,6 +30,7 @@ def test_what_a_task_forks_is_no_worker(ranks: int, how: str) -> None:
 
         def initialize():
             assert fork("return") in (0, "of the child")
+            assert fork("raise") == 1
 
         ends = ["raise", "exit", "return"]
         with WorkPool(initializer=initialize) as pool:

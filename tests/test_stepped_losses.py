@@ -68,11 +68,13 @@ def test_everything_fails_when_the_last_worker_has_died(make: Make, workers: int
         during[n] = die_once(n)
     futures = [pool.submit(note, n) for n in range(workers + 20)]
     results = pool.map(note, range(1000, 2000))
-    for future in futures[workers:]:
+    assert futures[-1].cancel()
+    for future in futures[workers:-1]:
         with pytest.raises(BrokenPool, match="every worker of the pool has died"):
             future.result()
     with pytest.raises(BrokenPool, match="every worker of the pool has died"):
         list(results)
+    assert futures[-1].cancelled()
     assert len(pool.members.dead) == workers
     assert set(pool.driver.recovery.ran.values()) == {note}
     with pytest.raises(BrokenPool):
