@@ -84,6 +84,12 @@ def test_nan_is_no_number_to_a_minimum(dtype: str) -> None:
         assert np.isinf(part[1])
 
 
+@pytest.mark.parametrize("dtype", [np.dtype("int64").newbyteorder(), "datetime64[s]", "U1"])
+def test_numbers_that_mpi_cannot_add_are_refused(dtype: Any) -> None:
+    with pytest.raises(UsageError, match="native byte order"):
+        accumulator.spec_of((), dtype, "sum")
+
+
 def test_integers_that_do_not_fit_are_refused() -> None:
     contributions = Contributions()
     token = current.set(contributions)

@@ -369,11 +369,12 @@ def test_an_attempt_that_is_taken_back_while_it_hands_over_its_outcome_says_no_m
     job.submit(abs, -1)
     job.driver.progress()
     _, claim = job.claim()
-    commits = job.service._commits
+    commits, exchange = job.service._commits, job.service._exchange
     fail(Exchange, "offer_all", Evicted())
-    content = bytes(commits._exchange.region.nbytes + 1)
+    content, held = bytes(exchange.share_nbytes + 1), [exchange.reserve(64)]
     with pytest.raises(Evicted):
-        commits.commit(claim, Kind.VALUE, content, 1, None)
+        commits._record(claim, Kind.VALUE, content, 1, held)
+    assert [extent for *_, extent in exchange._results] == held, "it is not lost"
 
 
 def test_a_row_that_is_collected_again_is_nothing_to_a_task_that_is_tried_again(
