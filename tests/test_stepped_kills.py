@@ -151,6 +151,29 @@ def test_what_adds_nothing_does_not_wait_for_what_was_added_before_it(job: Stepp
     assert set(ran.values()) == {1}
 
 
+def test_what_was_added_is_lost_with_its_worker_and_what_added_nothing_is_not(job: Stepped) -> None:
+    code, numbers = job.code(note), job.accumulator()
+    tasks = [job.task(note, n, None if n else numbers, code=code) for n in range(3 * STRIDE)]
+    job.share_a_row(tasks, code)
+    batch, lost = tasks[0].batch, list[Task]()
+    assert batch is not None
+
+    def lose() -> None:
+        job.service.attempts.watch()
+        job.service.attempts.watch()
+        job.driver._singled_out(tasks[5])
+        lost.extend(job.driver._published.take_back(batch))
+
+    during[5] = lose
+    job.work()
+    assert tasks[0] in lost
+    assert not set(tasks[1:5]).intersection(lost)
+    job.driver._backlog.put_back(lost)
+    check(job, tasks, None)
+    assert numbers.value() == 1
+    assert [ran[n] for n in range(5)] == [2, 1, 1, 1, 1]
+
+
 def test_those_of_a_worker_that_is_gone(job: Stepped) -> None:
     """What had ended before is not lost; what was not started waits again."""
     tasks, _ = share_a_row(job, 3 * STRIDE, adds=False)
