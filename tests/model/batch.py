@@ -216,9 +216,13 @@ def explore(
     offers: bool = False,
     counts: bool = False,
     crashes: int = 0,
+    ordered: bool = True,
     **options: Any,
 ) -> Any:
-    """Explore one row for each of `batches`, with so many tasks."""
+    """Explore one row for each of `batches`, with so many tasks.
+
+    Mostly the atomics of one flush are `ordered`: what becomes of a row takes one at a time.
+    """
     given = list(range(1, 1 + sum(batches)))
     numbers = iter(given)
     todo = [list(islice(numbers, tasks)) for tasks in batches]
@@ -250,4 +254,5 @@ def explore(
         },
         eager=True,
         late=bool(crashes),
+        ordered=ordered,
     ).run()

@@ -37,6 +37,7 @@ def case(
     mortal: set[str] | None = None,
     eager: bool = False,
     late: bool = False,
+    ordered: bool = False,
     blind: bool = False,
     remembers: bool = False,
     **submitter: Any,
@@ -103,5 +104,6 @@ def case(
         death_words={name: death_word(shape, p.member) for name, p in processes.items()},
         eager=eager,
         late=late,
+        ordered=ordered,
         label=Labels(shape),
     )

@@ -11,7 +11,7 @@ What else may happen in a state than that a process makes its next call:
 * A living process dies (a given number of times): what it has begun never happens, or, with
   ``late``, may still happen at any time after its death.
 * With ``eager``, a put, get or accumulate happens before its flush; without, it happens at it.
-* The atomics of one ``compare_and_swap_all`` happen in any order.
+* The atomics of one ``compare_and_swap_all`` happen in any order, unless they are `ordered`.
 
 Prior art: explicit-state search with a visited set (G. Holzmann, The SPIN Model Checker, 2003).
 """
@@ -124,6 +124,9 @@ class Explorer:
         Whether puts, gets and accumulates may also happen before their flush.
     late : bool
         Whether what a process has begun may also happen after its death.
+    ordered : bool
+        Whether the atomics of a batch happen one after another, as the MPIs that we know do: fewer
+        states, in a case that is about something else.
     label : callable
         ``label(op, answer)`` returns a call as a message shows it.
     most : int
@@ -141,13 +144,16 @@ class Explorer:
     death_words: Mapping[str, int] = field(default_factory=dict)
     eager: bool = False
     late: bool = False
+    ordered: bool = False
     label: Label = show
     most: int = 6_000_000
 
     def __post_init__(self) -> None:
         self._names = list(self.processes)
         self._mortal = [self.mortal is None or name in self.mortal for name in self._names]
-        self._replay = Replay(self.nbytes, self.watch, self.eager, self.late, self.label)
+        self._replay = Replay(
+            self.nbytes, self.watch, self.eager, self.late, self.ordered, self.label
+        )
         count = len(self._names)
         self._seen = [_BITS * i for i in range(1, 1 + count)]  # where its numbers are in a state
         self._local = [_BITS * (i + count) for i in range(1, 1 + count)]

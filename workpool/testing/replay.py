@@ -125,7 +125,7 @@ class Replay:
     nbytes : int
         Size of the window.
     watch : callable, optional
-    eager, late : bool
+    eager, late, ordered : bool
     label : callable
         As of ``Explorer``.
 
@@ -142,7 +142,13 @@ class Replay:
     """
 
     def __init__(
-        self, nbytes: int, watch: Watch | None, eager: bool, late: bool, label: Label
+        self,
+        nbytes: int,
+        watch: Watch | None,
+        eager: bool,
+        late: bool,
+        ordered: bool,
+        label: Label,
     ) -> None:
         self.lines: list[dict[int, bytes]] = []
         self.locals: Numbers[Local] = Numbers()
@@ -152,6 +158,7 @@ class Replay:
         self._watch = watch
         self._eager = eager
         self._late = late
+        self._ordered = ordered
         self._label = label
         self._memories: Numbers[frozenset[tuple[int, bytes]]] = Numbers()
         self._roots: Numbers[bytes] = Numbers()
@@ -191,6 +198,8 @@ class Replay:
                     rest = (_Call(call.op, answer), *rest)
                 after = known._replace(begun=begun[:i] + rest)
                 yield self._event(content, after, alive, call.op, answer)
+                if self._ordered and call.op[0] in ATOMICS:
+                    break  # nothing is begun after them
         op = self.ops.get(local)
         if op is None:  # dead, or ended
             return
