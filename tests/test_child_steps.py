@@ -50,7 +50,7 @@ def test_a_lost_task_says_what_its_process_was_at(
 def test_preparations_for_a_task_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Child(abs, Limits(timeout_s=1.0), partial(time.sleep, 600))
     process = found.runner._current(found.pool.limits)
-    monkeypatch.setattr(isolation, "START_S", 1.5)
+    monkeypatch.setattr(isolation, "PREPARE_S", 1.5)
     lost = found.call(payload(-1))
     said = "the initializer before task abs had not ended after 1.5 s, its limit, and was killed"
     assert str(lost.error(abs)).startswith(said)

@@ -83,9 +83,9 @@ class View(Executor):
         ----------
         timeout_s : float, optional
             Seconds that a task may run.  After that it is killed: its future has `TaskTimeout`,
-            which shows where the task was, and the worker takes the next one.  What
-            a new child process does before the call, run the initializer and import what the
-            function needs, does not count: each may take a minute, or as long as the task.
+            which shows where the task was, and the worker takes the next one.  What a new child
+            process does before the call, run the initializer and import what the function needs,
+            does not count: each may take 20 s, or as long as the task.
         retries : int
             How often a task that has failed is tried again.
         retry_delay_s : float

@@ -1,7 +1,7 @@
 """A task's call as one payload.
 
 A call without keyword arguments whose function travels as `Code` is the pickle of its tuple of
-arguments. Any other is the pickle of a list: ``[args, kwargs]`` or ``[args, kwargs, fn]``. The
+arguments. Any other is the pickle of a list: ``[args, kwargs]`` or ``[fn, args, kwargs]``. The
 type of what comes out tells which, so the common case carries no mark.
 
 What could not be pickled is searched for only after pickling has failed, see `blame`.
@@ -74,7 +74,7 @@ def pack_call(
     """
     call: object
     if code is None:
-        call = [args, kwargs, fn]
+        call = [fn, args, kwargs]  # in this order `encode` sees that it is of the script
     elif kwargs:
         call = [args, kwargs]
     elif args:
@@ -131,5 +131,5 @@ def unpack_call(
     if type(call) is list and len(call) == 2:
         return None, call[0], call[1]
     if type(call) is list and len(call) == 3:
-        return call[2], call[0], call[1]
+        return call[0], call[1], call[2]
     raise SerializationError(f"a payload of type {type_name(call)} is not a task's call")

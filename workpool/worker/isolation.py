@@ -43,10 +43,13 @@ CODES_NBYTES = 64 << 20
 #: Contexts that are remembered; others are fetched again.
 CONTEXTS = 32
 
-#: How long a child may take to start, and how often that is tried.  A task's initializer, and what
-#: is imported as its function is restored, may take as long, however soon the task must end.
+#: How long a child may take to start, and how often that is tried.
 START_S = 60.0
 STARTS = 3
+
+#: How long an initializer may take, however soon the task must end, and so long what is imported as
+#: its function and arguments are restored.  Not for ever: either may hang as well.
+PREPARE_S = 20.0
 
 #: How often a worker looks whether its task was taken back: soon, then less and less often.
 FIRST_LOOK_S = 5e-3
@@ -267,9 +270,10 @@ class IsolatedRunner:
 
     def _limit_s(self, limits: Limits) -> float | None:
         """Return how long the child may be at what it is at."""
-        if limits.timeout_s is None or self._step is Step.TASK:
-            return limits.timeout_s
-        return max(limits.timeout_s, START_S)
+        limit_s = limits.timeout_s
+        if limit_s is None or self._step is Step.TASK:
+            return limit_s
+        return max(limit_s, PREPARE_S)
 
     def _wait(self, process: ChildProcess, watch: Stopwatch, limit_s: float | None) -> bool:
         """Wait for a message, and have sent what is left to send; False if it is not in time.
