@@ -30,10 +30,12 @@ from pickle import dumps
 from types import MethodType
 from typing import Any, Final
 
+import cloudpickle
+
 from ..caches import LruCache, WeakLruCache
 from ..errors import SerializationError
 from ..interrupts import interrupts
-from .byname import PROTOCOL, named, registered_modules
+from .byname import PROTOCOL, named
 from .byvalue import dumps_by_value
 from .calls import pack_call
 from .drawing import is_own_generator
@@ -43,6 +45,9 @@ from .reach import Reach
 from .references import CAPACITY, MAX_NBYTES, Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
 from .snapshot import Snapshot, is_definition
+
+registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
+"""That of `byname`, where nobody needs to ask whether cloudpickle is imported."""
 
 MOST_COMPANIONS: Final = 16
 """Definitions among arguments that come with a function, at the most."""

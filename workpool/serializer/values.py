@@ -107,19 +107,25 @@ def encode(
     if pickled is None:
         if not by_value:
             raise SerializationError("no worker knows this by its name")
-        from .byvalue import dumps_by_value, undisturbed  # and with it cloudpickle
-
         own = Reach() if reach is None else reach
-        copied: Set[int] = frozenset() if beside is None else beside.copied
-
-        def whole() -> bytes:
-            frames.clear()
-            return dumps_by_value(obj, keep, reach=own, copied=copied)
-
-        pickled = undisturbed(whole)
+        pickled = _dumps_whole(
+            obj, keep, frames, own, frozenset() if beside is None else beside.copied
+        )
         if beside is not None and own.touches(beside):
             raise Torn
     return framed(pickled, frames) if frames else pickled
+
+
+def _dumps_whole(
+    obj: object, keep: Keep, frames: list[memoryview], reach: Reach, copied: Set[int]
+) -> bytes:
+    from .byvalue import dumps_by_value, undisturbed  # and with it cloudpickle
+
+    def whole() -> bytes:
+        frames.clear()
+        return dumps_by_value(obj, keep, reach=reach, copied=copied)
+
+    return undisturbed(whole)
 
 
 def _is_of_script(obj: Any) -> bool:
