@@ -30,7 +30,7 @@ class Why(Enum):
     NOBODY = "nobody"  #: every worker is gone
 
 
-class Step(Enum):
+class Stage(Enum):
     """What a child process was at, as the subject of what became of it."""
 
     INITIALIZER = "the initializer before task"
@@ -67,7 +67,7 @@ class Loss(NamedTuple):
         Of the process: -n after signal n; 0 if it is not known.
     limit_s : float or None
         The task's limit of time.
-    step : str
+    stage : str
         The value of what a child process was at.
     """
 
@@ -78,7 +78,7 @@ class Loss(NamedTuple):
     text: str = ""
     returncode: int = 0
     limit_s: float | None = None
-    step: str = Step.TASK.value
+    stage: str = Stage.TASK.value
 
     def encoded(self) -> bytes:
         """Return it as bytes, for an outcome of kind ``Kind.LOST``."""
@@ -107,7 +107,7 @@ class Loss(NamedTuple):
     def _error(self, name: str) -> WorkPoolError:
         if self.why is Why.TIMEOUT:
             timeout = TaskTimeout(
-                f"{self.step} {name} had not ended after {self.limit_s:g} s, its limit, and was "
+                f"{self.stage} {name} had not ended after {self.limit_s:g} s, its limit, and was "
                 f"killed\n{self.text}".rstrip()
             )
             timeout.stack = self.text
@@ -128,7 +128,7 @@ class Loss(NamedTuple):
                 f"a child process for it: {self.text}; see what is short there, memory, processes "
                 "(ulimit -u) or open files (ulimit -n)"
             )
-        crash = WorkerCrashed(f"{self.step} {name} {self._how()}")
+        crash = WorkerCrashed(f"{self.stage} {name} {self._how()}")
         crash.stderr = self.text
         if self.returncode < 0:
             crash.signum = -self.returncode

@@ -29,7 +29,7 @@ from ..caches import LruCache
 from ..clock import Stopwatch
 from ..context import Context, Limits
 from ..errors import SerializationError
-from ..loss import Loss, Step, Why, unstarted
+from ..loss import Loss, Stage, Why, unstarted
 from ..serializer import Encoded, Kind, join_apart, segments
 from ..system import channel
 from ..system.process import ChildProcess
@@ -106,7 +106,7 @@ class IsolatedRunner:
         self._codes = Codes(CODES, CODES_NBYTES)
         self._entered: LruCache[IsolatedPool] = LruCache(CONTEXTS)  # by the number of a context
         self._child: ChildProcess | None = None
-        self._step = Step.TASK  # what the child is at
+        self._stage = Stage.TASK  # what the child is at
         self._tasks = 0  # requests that the child was sent
         self._lock = Lock()  # on the child, and on what it was sent ahead
         # Payloads of the tasks that it was sent ahead, and that `call` was not asked for yet.
@@ -141,7 +141,7 @@ class IsolatedRunner:
         Evicted
             If the attempt is not ours any more: the child is gone.
         """
-        self._step = Step.TASK
+        self._stage = Stage.TASK
         try:
             process = self._current(pool.limits)
             if not self._was_sent(payload):
@@ -250,17 +250,17 @@ class IsolatedRunner:
                 continue  # a task that was sent before this one, and retracted
             if message == child.CONTEXT:
                 self._knows = None
-                self._step = Step.INITIALIZER
+                self._stage = Stage.INITIALIZER
                 process.channel.send([pool.content])
             elif message == child.CODE:
                 self._knows = None  # it may fail to restore it
-                if self._step is not Step.INITIALIZER:  # which it enters with the code in hand
-                    self._step = Step.RESTORING
+                if self._stage is not Stage.INITIALIZER:  # which it enters with the code in hand
+                    self._stage = Stage.RESTORING
                 process.channel.send([pool.callables[code_id]])
             elif message == child.ENTERED:
-                self._step = Step.RESTORING
+                self._stage = Stage.RESTORING
             elif message == child.RESTORED:
-                self._step = Step.TASK
+                self._stage = Stage.TASK
             else:
                 return message
             # What it lacked is not the task's matter, nor are the initializer and what is imported
@@ -271,7 +271,7 @@ class IsolatedRunner:
     def _limit_s(self, limits: Limits) -> float | None:
         """Return how long the child may be at what it is at."""
         limit_s = limits.timeout_s
-        if limit_s is None or self._step is Step.TASK:
+        if limit_s is None or self._stage is Stage.TASK:
             return limit_s
         return max(limit_s, PREPARE_S)
 
@@ -320,13 +320,13 @@ class IsolatedRunner:
         title, *frames = [line for line in lines if not any(file in line for file in _OURS)] or [""]
         stack = "\n".join([title, *frames]) if frames else ""  # C that we call has none
         loss = Loss(Why.TIMEOUT, self._rank, self._host, process.pid, stack, limit_s=limit_s)
-        return loss._replace(step=self._step.value).encoded()
+        return loss._replace(stage=self._stage.value).encoded()
 
     def _crashed(self) -> bytes:
         process = self._forget()
         returncode, text = process.died()
         loss = Loss(Why.CRASHED, self._rank, self._host, process.pid, text, returncode)
-        return loss._replace(step=self._step.value).encoded()
+        return loss._replace(stage=self._stage.value).encoded()
 
     def leave(self) -> None:
         """End the child, if there is one."""
