@@ -64,6 +64,6 @@ def are_unchanging(kind: Any) -> bool:
     if kind in UNCHANGING:
         return True
     if kind.__module__ == "numpy":
-        # Numbers: but a record can be changed.
-        return issubclass(kind, np.generic) and not issubclass(kind, np.void)
+        # Numbers, but a record can be changed; and functions that go by names, if they go at all.
+        return issubclass(kind, (np.generic, np.ufunc)) and not issubclass(kind, np.void)
     return (kind.__module__, kind.__qualname__) in _BY_NAME

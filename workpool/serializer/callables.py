@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..caches import LruCache
+from .atoms import is_unchanging
 from .byname import named
 from .frames import unpack
 from .references import CAPACITY, MAX_NBYTES, come_along
@@ -39,7 +40,7 @@ class _Restored:
         self.fn: Callable[..., Any] = fn
         self.companions = companions
         self.shown = shown()
-        self._by_value = companions if named(fn) else [fn, *companions]
+        self._by_value = companions if named(fn) or is_unchanging(fn) else [fn, *companions]
         self._snapshot = Snapshot.take(*self._by_value, own_globals=True)
 
     def is_clean(self) -> bool:

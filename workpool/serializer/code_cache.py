@@ -35,6 +35,7 @@ import cloudpickle
 from ..caches import LruCache, WeakLruCache
 from ..errors import SerializationError
 from ..interrupts import interrupts
+from .atoms import is_unchanging
 from .byname import PROTOCOL, named
 from .byvalue import dumps_by_value
 from .calls import pack_call
@@ -268,7 +269,7 @@ class CodeCache:
             if registered != self._registered:
                 self._registered = registered
                 self._known.clear()
-        if named(fn) or is_own_generator(fn):
+        if named(fn) or is_unchanging(fn):
             return self._encode(_Known(fn, True))
         if not is_definition(fn) and not is_its_attributes(type(fn)):
             return None
