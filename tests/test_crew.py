@@ -143,25 +143,51 @@ def test_a_death_is_reported_though_the_last_step_of_the_dead_is_on_its_way(
         assert (caller.reported_dead(), caller.missing(came)) == ([1], [2])
 
 
-@pytest.mark.parametrize(("end", "said"), [(ResourceError, "no memory"), (SystemExit, "1")])
+@pytest.mark.parametrize("fails_too", [True, False])
+@pytest.mark.parametrize("error", [ResourceError("no memory"), MemoryError()])
 def test_a_step_that_fails_for_the_driver_alone_ends_the_job(
-    monkeypatch: pytest.MonkeyPatch, end: type[BaseException], said: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    fails_too: bool,
 ) -> None:
     """Its workers would wait for it in MPI for ever."""
 
     def serve() -> None:
         while callee.look() is None:
             time.sleep(0)
-        if end is ResourceError:  # it has failed here as well
+        if fails_too:
             callee.report_done()
 
     def fail() -> None:
-        raise ResourceError("no memory")
+        raise error
 
-    monkeypatch.setattr("workpool.job.crew.FAILED_S", 10 if end is ResourceError else 0.1)
+    monkeypatch.setattr("workpool.job.crew.FAILED_S", 10 if fails_too else 0.1)
     crew, callee = pair(lambda: None)
-    with beside(serve), pytest.raises(end, match=said):
+    with beside(serve), pytest.raises(type(error) if fails_too else SystemExit):
         crew.call(Order("open"), fail)
+    said = f"{str(error) or 'MemoryError'}; other ranks still wait"
+    assert (said in capsys.readouterr().err) is not fails_too
+
+
+def test_a_step_that_cannot_be_watched_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the workers would begin it, and wait in MPI for a driver that has not."""
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def serve() -> None:
+        while not told:
+            if order := callee.look():
+                told.append(order)
+                callee.report_done()
+
+    told: list[Order] = []
+    crew, callee = pair(lambda: None, near=False)
+    monkeypatch.setattr("workpool.job.crew.VitalThread.start", fail)
+    with beside(serve), pytest.raises(RuntimeError, match="start new thread"):
+        crew.call(Order("open"), lambda: pytest.fail("it was begun"))
+    assert told == [Order("nothing")]
 
 
 @pytest.mark.parametrize("opened", [True, False])

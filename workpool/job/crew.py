@@ -130,14 +130,15 @@ class Crew:
     @collective
     def _obey(self, order: Order, part: Callable[[], None]) -> None:
         """Tell the workers what to do, and do our part of it."""
-        self.control.tell(order)
         try:
-            with self._watched():
+            with self._watched():  # first: while it cannot be watched, nobody is told
+                self.control.tell(order)
                 part()
-        except ResourceError as error:
-            # Where MPI fails on this rank alone, Open MPI lets the others wait for it for ever.
+        except (ResourceError, MemoryError) as error:
+            # Where that comes on this rank alone, the others may wait for it in MPI for ever.
             if self.gather(self.control.obeyed, FAILED_S):
-                say(f"{error}; other ranks still wait for this one in MPI: the job ends")
+                why = str(error) or type(error).__name__
+                say(f"{why}; other ranks still wait for this one in MPI: the job ends")
                 self._fail(1)
             raise
 
