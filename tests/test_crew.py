@@ -211,11 +211,15 @@ def test_a_host_that_falls_silent_while_a_table_is_opened_ends_the_job(
     assert ("has not opened a table within 0.1 s" in capsys.readouterr().err) is not opened
 
 
+@pytest.mark.parametrize("of_others", [True, False])
 @pytest.mark.parametrize("near", [True, False])
-def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], near: bool
+def test_a_host_that_is_cut_off_and_serves_no_table_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    near: bool,
+    of_others: bool,
 ) -> None:
-    """Nobody has a task yet: a worker that does not come is stopped, or its host is gone."""
+    """It has no task: a worker that does not come is stopped, or its host is gone."""
 
     def serve() -> None:
         while callee.look() is None:
@@ -224,7 +228,8 @@ def test_a_host_that_is_cut_off_before_there_is_a_table_is_not_waited_for(
 
     monkeypatch.setattr("workpool.job.crew.STEP_S", 0.1)
     monkeypatch.setattr("workpool.job.crew.LATE_S", 0.0)
-    crew, callee = pair(lambda: None, near)
+    table = Choice(0, 8, 0, "pointer", 0, 3.0), SimpleNamespace(due=lambda: False)
+    crew, callee = pair(lambda: table if of_others else None, near)
     if near:
         with beside(serve):
             time.sleep(0.2)

@@ -178,6 +178,7 @@ class Crew:
         """
         state = self._liveness.state
         hearts = self._tables.hearts()
+        served = 0 if hearts is None else hearts[0].workers  # by them: the others have no table
         watch, late_s = Stopwatch(), LATE_S
 
         def ended() -> bool:
@@ -188,8 +189,8 @@ class Crew:
             if missing and limit_s == math.inf:  # where a whole host has died, nobody reports it
                 if hearts is not None:
                     self._check_heard(*hearts, missing)
-                elif watch.look() > STEP_S:
-                    self._check_came(missing)
+                if watch.look() > STEP_S:
+                    self._check_came([member for member in missing if member > served])
             if missing and watch.look() > late_s:
                 late_s = math.inf
                 others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -203,9 +204,9 @@ class Crew:
         return self.control.missing(word)  # anew: one that was seen dead may have left well before
 
     def _check_came(self, members: list[int]) -> None:
-        """Raise WorkerUnreachable if one of these members is on another host.
+        """Raise WorkerUnreachable if one of these members, who serve no table, is on another host.
 
-        Where no table is open, nobody has a task: all would have come at once.
+        They have no task: all would have come at once.
         """
         far = [member for member in members if not self._liveness.near(member)]
         if far:
