@@ -180,7 +180,7 @@ class Claimant(Awaiter):
         Notes
         -----
         RMA cost: 1 put, 1 flush, 1 compare_and_swap (1 more with `then`, 1 more after `seize`), 1
-        flush; 2 compare_and_swap more if the attempt was taken back or tasks recalled.
+        flush; 1 compare_and_swap more if the attempt was taken back or tasks recalled.
         """
         geometry = self.geometry
         done = protocol.advance(claim.word, _COMPLETE)
@@ -206,8 +206,8 @@ class Claimant(Awaiter):
         if found == claim.word:
             claim.word = done
             return True, following
-        # Once more: it may be that tasks were only recalled.
-        return self.advance(claim, _COMPLETE), following
+        # Once more if tasks were only recalled.
+        return self._keeps(claim, found) and self.advance(claim, _COMPLETE), following
 
     def commit(self, claim: Claim, record: bytes) -> bool:
         """Put the outcome into the window and decide it, before contributions are made.
@@ -292,13 +292,14 @@ class Claimant(Awaiter):
         -----
         RMA cost: 1 put, 1 flush, 1 compare_and_swap.
         """
-        self.window.put(disp, outcomes)
-        # Whoever sees the next task started may read the outcomes of those before it.
-        self.window.flush()
         if layout.is_recalled(claim.word):
+            self.window.put_and_swap(disp, outcomes, ())
             return False
         word = protocol.next_tasks(claim.word, ended, stride)
-        found = self.window.compare_and_swap(self.geometry.word(claim.number), claim.word, word)
+        # Whoever sees the next task started may read the outcomes of those before it.
+        (found,) = self.window.put_and_swap(
+            disp, outcomes, [(self.geometry.word(claim.number), claim.word, word)]
+        )
         if found == claim.word:
             claim.word = word
             return True
