@@ -156,14 +156,22 @@ time.sleep(60)
     ],
 )
 def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str) -> None:
-    command = launch(tmp_path, "reporter.ended(3)", grace_s=0.3)
+    command = launch(tmp_path, "reporter.ended(3)", grace_s=1.1)
     fake = Path(command[3])
     fake.write_text(fake.read_text().replace('exec "$@"', f'"$@"; {left}'))
     with job(command) as started:
         ended = started.wait(10)
     assert ended.status == 3
-    said = rf"0\.3 s after its end \(--grace\) was killed: {named}"
+    said = rf"1\.1 s after its end \(--grace\) was killed: {named}"
     assert re.search(said, ended.err), ended
+
+
+def test_ranks_have_time_to_leave_however_short_the_grace(tmp_path: Path) -> None:
+    command = launch(tmp_path, "reporter.ended(3)", grace_s=0)
+    fake = Path(command[3])
+    fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; sleep 0.3'))
+    with job(command) as started:
+        assert started.wait(10) == Ended(3, "begun\n", "")
 
 
 def test_what_is_left_is_killed_though_the_launcher_was_stopped(tmp_path: Path) -> None:

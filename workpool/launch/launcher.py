@@ -68,6 +68,9 @@ _DRAIN_S = 0.5
 #: where the driver has become another program before it ended.
 _NOTICE_S = 6.0
 
+#: How long the ranks have after the driver's last words, however short the grace: MPI's own end.
+_LEAVE_S = 1.0
+
 #: How long Open MPI's mpiexec may take to tidy up when it is told to end; it takes 0.3 to 0.5 s.
 _TIDY_S = 3.0
 
@@ -181,6 +184,7 @@ class _Job:
         self._watch = watch
         self._signals = signals
         self._grace_s = grace_s
+        self._leave_s = max(grace_s, _LEAVE_S)
         self._local = local
         self._survive = survive
         self._clock = Stopwatch()
@@ -214,7 +218,7 @@ class _Job:
                 hosts = len(self._watch.elsewhere)
                 self._routes.find(self._processes.find(), self._watch.elsewhere)
             if self._watch.ending is not None:
-                limit_s = _DRAIN_S if self._watch.ending.failed else self._grace_s
+                limit_s = _DRAIN_S if self._watch.ending.failed else self._leave_s
                 give_up = min(give_up, now + limit_s)
             if self._survive and self._lost():
                 self._driver_gone |= not self._routes.ended
@@ -294,7 +298,7 @@ class _Job:
         """Return the driver's exit status; `status` is that of mpiexec, None if we ended it."""
         told = self._watch.ending
         if told is not None and not told.failed and status is None and self._signals.asked is None:
-            given = f"{self._grace_s:g} s after its end (--grace)"
+            given = f"{self._leave_s:g} s after its end (--grace)"
             say(f"the program has ended; what was left {given} was killed: {self._late}")
         # A rank that dies takes the driver along, which may still have told 0, or that it was ended
         # or drained by a SIGTERM, which was not ours: all the same the job has failed.  But a drain
