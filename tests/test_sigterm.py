@@ -6,11 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from workpool.job.drain import Drain, Terminated, leave
+from workpool.job.runtime import Runtime
 from workpool.system.status import UNFINISHED
 
 
@@ -71,6 +74,27 @@ def test_journals_of_other_threads() -> None:
     assert announced == [5]
     with pytest.raises(Terminated):
         signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is leave
+
+
+def test_a_journal_that_cannot_be_prepared_for_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one finds a thread, or its program would end without a drain."""
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    drain = drain_of([])
+    job: Any = SimpleNamespace(entered=False, lock=nullcontext(), _drain=drain, _staying=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("workpool.job.drain.VitalThread.start", fail)
+        with pytest.raises(RuntimeError):
+            Runtime.journal_opened(job, 1)
+    assert signal.getsignal(signal.SIGTERM) is leave
+    Runtime.journal_opened(job, 1)
+    assert signal.getsignal(signal.SIGTERM) == drain._signalled
+    drain.close()
     assert signal.getsignal(signal.SIGTERM) is leave
 
 

@@ -171,12 +171,12 @@ class Runtime:
         if self.entered:
             raise RuntimeError(IN_A_STEP)
         with self.lock:
-            self._drain.open(drain_s)
             try:
+                self._drain.open(drain_s)
                 if not self._staying:
                     self._crew.call(Order("stay"), lambda: None)
                     self._staying = True
-            except BaseException:  # Ctrl-C meanwhile
+            except BaseException:  # Ctrl-C meanwhile, or no thread is left
                 self._drain.close()
                 raise
 
