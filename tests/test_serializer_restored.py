@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
 
+import numpy as np
 import pytest
 from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
 
@@ -159,3 +161,13 @@ def test_items_that_take_long_to_restore_are_not_restored_for_each_chunk(monkeyp
     found.forget()
     assert restores(range(12, 13), code=2) == 8
     assert [restores(range(i, i + 2), code=2) for i in range(14, 20, 2)] == [0, 4, 0]
+
+
+def test_a_function_that_finds_too_little_memory_is_not_said_to_be_damaged():
+    class Exhausts:
+        def __reduce__(self):
+            return np.empty, (1 << 62, "u1")
+
+    data = bytearray(pickle.dumps((None, Exhausts())))
+    with pytest.raises(MemoryError):
+        CallableCache().add(1, data)

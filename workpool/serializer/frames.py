@@ -166,6 +166,8 @@ def unpack(buffer: Buffer, what: str = "a value") -> Any:
     ------
     SerializationError
         The encoding is cut or damaged, or the pickle fails; ``__cause__`` says why.
+    MemoryError
+        There is too little for what it holds.
 
     Notes
     -----
@@ -173,7 +175,7 @@ def unpack(buffer: Buffer, what: str = "a value") -> Any:
     """
     try:
         return decode(buffer)
-    except (interrupts(), SerializationError):
+    except (interrupts(), MemoryError, SerializationError):
         raise
     except BaseException as error:  # __setstate__ may raise anything, SystemExit included
         raise unrestored(what, error) from error
