@@ -193,6 +193,48 @@ def test_a_method_in_c_of_what_cannot_be_pickled_goes_by_the_name_that_its_objec
     fingerprint(reader(method), type(None))  # for a journal
 
 
+def logged(method):
+    def wrapper(self):
+        return method(self), "logged"
+
+    return wrapper
+
+
+class Base:
+    def get(self):
+        return "base"
+
+
+class Below(Base):
+    def get(self):
+        return "below"
+
+    def above(self):
+        return super().get
+
+    def __hidden(self):
+        return "hidden"
+
+    def hidden(self):
+        return self.__hidden
+
+    @logged
+    def told(self):
+        return 1
+
+
+def test_bound_methods_of_what_is_importable_are_themselves_whatever_their_names():
+    below = Below()
+    methods = below.get, below.above(), below.hidden(), below.told
+    for method in methods:
+        called = unpack_call(pack_call(method, (), {}))[0]
+        read = unpack_call(pack_call(reader(method), (), {}))[0].__globals__["fn"]
+        argument = unpack_call(pack_call(map, (method, [1]), {}))[1][0]
+        kept = unpack(pack_value([types.SimpleNamespace(method=method)]))[0].method
+        assert {it() for it in (called, read, argument, kept)} == {method()}
+    assert len({fingerprint(it, type(None)) for it in methods}) == 4  # for a journal
+
+
 def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():
     hidden = Refusing(module_level)  # which another one is there
     with pytest.raises(SerializationError, match=r"'fn', which the function reads.*must define"):

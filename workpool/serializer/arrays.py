@@ -20,11 +20,12 @@ from collections.abc import Callable, Set
 from functools import cache, partial
 from io import BytesIO
 from pickle import PickleBuffer, Pickler
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..lazy import np
 from .atoms import ATOMS
-from .byname import PROTOCOL, Keep
+from .byname import PROTOCOL, Keep, reduce_method
 from .frames import Encoded, Packed, framed
 from .reach import check_torn
 from .tensors import reducers
@@ -185,11 +186,17 @@ def _after(wrapped: bool, array: bool, readonly: bool) -> int:
 def dumps_by_makers(obj: object, keep: Keep, copied: Set[int] = frozenset()) -> bytes:
     """Pickle as ``pickle.dumps`` does, arrays and NumPy's numbers by makers.
 
-    Raises `Torn` if something with one of the ids in `copied` is in it.
+    Raises
+    ------
+    PicklingError
+        There is a method in it that its object does not have under its name.
+    Torn
+        Something with one of the ids in `copied` is in it.
     """
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
-        pickler.dispatch_table = {**_reducers, **reducers(), **copyreg.dispatch_table}
+        own = {MethodType: reduce_method, **_reducers, **reducers()}
+        pickler.dispatch_table = {**own, **copyreg.dispatch_table}
         pickler.dump(obj)
         check_torn(pickler, copied)
         return file.getvalue()

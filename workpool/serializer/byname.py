@@ -123,6 +123,23 @@ def is_found(method: MethodType) -> bool:
     return type(found) is MethodType and found.__func__ is method.__func__
 
 
+def reduce_method(method: MethodType) -> tuple[Any, ...]:
+    """Return how pickle writes a method.
+
+    Raises
+    ------
+    PicklingError
+        Its object has another one under that name, or none.
+    """
+    if not is_found(method):
+        raise PicklingError("a method that its object does not have under that name")
+    return method.__reduce__()  # type: ignore[return-value]
+
+
+METHOD: Final = b"getattr"
+"""In every pickle that has a method, by the name of its function."""
+
+
 def names_of_instances(kind: Any) -> Sequence[str]:
     """Return the names that the module of a class has of what is of just that class."""
     alone = is_its_members(kind) and is_pickled_whole(kind) and named(kind)

@@ -27,7 +27,7 @@ from ..errors import UsageError
 from ..interrupts import interrupts
 from ..lazy import hashlib
 from .atoms import ATOMS
-from .byname import PROTOCOL, REFUSALS, has, named, registered_modules
+from .byname import METHOD, PROTOCOL, REFUSALS, has, named, registered_modules
 from .byvalue import ByValuePickler, undisturbed
 from .definitions import (
     bounds_of,
@@ -49,8 +49,8 @@ LARGE_NBYTES: Final = 1 << 26
 MOST_SETS: Final = 6
 """Sets, each within the one before: objects that know each other by sets have very many paths."""
 
-#: In every plain pickle that has a definition of the script, a set, or a tensor of PyTorch.
-_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91", b"_load_from_bytes")
+#: In every plain pickle that has a definition of the script, a set, a method, a tensor of PyTorch.
+_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91", METHOD, b"_load_from_bytes")
 
 
 def fingerprint(obj: object, refused: type) -> bytes:

@@ -14,11 +14,11 @@ import copyreg
 from collections.abc import Callable, Iterable, Sequence, Set
 from enum import Enum
 from io import BytesIO
-from pickle import Pickler, PicklingError
+from pickle import Pickler
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from .byname import PROTOCOL, Keep, is_found, named
+from .byname import PROTOCOL, Keep, named, reduce_method
 from .classes import known_class, refer_to
 from .enumerations import reduce_member
 from .names import CACHED
@@ -76,9 +76,7 @@ class _Pickler(Pickler):
         if kind not in _LOOKED_AT and not isinstance(obj, type):
             return reduce_member(obj) if isinstance(obj, Enum) else NotImplemented
         if kind is MethodType:
-            if not is_found(obj):
-                raise PicklingError("a method that its object does not have under that name")
-            return NotImplemented
+            return reduce_method(obj)
         if obj is known_class or obj is companion:  # in each reference itself
             return NotImplemented
         reference = self._refer(obj)

@@ -15,7 +15,7 @@ from ..errors import SerializationError
 from ..interrupts import interrupts
 from .arrays import dumps_by_makers, encode_alone, has_arrays, is_flat
 from .atoms import ATOMS
-from .byname import PROTOCOL, REFUSALS, Keep, names_by_value
+from .byname import METHOD, PROTOCOL, REFUSALS, Keep, has, names_by_value
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .pipes import refuse_pipes
 from .reach import Reach, Torn
@@ -143,7 +143,10 @@ def _is_of_script(obj: Any) -> bool:
 def _dumps(obj: object, keep: Keep) -> bytes:
     if reducers() and not is_flat(obj):
         return dumps_by_makers(obj, keep)
-    return dumps(obj, PROTOCOL, buffer_callback=keep)
+    pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
+    if has(pickled, METHOD):
+        dumps_by_makers(obj, lambda _: False)  # another method may have that name
+    return pickled
 
 
 def _attempt(dump: _Dump, obj: object, keep: Keep) -> bytes | None:
