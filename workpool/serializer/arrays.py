@@ -117,9 +117,7 @@ def is_flat(obj: object) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     kind = type(value)
-    if kind in ATOMS:
-        return True
-    return kind in _reducers and (kind is not np.ndarray or not value.dtype.hasobject)
+    return kind in ATOMS or (kind in _reducers and not value.dtype.hasobject)
 
 
 def encode_alone(obj: object, value: Any, within_nbytes: int) -> Encoded | None:
