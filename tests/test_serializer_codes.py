@@ -9,7 +9,9 @@ import weakref
 
 from scripted import define, looked_up_again
 
-from workpool.serializer import unpack
+from workpool.pool.generators import GeneratorCheck
+from workpool.serializer import CallableCache, unpack
+from workpool.serializer.byvalue import dumps_by_value
 from workpool.serializer.code_cache import CodeCache
 
 
@@ -137,3 +139,26 @@ def test_an_annotation_that_cannot_be_pickled_leaves_the_error_to_pack_call(code
     fn = define("def fn(): pass").fn
     fn.__annotations__["return"] = threading.Lock()
     assert [codes.lookup(fn) for _ in range(3)] == [None] * 3
+
+
+UNBOUND = """
+class Unbound:
+    @property
+    def __class__(self): raise RuntimeError("nothing is bound")
+    @property
+    def __dict__(self): raise RuntimeError("nothing is bound")
+    def __reduce__(self): return Unbound, ()
+proxy = Unbound()
+def read(): return type(proxy).__name__
+"""
+
+
+def test_a_function_is_sent_whole_that_reads_what_cannot_be_looked_at(codes):
+    fn = define(UNBOUND).read
+    for _ in range(3):
+        GeneratorCheck().look(fn)
+        assert codes.lookup(fn) is None
+    callables = CallableCache()
+    callables.add(1, dumps_by_value(fn))
+    assert callables.get(1)() == "Unbound"
+    assert callables.restores == 2

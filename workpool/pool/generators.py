@@ -100,7 +100,7 @@ def _attributes(method: MethodType) -> list[str]:
 
 def _is_generator(value: object) -> bool:
     """Tell whether a value is a generator, or a method of one."""
-    if isinstance(value, (MethodType, BuiltinMethodType)):
+    if type(value) in (MethodType, BuiltinMethodType):
         value = getattr(value, "__self__", None)  # functions of Boost.Python claim to be of these
     found = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
     return issubclass(type(value), tuple(kind for kind in found if isinstance(kind, type)))

@@ -59,12 +59,12 @@ def bound_cells(code: CodeType) -> frozenset[str]:
     return _named_by(code, "STORE_DEREF", "DELETE_DEREF")
 
 
-def submodules(code: CodeType, values: Iterable[object]) -> list[ModuleType]:
+def submodules(code: CodeType, values: Iterable[Any]) -> list[ModuleType]:
     """Return the imported submodules that code may find in the packages among `values`."""
     packages = {
         f"{value.__name__}."
         for value in values
-        if isinstance(value, ModuleType) and hasattr(value, "__path__")
+        if issubclass(type(value), ModuleType) and hasattr(value, "__path__")
     }
     if not packages:
         return []

@@ -50,6 +50,7 @@ from types import (
 )
 from typing import Any, Final
 
+from ..interrupts import failures
 from .atoms import ATOMS, FROZEN_DICT, UNCHANGING, is_unchanging
 from .bindings import Bindings, Read, slot_of
 from .byname import is_imported, named
@@ -131,6 +132,14 @@ class Snapshot(Bindings):
         Cost: 3 us, and about 1 us for each binding; more at the first sight of its code.
         """
         snapshot = cls(own_globals)
+        try:
+            found = snapshot._look_into(roots)
+        except failures():  # of the user's own code, which is met again where this is pickled
+            found = False
+        return snapshot if found else None
+
+    def _look_into(self, roots: tuple[Any, ...]) -> bool:
+        """Record all that is reached from the roots; return whether it is known."""
         reached: list[object] = [*roots]
         by_value = {id(root) for root in roots}
         seen: dict[int, object] = {}  # it keeps each alive, so that no id is used again
@@ -141,19 +150,19 @@ class Snapshot(Bindings):
             seen[id(value)] = value
             if id(value) not in by_value and (is_unchanging(value) or named(value)):
                 if type(value) is object:  # there for nothing but its identity
-                    snapshot.copied.append(value)
+                    self.copied.append(value)
                 if type(value) is BuiltinFunctionType and isinstance(value.__self__, type):
                     reached.append(value.__self__)  # perhaps a class of the script
                 continue
             if not isinstance(value, _NOT_COPIED):
-                snapshot.copied.append(value)
-            parts = snapshot._parts(value)
-            if parts is None or snapshot._elements + len(snapshot._bindings) > 4 * MOST:
-                return None
+                self.copied.append(value)
+            parts = self._parts(value)
+            if parts is None or self._elements + len(self._bindings) > 4 * MOST:
+                return False
             reached.extend(parts)
-        more = snapshot._objects, snapshot._attributes, snapshot._contents
-        snapshot._plain = not (any(more) or snapshot.has_states)
-        return snapshot
+        more = self._objects, self._attributes, self._contents
+        self._plain = not (any(more) or self.has_states)
+        return True
 
     def _parts(self, value: Any) -> Iterable[object] | None:
         """Record what something is bound to, and return that; None if it may change unseen."""
