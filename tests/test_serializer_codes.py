@@ -7,7 +7,7 @@ import threading
 import tracemalloc
 import weakref
 
-from scripted import define, looked_up_again
+from scripted import Job, define, looked_up_again
 
 from workpool.pool.generators import GeneratorCheck
 from workpool.serializer import CallableCache, unpack
@@ -150,6 +150,7 @@ class Unbound:
     def __reduce__(self): return Unbound, ()
 proxy = Unbound()
 def read(): return type(proxy).__name__
+def take(it): return type(it).__name__
 """
 
 
@@ -162,3 +163,11 @@ def test_a_function_is_sent_whole_that_reads_what_cannot_be_looked_at(codes):
     callables.add(1, dumps_by_value(fn))
     assert callables.get(1)() == "Unbound"
     assert callables.restores == 2
+
+
+def test_an_argument_that_cannot_be_looked_at_goes_to_a_function_that_is_known_as_well():
+    job = Job(define(UNBOUND))
+    for known in (False, True, True):
+        name, code, _ = job.run(job.made.take, job.made.proxy)
+        assert name == "Unbound"
+        assert (code is not None) is known

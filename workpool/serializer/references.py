@@ -73,8 +73,8 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition or a member of one, NotImplemented for the rest."""
         kind = type(obj)
-        if kind not in _LOOKED_AT and not isinstance(obj, type):
-            return reduce_member(obj) if isinstance(obj, Enum) else NotImplemented
+        if kind not in _LOOKED_AT and not issubclass(kind, type):
+            return reduce_member(obj) if issubclass(kind, Enum) else NotImplemented
         if kind is MethodType:
             return reduce_method(obj)
         if obj is known_class or obj is companion:  # in each reference itself
