@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import wait
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -130,6 +131,12 @@ def test_the_arena_that_nobody_asks_for(
 
 def test_a_type_checker_knows_the_options_that_there_are() -> None:
     assert tuple(Changes.__annotations__) == TaskOptions._fields
+
+
+def test_a_number_among_the_options_becomes_such() -> None:
+    options = TaskOptions().changed(retries=Decimal(2), retry_delay_s=Decimal("0.5"))
+    assert options.retry is not None
+    assert [type(number) for number in options.retry[:2]] == [int, float]
 
 
 def test_a_flag_ends_the_wait_of_another_thread_and_stays_set() -> None:

@@ -73,8 +73,8 @@ class TaskOptions(NamedTuple):
                 raise UsageError(f"{name}={value!r}: a limit is at least {least}")
         if self.isolate not in (True, False):
             raise UsageError(f"isolate={self.isolate!r}: give True or False")
-        delay_s = checked("retry_delay_s", self.retry_delay_s, float)
-        if numbers["retries"] < 0 or not 0 <= delay_s < math.inf:
+        numbers["retry_delay_s"] = checked("retry_delay_s", self.retry_delay_s, float)
+        if numbers["retries"] < 0 or not 0 <= numbers["retry_delay_s"] < math.inf:
             given = f"retries={self.retries}, retry_delay_s={self.retry_delay_s}"
             raise UsageError(f"{given}: neither may be negative, and the delay must be finite")
         for failure in self._retry_on:
