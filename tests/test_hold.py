@@ -192,3 +192,24 @@ except ValueError:
 """
     ended = alone(tmp_path, script)
     assert (ended.out, ended.err) == ("failed\n", "")
+
+
+def test_a_pool_whose_warning_is_an_error_is_no_more() -> None:
+    script = """
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.Get_rank()
+
+def look():
+    return rank
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    try:
+        WorkPool(initializer=look, journal="run.db")
+    except UserWarning as warning:
+        print("'rank'" in str(warning), open_pools(1))
+print(open_pools(0))
+WorkPool(journal="run.db").shutdown()
+"""
+    assert shown(2, script) == ["True 1", "0"]

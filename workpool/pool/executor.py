@@ -140,8 +140,8 @@ class WorkPool(View):
             journal,
         )
         core = Core(job, choice, content, max_pending, ledgers)
-        core.ranks.look(initializer)
         super().__init__(core, TaskOptions(), Hold(core))
+        core.ranks.look(initializer)  # last: if its warning is an error, nobody has the pool
 
 
 def run(
