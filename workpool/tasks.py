@@ -347,7 +347,7 @@ class Finished:
         Whether the last of `carried` is just being added; not for long, unless that was cut off.
     written : bool
         Whether nothing is left to write down before anybody may see the outcomes.
-    failures : mapping of Ledger to Exception
+    failures : mapping of Ledger to BaseException
         By journal, why results could not be stored there.
     """
 
@@ -368,4 +368,4 @@ class Finished:
         self.written = not self.carried
         if context.journaled and self.written:  # most pools have no journal
             self.written = all(task.noted is None for task, _, _ in self.outcomes)
-        self.failures: Mapping[Any, Exception] = {}
+        self.failures: Mapping[Any, BaseException] = {}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..caches import LruCache
 from ..clock import monotonic
 from ..errors import SHUT, ResourceError, UsageError
+from ..interrupts import failures
 from ..lazy import np
 from ..serializer import Code, Kind, task_name, unpack_outcome
 from ..serializer.classes import from_earlier_run
@@ -135,15 +136,15 @@ class Ledgers:
                     if task.noted is not None:
                         found = entries.setdefault(task.noted.ledger, [])
                         found += _entries(task.noted, kind, content)
-            failures: dict[Ledger, Exception] = {}
+            failed: dict[Ledger, BaseException] = {}
             for ledger, found in entries.items():
                 try:
                     if found:
                         ledger.journal.store(found)
-                except Exception as error:  # no room on the disk, no memory: those tasks' matter
-                    failures[ledger] = error
+                except failures() as error:  # no room on the disk, no memory: those tasks' matter
+                    failed[ledger] = error
             for finished in ended:
-                finished.failures = failures
+                finished.failures = failed
                 finished.written = True
             for ledger in entries:
                 ledger.warn()
@@ -192,7 +193,7 @@ class Ledger:
         number, record, place = found
         try:
             return self._listed(number, fn, record)[place], None
-        except Exception as error:
+        except failures() as error:
             return None, error
 
     def plan(
