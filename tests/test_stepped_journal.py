@@ -1,4 +1,4 @@
-"""A pool's journals step by step, and who comes in between."""
+"""A pool's journals step by step: how often a record is read, and who comes in between."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from stepped_pool import Make, note, ran
 
+from workpool.journal import ledger
 from workpool.journal.journal import Journal
 from workpool.journal.ledger import Ledgers
 
@@ -49,6 +50,29 @@ def alarm() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, handler)
     yield
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_a_record_that_no_cache_holds_is_restored_once_for_many_results(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unordered: bool
+) -> None:
+    pool = make(journal=tmp_path / "run.db")
+    assert list(pool.map(note, range(200), schedule="static")) == list(range(200))
+    pool.close()
+    ran.clear()
+    restored: list[object] = []
+    unpack_outcome = ledger.unpack_outcome
+
+    def unpack(kind: int, content: Any, task: object) -> Any:
+        restored.append(content)
+        return unpack_outcome(kind, content, task)
+
+    monkeypatch.setattr(ledger, "_LISTS_NBYTES", 1)
+    monkeypatch.setattr(ledger, "unpack_outcome", unpack)
+    found = list(make(journal=tmp_path / "run.db").map(note, range(200), unordered=unordered))
+    assert found == list(range(200))
+    assert not ran
+    assert len(restored) == 2  # one chunk for each worker
 
 
 @pytest.mark.usefixtures("alarm")

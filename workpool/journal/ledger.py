@@ -226,8 +226,13 @@ class Ledger:
 
     def values(self, found: Found, fn: Callable[..., Any]) -> list[Any]:
         """Return results that are there."""
-        places = zip(found.records.tolist(), found.places.tolist(), strict=True)
-        return [self._listed(number, fn)[place] for number, place in places]
+        values: list[Any] = []
+        last = -1
+        for number, place in zip(found.records.tolist(), found.places.tolist(), strict=True):
+            if number != last:  # a large list is restored once for all that are wanted of it
+                listed, last = self._listed(number, fn), number
+            values.append(listed[place])
+        return values
 
     def _listed(
         self, number: int, fn: Callable[..., Any], record: Record | None = None
