@@ -222,7 +222,6 @@ class Core:
         task = Task(self.number(), kind, fn, context, payload, future, retry, noted)
         future._task = task
         while not self._submit(task, code):
-            self.check_open()
             self._wait_for_room()
         if noted is not None and self.ledgers.due:
             self.driver.progress()  # submits alone would never write down what has ended
@@ -235,7 +234,7 @@ class Core:
 
     def _wait_for_room(self) -> None:
         try:
-            self.driver.wait(lambda: not self._full)
+            self.driver.wait(lambda: not (self._full and self.open))
         except TaskLost:  # all that are pending are lost
             self._lost = self._pending
         self.check_open()
