@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT
+from launching import ROOT, job
 
 from workpool.errors import UsageError
 from workpool.journal import file as file_module
@@ -97,3 +98,28 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
             Journal(path)
         process.kill()
     Journal(path).close()
+
+
+@pytest.mark.mpi
+def test_the_lock_ends_with_its_process_though_that_has_forked(tmp_path: Path) -> None:
+    script = """
+import os, signal
+from workpool import WorkPool
+
+pool = WorkPool(journal="run.db")
+assert pool.submit(abs, -1).result() == 1
+held = pool._core.ledgers.default.journal._lock_fd
+if os.fork() == 0:
+    assert os.dup(1) == held  # now it is another file's
+    if os.fork() == 0:
+        os.write(held, b"forked")
+        signal.pause()
+    os._exit(0)
+os.wait()
+signal.pause()
+"""
+    with job([sys.executable, "-c", script], cwd=tmp_path) as started:
+        started.signal(signal.SIGKILL, after="forked")
+        assert started.process.wait() == -signal.SIGKILL
+        assert started.members()
+        Journal(tmp_path / "run.db").close()

@@ -15,7 +15,7 @@ What may be relied on:
   disk yet: a machine that loses its power may lose the last seconds (``synchronous=NORMAL``).
 * A value is returned only if the checksum over its record fits: damaged records are not there.
 * One job at a time has the file open for writing, by a lock on ``FILE.lock``, which the kernel
-  gives back however the job ends.
+  gives back however the driver ends: processes that are forked from it let go of the lock.
 """
 
 from __future__ import annotations
@@ -297,6 +297,15 @@ class Journal:
                     self._connection.close()
             finally:
                 os.close(self._lock_fd)
+
+    def disown(self) -> None:
+        """Leave the file to the process that this one was forked from, and its lock to end with it.
+
+        Once: to a fork of the fork the number is another file's.
+        """
+        held, self._lock_fd = self._lock_fd, -1
+        if held >= 0:
+            os.close(held)
 
     def _number(self, function: str) -> int:
         """Return the number of a function, which is added if it has none."""

@@ -159,6 +159,11 @@ class Ledgers:
             ledger.journal.close()
             self._closed()
 
+    def disown(self) -> None:
+        """Leave the files to the process that this one was forked from."""
+        for ledger in self._by_path.values():
+            ledger.journal.disown()
+
 
 class Noted(NamedTuple):
     """Where the results of a task are to be written: by the key of one, or those of a segment."""

@@ -380,6 +380,7 @@ class Core:
         # New ones, for another thread may have held the old ones, and does not exist here.
         self.lock = self.contexts.lock = threading.RLock()
         self._detaching = Forked()  # type: ignore[assignment]
+        self.ledgers.disown()
 
     @whole
     def _detach(self) -> None:
