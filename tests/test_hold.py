@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.either]
 PRELUDE = """
 import gc
 import os
+import sys
 import time
 import warnings
 from workpool import WorkPool
@@ -166,9 +167,13 @@ def test_what_a_fork_drops_is_the_parents(ranks: int) -> None:
 pool = WorkPool()
 warnings.simplefilter("ignore")  # of threads, from Python 3.12 on
 if (child := os.fork()) == 0:
-    del pool
-    gc.collect()
-    os._exit(7)
+    try:
+        with pool:
+            sys.exit(7)
+    except SystemExit as leaves:
+        del pool
+        gc.collect()
+        os._exit(leaves.code)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(open_pools(1), pool.submit(square, 5).result())
 """

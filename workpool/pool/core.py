@@ -14,7 +14,6 @@ from ..accumulator import Accumulator
 from ..context import CALL, RANGE, Context, Limits, TaskKind
 from ..contributions import Spec
 from ..errors import SHUT, SerializationError, TaskKilled, TaskLost, UsageError
-from ..forked import Forked
 from ..job import runtime
 from ..job.control import Choice
 from ..journal.ledger import Ledger, Ledgers, Noted, name_of
@@ -379,7 +378,7 @@ class Core:
         """Let go of nothing: this process was forked from the driver's, which has the table."""
         # New ones, for another thread may have held the old ones, and does not exist here.
         self.lock = self.contexts.lock = threading.RLock()
-        self._detaching = Forked()  # type: ignore[assignment]
+        self._detach = lambda: None  # type: ignore[method-assign]
         self.ledgers.disown()
 
     @whole
