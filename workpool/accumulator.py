@@ -192,7 +192,7 @@ class Accumulator:
             numbers = self._read()
         if numbers is None:
             raise UsageError(f"value of {self!r}: only the driver can read it")
-        return numbers.copy() if numbers.shape else numbers[()]
+        return numbers if numbers.shape else numbers[()]
 
     def _check_free(self) -> None:
         """Raise if this very thread has what is wanted: it would wait for itself."""
@@ -243,8 +243,9 @@ class Accumulator:
             self._closed = True
 
     def _read(self) -> NDArray[Any] | None:
+        """Return a copy of the numbers; None in a task."""
         if self._window is None:
-            return self._numbers
+            return None if self._numbers is None else self._numbers.copy()
         numbers = np.empty(self.shape, self.dtype)
         # Not by a get: the workers may be adding.
         self._window.get_numbers(self._spec.offset, numbers)
