@@ -13,7 +13,7 @@ class WorkerStats(NamedTuple):
     rank : int
         The worker's, as the program knows it.
     tasks : int
-        Whose outcomes have come; each item of a map counts.
+        Whose outcomes have come; each item of a map counts, or each chunk with a ``chunksize``.
     busy_s : float
         Seconds that it has spent in them.
     evicted : int
