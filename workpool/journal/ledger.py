@@ -268,9 +268,9 @@ class Ledger:
             self._warned = True
             # Not by `warnings`: whoever makes the progress would get what a filter makes of it.
             say(
-                f"journal {self.journal.path}: a result of more than {MOST_NBYTES:,} bytes is "
-                "delivered but not stored, and its task will run again; let the task write a file "
-                "and return its name"
+                f"journal {self.journal.path}: more than {MOST_NBYTES:,} bytes, of one result or "
+                "of those of one chunk of a map, are delivered but not stored, and will be "
+                "computed again; have tasks write files and return their names, or smaller chunks"
             )
 
 
