@@ -161,6 +161,25 @@ def test_what_is_not_used_is_not_run() -> None:
     run_ranks(3, script)
 
 
+def test_a_callback_may_iterate() -> None:
+    script = """
+        import threading
+        from workpool import WorkPool
+
+        def add_up(future):
+            for way in ({}, {"chunksize": 2}, {"buffersize": 2}):
+                found.append(sum(pool.map(abs, range(5), unordered=True, **way)))
+            ended.set()
+
+        found, ended = [], threading.Event()
+        with WorkPool() as pool:
+            pool.submit(abs, -1).add_done_callback(add_up)
+            assert ended.wait(30)
+        assert found == [10, 10, 10]
+    """
+    run_ranks(3, script)
+
+
 def test_a_journal_gives_what_it_has_first(tmp_path: Path) -> None:
     script = """
         import sys

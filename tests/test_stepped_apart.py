@@ -11,6 +11,7 @@ from weakref import ref
 import pytest
 from stepped_pool import Endless, Make, die_once, drained, during, fail, note, ran
 
+from workpool.errors import TaskLost
 from workpool.pool.mapping.source import FEW
 
 rng = Random(1)
@@ -81,6 +82,24 @@ def test_it_ends_with_its_time(make: Make, unordered: bool) -> None:
     pool.driver.step = pool.step
     assert pool.submit(note, "later").result() == "later"
     assert set(ran) == {"later"}  # the others were cancelled
+
+
+@orders
+@pytest.mark.parametrize("told", [True, False])
+def test_who_iterates_learns_what_was_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch, unordered: bool, told: bool
+) -> None:
+    pool = make()
+    pool.driver.step = bool
+    results = pool.map(note, range(3), chunksize=1, unordered=unordered)
+    for batch in tuple(pool.driver._rows.values()):
+        pool.driver._published.withdraw(batch)
+    pool.driver._backlog.tasks.clear()
+    pool.driver.waits._patience_s = 0.01
+    core, lose = pool._core, pool._core.lose
+    monkeypatch.setattr(core, "lose", lose if told else lambda *_: None)  # another thread does
+    assert drained(results, TaskLost)[0] == []
+    assert core._pending == 0
 
 
 def test_each_of_a_few_items_is_a_task_if_that_costs_little(make: Make) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -184,7 +184,7 @@ class Core:
         *,
         kind: TaskKind = CALL,
         lent: bool = False,
-    ) -> Future[Any]:
+    ) -> PoolFuture[Any]:
         """Submit one task, unless a journal has its result.
 
         `lent`: large arguments may be read where they are, until there is room for them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from ..schedule import Schedule
 from ..serializer import pack_call
 from ..tasks import PoolContext, Retry
 from .core import Core
+from .future import PoolFuture
 from .hold import Hold
 from .mapping import apart
 from .mapping.call import MapCall
@@ -105,13 +105,11 @@ class Maps:
         # Not with a journal: its key is of the arguments as they are now, and so must the task be.
         lent = ledger is None and all(map(holds, iterables))
 
-        def submit(chunk: tuple[Any, ...]) -> Future[Any]:
+        def submit(chunk: tuple[Any, ...]) -> PoolFuture[Any]:
             args, kind = (chunk[0], CALL) if chunksize == 1 else (chunk, CHUNK)
             return core.send(fn, args, {}, self._context, self._retry, ledger, kind=kind, lent=lent)
 
-        return apart.results(
-            core.callbacks, submit, items, chunksize, buffersize, deadline, unordered
-        )
+        return apart.results(core, submit, items, chunksize, buffersize, deadline, unordered)
 
     def reduce(
         self,

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count, islice
 from typing import Any
 
 from ...clock import monotonic
-from ...errors import of_item
+from ...errors import TaskLost, of_item
 from ...forgetting import forgetting
-from ..callbacks import Callbacks
+from ..future import Pool, PoolFuture
+
+
+class Ended(deque[PoolFuture[Any]]):
+    """Futures that have ended: what the standard library tells, of those that have it for a waiter.
+
+    At once, in the thread that ends them: who iterates may be the one that calls callbacks.
+    """
+
+    add_result = add_exception = add_cancelled = deque.append
+
+    def watch(self, future: PoolFuture[Any]) -> None:
+        """Have a future when it has ended."""
+        with future._condition:
+            if future.done():
+                self.append(future)
+            else:
+                future._waiters.append(self)
 
 
 def results(
-    callbacks: Callbacks,
-    submit: Callable[[tuple[Any, ...]], Future[Any]],
+    pool: Pool,
+    submit: Callable[[tuple[Any, ...]], PoolFuture[Any]],
     items: Iterator[tuple[Any, ...]],
     chunksize: int,
     buffersize: int | None,
@@ -30,8 +44,7 @@ def results(
 
     Parameters
     ----------
-    callbacks : Callbacks
-        Of the pool.
+    pool : Pool
     submit : callable
         ``submit(chunk)``: makes a task of some items.
     items : iterator
@@ -49,13 +62,13 @@ def results(
     futures = deque(submit(chunk) for chunk in islice(chunks, ahead))
     more = map(submit, chunks if ahead is not None else ())
     found = _as_they_come if unordered else _in_order
-    return found(callbacks, futures, more, chunksize == 1, deadline)
+    return found(pool, futures, more, chunksize == 1, deadline)
 
 
 def _in_order(
-    callbacks: Callbacks,
-    futures: deque[Future[Any]],
-    more: Iterator[Future[Any]],
+    pool: Pool,
+    futures: deque[PoolFuture[Any]],
+    more: Iterator[PoolFuture[Any]],
     single: bool,
     deadline: float | None,
 ) -> Iterator[Any]:
@@ -80,33 +93,36 @@ def _in_order(
         # The last one first: else each makes room for another, which then is published.  And none
         # is kept: of one that has failed, the traceback has this frame.
         while futures:
-            callbacks.outside(futures.pop().cancel)
+            pool.callbacks.outside(futures.pop().cancel)
 
 
 def _as_they_come(
-    callbacks: Callbacks,
-    futures: deque[Future[Any]],
-    more: Iterator[Future[Any]],
+    pool: Pool,
+    futures: deque[PoolFuture[Any]],
+    more: Iterator[PoolFuture[Any]],
     single: bool,
     deadline: float | None,
 ) -> Iterator[Any]:
-    places: dict[Future[Any], int] = {}  # of those whose results were not given
+    places: dict[PoolFuture[Any], int] = {}  # of those whose results were not given
     numbers = count()
-    ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()  # gevent's own where it has threads
+    ended = Ended()
 
-    def watch(several: Iterable[Future[Any]]) -> None:
+    def watch(several: Iterable[PoolFuture[Any]]) -> None:
         for future in several:
             places[future] = next(numbers)
-            future.add_done_callback(ended.put)
+            ended.watch(future)
 
     def next_one() -> Any:
-        left = None
-        if deadline is not None:
-            left = min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)
+        left = None if deadline is None else deadline - monotonic()
         try:
-            future = ended.get(timeout=left)
-        except queue.Empty:
-            raise FutureTimeout from None
+            if not pool.driver.wait(lambda: bool(ended), left):
+                raise FutureTimeout
+        except TaskLost as error:
+            for future in list(places):
+                pool.lose(future, error)
+            if not ended:  # another thread is just giving them that error
+                raise
+        future = ended.popleft()
         place = places.pop(future)
         try:
             result = _result(future, None, place if single else None)
@@ -125,10 +141,10 @@ def _as_they_come(
                 yield from forgetting(next_one())
     finally:
         while places:
-            callbacks.outside(places.popitem()[0].cancel)
+            pool.callbacks.outside(places.popitem()[0].cancel)
 
 
-def _result(future: Future[Any], left: float | None, item: int | None) -> Any:
+def _result(future: PoolFuture[Any], left: float | None, item: int | None) -> Any:
     """Return the result of a task; what it has raised says now of which item, if it is of one."""
     try:
         return future.result(left)
