@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -37,9 +38,10 @@ class GeneratorCheck:
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
         """Warn, once for each function, if it draws from a generator that the script has.
 
-        A method does if its object has one, and is given to several tasks.
+        A method does if its object has one, and is given to several tasks; so does an object that
+        is called, and a partial function if it brings one along.
         """
-        inner = innermost(fn)
+        inner = _called(innermost(fn))
         drawn: list[str] = []
         function = inner.__func__ if isinstance(inner, MethodType) else inner
         if is_own_generator(inner):
@@ -56,6 +58,8 @@ class GeneratorCheck:
                 drawn += dict.fromkeys(_generators(function, set()))
             if isinstance(inner, MethodType) and self._again(inner.__self__, code, several):
                 drawn += _attributes(inner)
+        if several and isinstance(fn, partial) and not _seeds(function):
+            drawn += _brought(fn)
         if drawn:
             warn(
                 f"each task of {task_name(fn)} starts with {' and '.join(drawn)} in the same "
@@ -72,12 +76,23 @@ class GeneratorCheck:
         return self._objects.keep(holder, code if several else False) and several
 
 
+def _called(fn: Any) -> Any:
+    """Return the method that the call of an object of a class is, or the callable itself."""
+    call = type(fn).__call__ if callable(fn) else None
+    return MethodType(call, fn) if type(call) is FunctionType else fn
+
+
+def _seeds(function: object) -> bool:
+    """Tell whether a function may set the state of its generators itself."""
+    return type(function) is FunctionType and "seed" in function.__code__.co_names
+
+
 def _generators(function: FunctionType, seen: set[CodeType]) -> Iterator[str]:
     """Yield the names of generators that a function reads, or functions of the script it calls."""
     code = function.__code__
     if function.__module__ not in SCRIPT_MODULES or code in seen:
         return  # what a module has is each worker's own
-    if "seed" in code.co_names:  # it may set the state itself
+    if _seeds(function):
         return
     seen.add(code)
     for name, value in reads(function):
@@ -94,8 +109,15 @@ def _attributes(method: MethodType) -> list[str]:
         state = vars(method.__self__)
     except Exception:  # it has none; or the user's own code
         return []
-    found = [] if "seed" in names else [name for name in names if name in state]
+    found = [] if _seeds(method.__func__) else [name for name in names if name in state]
     return [f"self.{name}" for name in found if _is_generator(state[name])]
+
+
+def _brought(fn: partial[Any]) -> list[str]:
+    """Return what a partial function brings along: the names of generators among its arguments."""
+    arguments = [(f"argument {n}", value) for n, value in enumerate(fn.args, 1)]
+    arguments += [(repr(name), value) for name, value in fn.keywords.items()]
+    return [name for name, value in arguments if _is_generator(value)]
 
 
 def _is_generator(value: object) -> bool:
