@@ -164,6 +164,55 @@ def test_results_are_as_they_were_although_the_end_of_an_item_ends_them(ranks: i
     run_ranks(ranks, script)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_large_arrays_are_as_they_were_although_the_end_of_an_argument_ends_them(
+    ranks: int,
+) -> None:
+    """They may lie in memory that an argument frees; and nothing refers to it for longer."""
+    script = """
+        import numpy as np
+        from workpool import WorkPool
+
+        class Workspace:
+            def __init__(self, n):
+                self.array = np.full(10_000, n)
+            def __del__(self):
+                self.array[:] = -1
+
+        def use(workspace):
+            return workspace.array
+
+        def begin():
+            global memory, room
+            memory, room = bytearray(10_000), np.zeros(10_000)
+
+        def fill(n):
+            room[:] = n
+            return room
+
+        def grow(n):
+            memory.extend(bytes(8))  # raises BufferError where somebody refers to it
+            return np.frombuffer(memory, "u1")
+
+        with WorkPool(initializer=begin) as pool:
+            spaces = [Workspace(n) for n in range(60)]
+            for one in (pool, pool.with_options(isolate=True)):
+                found = [one.submit(use, each) for each in spaces]
+                assert [set(each.result()) for each in found] == [{n} for n in range(60)]
+                for future in [one.submit(grow, n) for n in range(60)]:
+                    assert not future.result().any()
+            for options in ({}, {"schedule": "self"}, {"chunksize": 1}, {"chunksize": 5}):
+                found = list(pool.map(use, spaces, **options))
+                assert [set(each) for each in found] == [{n} for n in range(60)], options
+                found = list(pool.starmap(use, [(each,) for each in spaces], **options))
+                assert [set(each) for each in found] == [{n} for n in range(60)], options
+                assert not any(map(np.any, pool.map(grow, range(60), **options)))
+                found = list(pool.map(fill, range(60), **options))
+                assert [set(each) for each in found] == [{n} for n in range(60)], options
+    """
+    run_ranks(ranks, script)
+
+
 def test_a_result_is_as_it_was_although_no_other_is_of_its_block() -> None:
     """Items that are sent with their function, in blocks of 256: two workers share out 510."""
     script = """

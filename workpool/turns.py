@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .serializer import join, split
+from .serializer import Encoded, join_all, split
 
 #: Items that mostly are one turn: the worker ends it there, and where there are no more for each
 #: worker, the driver publishes one turn for each.
@@ -16,7 +16,7 @@ class Part(NamedTuple):
 
     start: int
     total: int
-    encoded: bytes  # of the list of results
+    encoded: Encoded  # of the list of results; on the driver a view, if it is large
 
 
 class Turn(NamedTuple):
@@ -28,13 +28,16 @@ class Turn(NamedTuple):
     #: First items and numbers of what is folded into the one part of a ``reduce``; else empty.
     covered: list[tuple[int, int]]
 
-    def encoded(self) -> bytes:
-        """Return the report as a worker sends it."""
-        parts = [tuple(part) for part in self.parts]
-        return join((parts, self.failed, self.exhausted, self.covered))
+    def encoded(self) -> Encoded:
+        """Return the report as a worker sends it; arrays among the results are not copied."""
+        parts = [part[:2] for part in self.parts]
+        results = [part.encoded for part in self.parts]
+        return join_all((parts, self.failed, self.exhausted, self.covered), results)
 
     @classmethod
     def decode(cls, content: Any) -> Turn:
         """Return what was encoded."""
-        parts, failed, exhausted, covered = split(content)
-        return cls([Part(*part) for part in parts], failed, exhausted, covered)
+        parts, failed, exhausted, covered, results = split(content)
+        both = zip(parts, results, strict=True)
+        found = [Part(start, total, encoded) for (start, total), encoded in both]
+        return cls(found, failed, exhausted, covered)

@@ -111,7 +111,18 @@ from .blocks import BLOCK, Blocks, encode_blocks
 from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .drawing import is_own_generator
-from .frames import Encoded, Packed, as_bytes, compact, join, join_apart, segments, split, unpack
+from .frames import (
+    Encoded,
+    Packed,
+    as_bytes,
+    compact,
+    join,
+    join_all,
+    join_apart,
+    segments,
+    split,
+    unpack,
+)
 from .frozen import Frozen, frozen
 from .functions import Prepared, collect_globals, use_prepared
 from .names import innermost, reads
@@ -147,6 +158,7 @@ __all__ = [
     "innermost",
     "is_own_generator",
     "join",
+    "join_all",
     "join_apart",
     "leave_script",
     "pack_call",

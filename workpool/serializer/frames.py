@@ -66,14 +66,17 @@ class Packed:
 
     Attributes
     ----------
+    held : object
+        What may take memory of the frames along when it ends.
     nbytes : int
         Length of the encoding; ``len`` gives the same.
     """
 
-    __slots__ = ("lent", "nbytes", "segments")
+    __slots__ = ("held", "lent", "nbytes", "segments")
 
     def __init__(self, segments: list[bytes | memoryview], lent: bool = False) -> None:
         self.segments = segments
+        self.held: object = None
         self.nbytes = sum(map(len, segments))
         self.lent = lent
 
@@ -108,30 +111,30 @@ class Packed:
         return b"".join(self.segments)
 
 
-def framed(pickled: bytes, frames: Sequence[memoryview]) -> Packed:
+Encoded: TypeAlias = bytes | Packed
+"""What `encode` returns; `len` gives the bytes of either."""
+
+
+def framed(pickled: bytes, frames: Sequence[memoryview | Encoded]) -> Packed:
     """Return the encoding of a pickle that refers to frames.
 
-    These are contiguous memory of itemsize 1, in the pickle's order.
+    These are contiguous memory of itemsize 1, or encodings, in the pickle's order.
     """
     head = _HEAD.pack(_FRAMED, len(frames), len(pickled))
-    parts = [head, *(_NBYTES.pack(frame.nbytes) for frame in frames), pickled]
+    parts = [head, *(_NBYTES.pack(len(frame)) for frame in frames), pickled]
     end = sum(map(len, parts))
-    segments: list[bytes | memoryview] = []
+    joined: list[bytes | memoryview] = []
     if len(pickled) >= OUT_OF_BAND_NBYTES:  # else it is copied together with its neighbours
-        segments += b"".join(parts[:-1]), pickled
+        joined += b"".join(parts[:-1]), pickled
         parts.clear()
     for content in frames:
         padding = -end % ALIGNMENT
         if padding or parts:
-            segments.append(b"".join((*parts, bytes(padding))))
+            joined.append(b"".join((*parts, bytes(padding))))
             parts.clear()
-        segments.append(content)
-        end += padding + content.nbytes
-    return Packed(segments)
-
-
-Encoded: TypeAlias = bytes | Packed
-"""What `encode` returns; `len` gives the bytes of either."""
+        joined += content.segments if isinstance(content, Packed) else [content]
+        end += padding + len(content)
+    return Packed(joined)
 
 
 def segments(encoded: Encoded) -> list[bytes | memoryview]:
@@ -247,6 +250,21 @@ def join_apart(parts: Sequence[Any]) -> Encoded:
 
     pickled = dumps(parts, PROTOCOL, buffer_callback=keep)
     return framed(pickled, frames) if frames else pickled
+
+
+def join_all(parts: Sequence[Any], encodings: Sequence[Encoded]) -> Encoded:
+    """Return the same as `join` of parts and, in a list after them, encodings.
+
+    Where these have frames, and are large, they are not copied, and `split` gives writable views.
+    """
+    have = any(isinstance(each, Packed) or each[0] == _FRAMED for each in encodings)
+    if not have or sum(map(len, encodings)) < SHARED_NBYTES:
+        return join((*parts, [*map(as_bytes, encodings)]))
+    places = [PickleBuffer(bytearray(1)) for _ in encodings]  # where they belong in the pickle
+    pickled = dumps((*parts, places), PROTOCOL, buffer_callback=lambda place: False)
+    joined = framed(pickled, encodings)
+    joined.held = encodings
+    return joined
 
 
 def split(buffer: Buffer) -> Any:

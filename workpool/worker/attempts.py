@@ -180,7 +180,7 @@ class Attempts:
 
     def _run_range(
         self, claim: Claim, pool: EnteredPool, descriptor: Descriptor, inline: memoryview
-    ) -> bytes:
+    ) -> Encoded:
         """Run chunks of a range for a while, fetching its items as they are needed."""
         offset, nbytes = descriptor.payload
         code_id = descriptor.code.blob_id

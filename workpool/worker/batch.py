@@ -163,6 +163,7 @@ class BatchRun:
                         entry = layout.write_task_outcome(
                             Kind.EXCEPTION, end - start, runner.failure(error)
                         )
+                    del encoded  # the next call may resize the array that it refers to
                     outcomes.nbytes += len(entry)
                     entries.append(entry)
                 if not self._next(end - begun < short_ns * (len(entries) - done)):

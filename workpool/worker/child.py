@@ -138,8 +138,8 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
             if numbers[FROM] <= numbers[BEGUN] < numbers[TO]:
                 channel.send([REFUSED])
                 continue
-            answer = _run(runner, Request(*split(request)), channel).message()
-            channel.send(segments(answer))
+            answer = _run(runner, Request(*split(request)), channel)
+            channel.send(segments(answer.message()))
             channel.flush()  # the next task may take long
             del request, answer  # their memory is that of the next ones
     channel.close()

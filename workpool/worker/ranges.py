@@ -17,7 +17,7 @@ from ..errors import ProtocolError, WindowError
 from ..layout import Descriptor
 from ..reduction import Reduction
 from ..schedule import Schedule, chunk
-from ..serializer import Blocks, Frozen, as_bytes, pack_value, unpack
+from ..serializer import Blocks, Encoded, Frozen, Packed, as_bytes, pack_value, unpack
 from ..turns import TURN_ITEMS, Part, Turn
 from .runner import EnteredPool, Evicted, Runner
 
@@ -184,7 +184,7 @@ class TurnRun:
         alone = self._sent is None and self._code_id
         self._function: Hashable = self._code_id if alone else descriptor.items
 
-    def run(self) -> bytes:
+    def run(self) -> Encoded:
         """Take chunks and run them until the turn is over; return the report.
 
         Notes
@@ -195,6 +195,7 @@ class TurnRun:
         end = monotonic()
         self._over_s = end + self._pace.turn_s(self._function)
         while taken := self._take():
+            self._settle()
             asked, start = end, monotonic()
             if self._schedule is Schedule.ADAPTIVE:  # chunks soon become large, and few
                 self._over_s += start - asked  # over a network, two may take as long as a turn
@@ -211,6 +212,12 @@ class TurnRun:
             covered = [(part.start, part.total) for part in parts]
             parts = self._folded()
         return Turn(parts, self._failed, self.exhausted, covered).encoded()
+
+    def _settle(self) -> None:
+        """Copy the arrays among the last results, which the next call may change."""
+        if self._parts:
+            last = self._parts[-1]
+            self._parts[-1] = last._replace(encoded=as_bytes(last.encoded))
 
     def _take(self) -> range:
         """Take the next chunk; empty if none is left."""
@@ -272,6 +279,8 @@ class TurnRun:
         if self._reduction is not None:
             values = self._fold(values)
         encoded, count = self._encode(values, function)
+        if isinstance(encoded, Packed) and len(taken) == 1:  # others hold what is theirs
+            encoded.held = function, items
         self._parts.append(Part(taken.start, total if count == len(values) else count, encoded))
         return began or monotonic()
 
@@ -286,28 +295,28 @@ class TurnRun:
 
     def _folded(self) -> list[Part]:
         """Return the parts of a turn as one; none if something has failed: they lack its values."""
-        values = [value for part in self._parts for value in unpack(part.encoded)]
+        values = [value for part in self._parts for value in unpack(as_bytes(part.encoded))]
         total = sum(part.total for part in self._parts)
         encoded, _ = self._encode(self._fold(values), None)
         if self._failed is not None:  # to count these items would make do without the others
             return []
         return [Part(part.start, total, encoded) for part in self._parts[:1]]
 
-    def _encode(self, values: list[Any], function: object) -> tuple[bytes, int]:
+    def _encode(self, values: list[Any], function: object) -> tuple[Encoded, int]:
         """Encode results; what cannot be encoded fails its item, and with it the end of the chunk.
 
         Returns
         -------
-        encoded : bytes
+        encoded : bytes or Packed
         count : int
             How many of them.
         """
         with suppress(Exception):  # which says nothing of the item
-            return as_bytes(pack_value(values, function)), len(values)
+            return pack_value(values, function), len(values)
         for i, value in enumerate(values):
             try:
                 pack_value(value, function)
             except Exception as error:
                 self._failed = self._runner.failure(error, function)
                 return self._encode(values[:i], function)
-        return as_bytes(pack_value(values, function)), len(values)
+        return pack_value(values, function), len(values)

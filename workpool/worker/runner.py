@@ -25,6 +25,7 @@ from ..serializer import (
     Encoded,
     Frozen,
     Kind,
+    Packed,
     Prepared,
     clear_script,
     collect_globals,
@@ -216,6 +217,8 @@ class Runner:
             else:
                 value = function(*args, **kwargs)
             encoded = pack_value(value, function)
+            if isinstance(encoded, Packed):
+                encoded.held = function, args, kwargs
         except (ProtocolError, WindowError):
             raise  # ours, not the task's
         except BaseException as error:
@@ -277,6 +280,7 @@ class Runner:
                     value = None  # the list alone has it
                     # Before the item is dropped: its end may take along memory of the value.
                     value = frozen(held)
+                    del held  # the next call may resize the array that it refers to
                 if parts:
                     if type(value) is not Frozen:
                         pack_value(value, function)  # raises: what cannot come back does not count
