@@ -41,6 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, dict[
         ("run -w 2 -m missing_module", "'missing_module'"),
         ("run -w 0 x.py", "'0' workers"),
         ("run -w -1 x.py", "'-1' workers"),
+        (f"run -w 100000000 {__file__}", "-w 100000000: so many ranks take more than the"),
         ("run --workers two x.py", "'two' workers"),
         ("run --frob x.py", "--frob"),
         ("run --worker 2 x.py", "unknown option --worker "),

@@ -156,9 +156,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+#: What a rank takes of its host's memory, at the least.
+_RANK_NBYTES = 10 << 20
+
+
 def _run(given: argparse.Namespace) -> int:
     found = program.parse(given.program)
     found.check()
+    if not mpiexec.placed(given.mpi_args):
+        _check_memory(given.workers)
     words = ["workpool", *found.words()]
     interactive, survive = found.interactive, given.survive
     return _start(given, given.workers + 1, words, interactive=interactive, survive=survive)
@@ -196,6 +202,16 @@ def _start(given: argparse.Namespace, ranks: int, words: list[str], **options: b
         grace_s=given.grace,
         **options,
     )
+
+
+def _check_memory(workers: int) -> None:
+    """Raise if so many ranks would take all of this host's memory, and with it the host."""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if (workers + 1) * _RANK_NBYTES > here:
+        raise UsageError(
+            f"-w {workers}: so many ranks take more than the {here >> 30} GiB of memory that this "
+            "host has; to start them on several hosts, see --mpi-args"
+        )
 
 
 def _usual_workers() -> int:
