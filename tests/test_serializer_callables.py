@@ -6,7 +6,9 @@ import ctypes
 import functools
 import math
 import operator
+import os
 import os.path
+import random
 import sys
 import threading
 import types
@@ -233,6 +235,13 @@ def test_bound_methods_of_what_is_importable_are_themselves_whatever_their_names
         kept = unpack(pack_value([types.SimpleNamespace(method=method)]))[0].method
         assert {it() for it in (called, read, argument, kept)} == {method()}
     assert len({fingerprint(it, type(None)) for it in methods}) == 4  # for a journal
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.normal])
+def test_functions_that_draw_are_those_of_the_process_among_arguments_too(draw):
+    argument = unpack_call(pack_call(map, (draw, [1]), {}))[1][0]
+    attribute = unpack_call(pack_call(map, (types.SimpleNamespace(draw=draw),), {}))[1][0].draw
+    assert argument == attribute == draw  # with a copy of the state, all tasks would draw the same
 
 
 def test_what_refuses_to_be_pickled_and_is_not_found_by_its_name_is_named():

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..lazy import np
 from .atoms import ATOMS
 from .byname import PROTOCOL, Keep, reduce_method
+from .drawing import generator_reducers
 from .frames import Encoded, Packed, framed
 from .reach import check_torn
 from .tensors import reducers
@@ -193,7 +194,7 @@ def dumps_by_makers(obj: object, keep: Keep, copied: Set[int] = frozenset()) -> 
     """
     with BytesIO() as file:
         pickler = Pickler(file, PROTOCOL, buffer_callback=keep)
-        own = {MethodType: reduce_method, **_reducers, **reducers()}
+        own = {MethodType: reduce_method, **generator_reducers(), **_reducers, **reducers()}
         pickler.dispatch_table = {**own, **copyreg.dispatch_table}
         pickler.dump(obj)
         check_torn(pickler, copied)

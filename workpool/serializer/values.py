@@ -98,6 +98,9 @@ def encode(
             else:
                 dump = dumps_by_makers if has_arrays(obj) else _dumps
             pickled = _attempt(dump, obj, keep)
+            if pickled is not None and dump is _dumps and has(pickled, METHOD):
+                frames.clear()
+                pickled = _attempt(dumps_by_makers, obj, keep)  # which looks at methods
         if pickled is None and refer is not None:  # by reference
             frames.clear()
             pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
@@ -143,10 +146,7 @@ def _is_of_script(obj: Any) -> bool:
 def _dumps(obj: object, keep: Keep) -> bytes:
     if reducers() and not is_flat(obj):
         return dumps_by_makers(obj, keep)
-    pickled = dumps(obj, PROTOCOL, buffer_callback=keep)
-    if has(pickled, METHOD):
-        dumps_by_makers(obj, lambda _: False)  # another method may have that name
-    return pickled
+    return dumps(obj, PROTOCOL, buffer_callback=keep)
 
 
 def _attempt(dump: _Dump, obj: object, keep: Keep) -> bytes | None:
