@@ -16,6 +16,9 @@ from .script import SCRIPT_MODULES
 PROTOCOL: Final = 5
 """Of pickle."""
 
+METHOD: Final = b"\x8c\x07getattr"
+"""In every plain pickle that has a method: so it writes the name of what looks that up."""
+
 Keep: TypeAlias = Callable[[PickleBuffer], object]
 """What pickle calls with each buffer: if it returns something true, the buffer is in the pickle."""
 
@@ -134,10 +137,6 @@ def reduce_method(method: MethodType) -> tuple[Any, ...]:
     if not is_found(method):
         raise PicklingError("a method that its object does not have under that name")
     return method.__reduce__()  # type: ignore[return-value]
-
-
-METHOD: Final = b"getattr"
-"""In every pickle that has a method, by the name of its function."""
 
 
 def names_of_instances(kind: Any) -> Sequence[str]:
