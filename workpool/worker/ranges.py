@@ -215,7 +215,7 @@ class TurnRun:
 
     def _settle(self) -> None:
         """Copy the arrays among the last results, which the next call may change."""
-        if self._parts:
+        if self._parts and isinstance(self._parts[-1].encoded, Packed):
             last = self._parts[-1]
             self._parts[-1] = last._replace(encoded=as_bytes(last.encoded))
 
