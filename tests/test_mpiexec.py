@@ -246,6 +246,27 @@ def test_mpi_is_loaded_without_what_nobody_needs(
     assert os.environ.items() > given.items()
 
 
+@pytest.mark.parametrize(
+    ("given", "ways"),
+    [
+        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"}, "posix,self"),
+        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, None),
+        ({"PMI_SIZE": "4"}, None),
+        ({}, None),
+    ],
+)
+def test_on_one_host_mpich_looks_for_no_network(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], ways: str | None
+) -> None:
+    from workpool.rma.mpi import loading
+
+    monkeypatch.setattr(os.path, "isdir", lambda path: False)
+    monkeypatch.setattr(os, "environ", dict(given))
+    with loading():
+        assert os.environ.get("UCX_TLS") == ways
+    assert "UCX_TLS" not in os.environ
+
+
 def test_a_process_by_itself_needs_no_home() -> None:
     script = """
         import os

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclasses", "hashlib", "inspect", "np", "socket", "sqlite3"]
+__all__ = ["dataclasses", "dis", "hashlib", "inspect", "np", "socket", "sqlite3"]
 
 
 class _Module:
@@ -27,6 +27,7 @@ class _Module:
 
 if TYPE_CHECKING:
     import dataclasses
+    import dis
     import hashlib
     import inspect
     import socket
@@ -34,6 +35,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 else:
-    dataclasses, hashlib, inspect, np, socket, sqlite3 = map(
-        _Module, ("dataclasses", "hashlib", "inspect", "numpy", "socket", "sqlite3")
+    dataclasses, dis, hashlib, inspect, np, socket, sqlite3 = map(
+        _Module, ("dataclasses", "dis", "hashlib", "inspect", "numpy", "socket", "sqlite3")
     )

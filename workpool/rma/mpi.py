@@ -20,6 +20,10 @@ __all__ = ["MPI", "loading"]
 #: memory that a network's adapter knows changes unseen.  To begin with that takes 40 ms.
 _WATCH = "UCX_MEM_MMAP_HOOK_MODE"
 
+#: Which ways UCX may take.  On one host MPICH takes none of them, but UCX looks at all network
+#: interfaces for each, 15 ms of every rank's start; what a rank spawns finds it by these.
+_WAYS = "UCX_TLS"
+
 #: Says to mpi4py where an MPI is.
 _LIBRARY = "MPI4PY_LIBMPI"
 
@@ -59,10 +63,12 @@ def loading() -> Iterator[None]:
     }
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
+        if os.environ.get("MPI_LOCALNRANKS") == os.environ.get("PMI_SIZE", ""):
+            wanted[_WAYS] = "posix,self"
     if on_several_hosts():
         wanted.update(_COPIES_TWICE)
     # Read, and then taken back: what this process starts may run where there is an adapter.
-    spared = {_WATCH, "HOME"} & (wanted.keys() - os.environ.keys())
+    spared = {_WATCH, _WAYS, "HOME"} & (wanted.keys() - os.environ.keys())
     for name, value in wanted.items():
         os.environ.setdefault(name, value)
     try:

@@ -5,7 +5,6 @@ What is defined in it is included.
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import types
@@ -16,6 +15,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from ..interrupts import FAILURES
+from ..lazy import dis
 
 CACHED: Final = type(functools.lru_cache(repr))
 """What `functools.lru_cache` makes of a function."""
