@@ -195,6 +195,27 @@ def test_what_a_task_has_started_does_not_answer_for_it() -> None:
     )
 
 
+def test_a_task_that_closes_the_connection_and_goes_on_is_killed() -> None:
+    run(
+        1,
+        """
+        from workpool.system import process
+
+        def close_and_sleep():
+            os.closerange(3, 256)
+            time.sleep(100)
+
+        process.GONE_S = 0.1
+        isolated = pool.with_options(isolate=True)
+        failure = error(isolated.submit(close_and_sleep))
+        assert type(failure) is WorkerCrashed, repr(failure)
+        assert (failure.signum, failure.exitcode) == (None, None)
+        assert "closed the connection" in str(failure) and "memory" not in str(failure)
+        assert isolated.submit(add_one, 1).result(30) == 2
+        """,
+    )
+
+
 def test_a_limit_of_memory() -> None:
     run(
         2,

@@ -63,8 +63,9 @@ class Loss(NamedTuple):
         The id of the process; 0 if there was none.
     text : str
         The stack, the last lines on standard error, or why no process was started.
-    returncode : int
-        Of the process: -n after signal n; 0 if it is not known.
+    returncode : int or None
+        Of the process: -n after signal n; 0 if it is not known; None if it had only closed its
+        connection to the worker, which has killed it.
     limit_s : float or None
         The task's limit of time.
     stage : str
@@ -76,7 +77,7 @@ class Loss(NamedTuple):
     host: str = ""
     process: int = 0
     text: str = ""
-    returncode: int = 0
+    returncode: int | None = 0
     limit_s: float | None = None
     stage: str = Stage.TASK.value
 
@@ -130,14 +131,16 @@ class Loss(NamedTuple):
             )
         crash = WorkerCrashed(f"{self.stage} {name} {self._how()}")
         crash.stderr = self.text
-        if self.returncode < 0:
+        if self.returncode is not None and self.returncode < 0:
             crash.signum = -self.returncode
         else:
             crash.exitcode = self.returncode
         return crash
 
     def _how(self) -> str:
-        if self.returncode >= 0:
+        if self.returncode is None:
+            how = "closed the connection of its process to the worker, which has killed that"
+        elif self.returncode >= 0:
             how = f"ended its process with exit code {self.returncode}"
         else:
             try:

@@ -149,18 +149,19 @@ class ChildProcess:
         except ChildProcessError:  # somebody else has waited for it: a handler of the user's
             return True
 
-    def died(self) -> tuple[int, str]:
+    def died(self) -> tuple[int | None, str]:
         """Return the status and the last words of a process that has closed its connection.
 
         Returns
         -------
-        returncode : int
-            As ``subprocess.Popen`` has it: -n after signal n.
+        returncode : int or None
+            As ``subprocess.Popen`` has it: -n after signal n.  None if it went on, and was killed.
         stderr : str
         """
         self._wait()
+        ended = self.ended()
         self.kill()
-        return self._process.returncode, self._tail.text()
+        return self._process.returncode if ended else None, self._tail.text()
 
     def kill(self) -> None:
         """End the process and all that it has started."""
