@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -234,6 +236,18 @@ def test_a_temporary_directory_of_any_name(name: str) -> None:
         with job(["env", f"TMPDIR={place}", *command]) as started:
             assert started.wait().status == 4
         assert not [*place.iterdir()]
+
+
+def test_a_directory_that_cannot_be_removed_is_no_failure_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EBUSY, "as a file of NFS that somebody has open")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    *_, fake, program, _, _ = launch(tmp_path, "reporter.ended(0)")
+    monkeypatch.setattr(os, "rmdir", refuse)
+    assert launcher.run([sys.executable, "-c", program], 1, mpiexec=fake) == 0
 
 
 def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,10 @@ def run(
     except FileNotFoundError as error:  # which tells where it has tried
         raise ResourceError(f"{error.strerror}: set TMPDIR") from error
     with (
-        tempfile.TemporaryDirectory(prefix="workpool-", dir="/tmp" if long else None) as place,
+        # What cannot be removed is no failure of a job that has ended.
+        tempfile.TemporaryDirectory(
+            prefix="workpool-", dir="/tmp" if long else None, ignore_cleanup_errors=True
+        ) as place,
         Watch(place) as watch,
         Signals(watch, grace_s, interactive) as signals,
     ):
