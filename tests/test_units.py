@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 import resource
 import socket
@@ -29,6 +31,7 @@ from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
 from workpool.serializer import Kind, pack_exception
+from workpool.system import status
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Tally, Task
 
@@ -162,6 +165,22 @@ def test_a_driver_that_was_killed_falls_silent(tmp_path: Path) -> None:
         driver.close()  # with what it was sent unread
         watch.look(1)
         assert watch.silent
+
+
+def test_a_driver_that_cannot_have_the_launchers_streams_does_not_wait_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+    monkeypatch.setattr(status.socket, "send_fds", refuse)
+    with Watch(str(tmp_path)) as watch, socket.socket(socket.AF_UNIX) as driver:
+        driver.connect(str(tmp_path / "driver"))
+        driver.sendall(b"123\n")
+        watch.look(1)
+        watch.look(1)
+        assert socket.recv_fds(driver, 1, 3, socket.MSG_DONTWAIT)[:2] == (b".", [])
+    assert "cannot have these standard streams (Too many references" in capsys.readouterr().err
 
 
 def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> None:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from ..clock import sleep
 from ..lazy import socket
-from .streams import flush
+from .streams import flush, say
 
 #: Names the directory of the socket to the ranks, and marks every process of the job.
 VARIABLE = "WORKPOOL_STATUS"
@@ -219,13 +219,23 @@ class Watch:
             if self.driver is None:
                 self.driver = int(words[0])
                 with contextlib.suppress(OSError):  # the driver is gone
-                    socket.send_fds(self._socket, [b"."], [0, 1, 2])
+                    self._give_streams()
             elif words[0] == b"host":
                 self.elsewhere[words[1].decode()] = words[2].decode()
             elif words[0] == b"patience":
                 self.patience_s = float(words[1])
             else:
                 self.ending = Ending(int(words[0]), bool(int(words[1])))
+
+    def _give_streams(self) -> None:
+        try:
+            socket.send_fds(self._socket, [b"."], [0, 1, 2])
+        except OSError as error:  # too many that other jobs of this user have sent are on their way
+            self._socket.sendall(b".")  # or it would wait for ever
+            say(
+                f"the program cannot have these standard streams ({error.strerror}): it has none "
+                "to read from, and writes by way of mpiexec"
+            )
 
 
 def launched() -> bool:
