@@ -219,6 +219,30 @@ def test_system_exit_gives_the_status_of_the_job() -> None:
     run_ranks(3, script, expect_status=7)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_signal_that_comes_while_the_workers_are_sent_home_leaves_none_behind(ranks: int) -> None:
+    script = """
+        import signal
+        import sys
+        from workpool import WorkPool
+
+        def leave(signum, frame):
+            sys.exit(5)
+
+        def interrupt(crew, order, part):
+            kind.call = call
+            signal.raise_signal(signal.SIGTERM)
+
+        with WorkPool() as pool:
+            assert pool.submit(int).result() == 0
+        signal.signal(signal.SIGTERM, leave)
+        kind = type(pool._core._job._crew)
+        call, kind.call = kind.call, interrupt
+    """
+    result = run_ranks(ranks, script, expect_status=5)
+    assert result.seconds < 30
+
+
 @pytest.mark.parametrize(("end", "status"), [("pass", 0), ("1 / 0", 1)])
 def test_a_process_by_itself_leaves_nothing_in_shared_memory(end: str, status: int) -> None:
     script = f"""

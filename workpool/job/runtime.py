@@ -23,6 +23,7 @@ from ..members.liveness import Liveness, this_process
 from ..serializer.code_cache import CodeCache
 from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
+from ..whole import collective
 from .alone import Alone
 from .attendant import Attendant
 from .control import Caller, Choice, Order
@@ -200,7 +201,10 @@ class Runtime:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """Join the pools that are still open, send the workers home, free every window."""
+        """Join the pools that are still open, send the workers home, free every window.
+
+        What a signal's handler has cut off is done when this is called again.
+        """
         self._ending = True
         while True:
             while pools := tuple(self.pools):  # a callback may make one more
@@ -208,7 +212,7 @@ class Runtime:
             if self._drain.cut:  # a task still runs, and nobody knows for how long
                 self.fail(UNFINISHED)
             with self.lock:
-                if self._closed:
+                if self.left:
                     return
                 if not self.pools:  # a thread may have made one until now
                     self._closed = True
@@ -217,17 +221,20 @@ class Runtime:
         with self.lock:
             if self._deaths is not None:
                 self._deaths.leave()
-            else:
+                self._drain.ended()
+                self.left = True
+            elif not self.left:
                 self._crew.call(Order("leave"), self._free)
-            self._drain.ended()
-            self.left = True
 
+    @collective
     def _free(self) -> None:
-        """Free every window."""
+        """Free every window: the workers do the same, and leave."""
         for choice in self.tables:
             self.tables.close(choice)
         self._crew.close()
         self.group.close()
+        self._drain.ended()
+        self.left = True
 
     def fail(self, status: int | None = None) -> NoReturn:
         """End every process of the job at once, by the launcher if there is one.
