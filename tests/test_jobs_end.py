@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from harness import run_ranks
 from jobs import start_ranks
+from launching import run
 from processes import PATIENCE
 
 from workpool.system.shared_memory import remove
@@ -241,6 +242,26 @@ def test_a_signal_that_comes_while_the_workers_are_sent_home_leaves_none_behind(
     """
     result = run_ranks(ranks, script, expect_status=5)
     assert result.seconds < 30
+
+
+def test_a_signal_while_another_is_seen_to_ends_the_job(tmp_path: Path) -> None:
+    script = """
+        import signal
+        from workpool import WorkPool
+        from workpool.job.runtime import Runtime
+
+        def interrupt(runtime):
+            Runtime.cancel = cancel
+            signal.raise_signal(signal.SIGTERM)
+
+        with WorkPool() as pool:
+            pool.submit(int).result()
+            cancel, Runtime.cancel = Runtime.cancel, interrupt
+            signal.raise_signal(signal.SIGTERM)
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script))
+    with run("-w", "2", str(tmp_path / "driver.py")) as started:
+        assert started.wait() == (128 + signal.SIGTERM, "", "")
 
 
 @pytest.mark.parametrize(("end", "status"), [("pass", 0), ("1 / 0", 1)])

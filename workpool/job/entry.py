@@ -241,13 +241,23 @@ def launch(group: rma.Group, program: Callable[[], object], reporter: Reporter) 
     An exception that the program does not catch ends the whole job with status 1 and its traceback.
     If a worker is not heard of at the end, the job ends without it, with the same status.
     """
-    global _over
     try:
         _begin(group, survives(), reporter)
     except BaseException as error:  # the others would wait for this rank, which waits in MPI's end
         status = show(error)
         reporter.failed(status)
         abort(group, status)
+    try:
+        return _run(program)
+    except BaseException as error:  # one more signal, in the midst of what was done about another
+        if job := _ours():
+            job.fail(show(error))
+        raise
+
+
+def _run(program: Callable[[], object]) -> int:
+    """Run the program of a job, and close that; return the exit status."""
+    global _over
     status = 0
     step: Callable[[], object] = program
     while _current is not None:  # twice or more: a signal may interrupt `_close_current` as well
