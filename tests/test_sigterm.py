@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
 import time
@@ -14,7 +16,7 @@ import pytest
 
 from workpool.job.drain import Drain, Terminated, leave
 from workpool.job.runtime import Runtime
-from workpool.system.status import UNFINISHED
+from workpool.system.status import UNFINISHED, Ending, Reporter
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +125,30 @@ def test_who_sends_it_to_all_processes_or_several_times_ends_the_program_once() 
     drain.close()
     signal.raise_signal(signal.SIGTERM)
     drain.ended()
+
+
+def test_the_status_is_told_before_a_signal_that_comes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = os.pipe()
+    genuine = os.write
+
+    def write(fd: int, line: bytes) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return genuine(fd, line)
+
+    monkeypatch.setattr(atexit, "register", bool)
+    reporter = Reporter()
+    reporter._line = theirs
+    reporter._ending = Ending(3, failed=False)
+    monkeypatch.setattr(os, "write", write)
+
+    def at_exit() -> None:
+        reporter._tell()
+        time.sleep(0)  # a step in which it may come
+
+    with pytest.raises(Terminated):
+        at_exit()
+    reporter._let_go()
+    assert os.read(ours, 100) == b"3 0\n"
+    os.close(ours)

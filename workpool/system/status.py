@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from ..clock import sleep
 from ..lazy import socket
+from ..whole import uncut
 from .streams import flush, say
 
 #: Names the directory of the socket to the ranks, and marks every process of the job.
@@ -137,6 +138,7 @@ class Reporter:
         if line is not None:
             os.close(line)
 
+    @uncut
     def _tell(self) -> None:
         self._early = self._ending is None
         if self.heard and self._ending is not None:
