@@ -30,12 +30,14 @@ from . import functions
 from .byname import (
     PROTOCOL,
     Keep,
+    find_class,
     is_found,
     is_imported,
     name_of_mark,
     name_of_refusing,
     named,
     names_of_instances,
+    place_of,
 )
 from .classes import reduce_class
 from .derived import annotations_of
@@ -134,6 +136,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if issubclass(kind, type):
             if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
                 return NotImplemented  # its metaclass has said how a class like this is made
+            if (place := place_of(obj)) is not None:
+                return find_class, (*place, obj.__qualname__)
             reduced = self._reduce_class(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced

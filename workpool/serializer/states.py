@@ -16,7 +16,7 @@ from typing import Any, Final, ForwardRef, NamedTuple, TypeAlias
 from ..interrupts import interrupts
 from ..lazy import np
 from .atoms import is_unchanging
-from .byname import PROTOCOL, named, names_by_value
+from .byname import PROTOCOL, is_importable, named, names_by_value
 from .drawing import generator_reducers
 from .instances import HEAP_TYPE, is_its_members, is_pickled_whole, slots
 
@@ -75,7 +75,7 @@ class _Collector(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)
         made = kind is FunctionType or (issubclass(kind, type) and obj.__flags__ & HEAP_TYPE)
-        if not made or named(obj):
+        if not made or is_importable(obj):
             return NotImplemented
         self.definitions.append(obj)
         return id, (id(obj),)
