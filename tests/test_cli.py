@@ -17,6 +17,7 @@ from workpool.errors import ResourceError
 from workpool.launch import cli, launcher, mpiexec, program
 from workpool.launch.mpiexec import Kind, library
 from workpool.system import ranks
+from workpool.system.python import python
 
 # What it refuses: one line, status 2, nothing started.
 
@@ -180,7 +181,7 @@ def test_run(
     started: list[tuple[list[str], int, dict[str, object]]],
 ) -> None:
     assert cli.main(["run", *words]) == 7
-    assert started[0][:2] == ([sys.executable, "-m", "workpool", *command], ranks)
+    assert started[0][:2] == ([*python(), "-m", "workpool", *command], ranks)
 
 
 def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> None:

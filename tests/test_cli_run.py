@@ -106,6 +106,25 @@ def test_workers_that_python_would_inspect(monkeypatch: pytest.MonkeyPatch) -> N
         assert started.wait() == (0, "7\n", "")
 
 
+def test_the_options_of_python_are_those_of_its_ranks() -> None:
+    text = """
+import sys
+from workpool import WorkPool
+def task():
+    return sys.flags.optimize, sys.flags.dev_mode, sys._xoptions, sys.warnoptions
+with WorkPool() as pool:
+    isolated = pool.with_options(isolate=True)
+    print({repr(it) for it in (task(), pool.submit(task).result(), isolated.submit(task).result())})
+    print("unbuffered:", sys.stdout.write_through)
+"""
+    options = ["-OO", "-u", "-X", "dev", "-X", "mine=1", "-W", "error::UserWarning"]
+    command = [sys.executable, *options, "-m", "workpool", "run", "-w", "1", "-c", text]
+    with job(command) as started:
+        ended = started.wait()
+    given = (2, True, {"dev": True, "mine": "1"}, ["default", "error::UserWarning"])
+    assert ended == (0, f"{ {repr(given)} }\nunbuffered: True\n", "")
+
+
 def test_program_from_standard_input() -> None:
     with run("-w", "1", "-", "x", text="import sys; print(sys.argv)") as started:
         assert started.wait() == (0, "['-', 'x']\n", "")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import ResourceError, UsageError
+from ..system.python import python
 from ..system.ranks import room
 from ..system.status import GRACE_S
 from ..system.streams import flush_last
@@ -193,9 +194,12 @@ _COMMANDS = {"run": _run, "info": _info, "bench": _bench, "journal": _journal}
 
 
 def _start(given: argparse.Namespace, ranks: int, words: list[str], **options: bool) -> int:
-    """Have so many ranks run ``python -m`` and these words; return the driver's exit status."""
+    """Have so many ranks run ``python -m`` and these words; return the driver's exit status.
+
+    With the options that this Python was given, as processes of ``multiprocessing`` are.
+    """
     return launcher.run(
-        [sys.executable, "-m", *words],
+        [*python(), "-m", *words],
         ranks,
         mpiexec=given.mpiexec,
         mpi_args=given.mpi_args,

@@ -4,6 +4,7 @@
     status         the line between the launcher and the driver
     supervisor     the parent of a rank that may die
     ranks          what the environment says of this process's rank
+    python         the command that runs it anew
     process        a child process that runs Python, and its end
     channel        messages between two processes
     memory         of this process, in which something large is received

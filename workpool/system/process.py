@@ -20,6 +20,7 @@ from typing import IO
 
 from ..clock import Stopwatch, monotonic, sleep
 from .channel import Channel
+from .python import python
 from .ranks import without_line
 from .streams import open_streams
 
@@ -93,11 +94,8 @@ class ChildProcess:
             self.numbers = map_numbers(numbers_fd)
             fds = [theirs.fileno(), self._stack_fd, numbers_fd]
             os.pwrite(start_fd, _start(module, *fds, os.getpid(), *arguments), 0)
-            flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-            for name, value in sys._xoptions.items():  # of these it returns but a few
-                flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
             self._process = subprocess.Popen(
-                [sys.executable, *flags, "-c", "import sys; exec(sys.stdin.buffer.read())"],
+                [*python(), "-c", "import sys; exec(sys.stdin.buffer.read())"],
                 stdin=start_fd,
                 stderr=subprocess.PIPE,
                 pass_fds=fds,
