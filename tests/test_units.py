@@ -84,6 +84,17 @@ def test_a_future_that_has_ended_is_not_watched() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
+def test_a_future_that_ends_while_it_is_shown_is_shown_as_it_is_then() -> None:
+    def ends(task: object) -> bool:
+        future.resolve(1, None)
+        return False
+
+    pool: Any = SimpleNamespace(lock=threading.RLock(), driver=SimpleNamespace(running=ends))
+    future = PoolFuture[int](pool)
+    future._task = object()  # type: ignore[assignment]
+    assert repr(future).endswith(" state=finished returned int>")
+
+
 def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     """However many are made before one ends: the garbage collector would look at each."""
     run_script(

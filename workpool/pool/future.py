@@ -125,14 +125,17 @@ class PoolFuture(Future[T]):
 
         RMA cost: that of `running`.
         """
-        state = "cancelled" if self.cancelled() else self._state.lower()
-        if self._state == "PENDING" and self.running():
-            state = "running"
-        if self._state == "FINISHED":
+        running = self.running()
+        state = self._state  # once: the task may end meanwhile
+        if state == "FINISHED":
             error = self._exception
-            state += " returned " if error is None else " raised "
-            state += type(self._result if error is None else error).__name__
-        return f"<{type(self).__name__} at {id(self):#x} state={state}>"
+            what = "returned" if error is None else "raised"
+            shown = f"finished {what} {type(self._result if error is None else error).__name__}"
+        elif state in _CANCELLED:
+            shown = "cancelled"
+        else:
+            shown = "running" if running else "pending"
+        return f"<{type(self).__name__} at {id(self):#x} state={shown}>"
 
     def __reduce__(self) -> NoReturn:
         raise UsageError(FUTURE)
