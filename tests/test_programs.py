@@ -217,6 +217,31 @@ def test_a_module_that_makes_a_pool_may_be_imported_by_tasks(
     assert lines[1] == unusable or (ranks == 1 and not isolate)
 
 
+def test_a_module_of_tasks_is_told_not_to_use_a_pool_as_it_is_imported(tmp_path: Path) -> None:
+    """As a script does that is meant to be run, but is imported by a test."""
+    module = """
+        from workpool import WorkPool
+
+        def square(n):
+            return n * n
+
+        with WorkPool() as pool:
+            squares = list(pool.map(square, range(4)))
+    """
+    (tmp_path / "unguarded.py").write_text(textwrap.dedent(module))
+    script = """
+        try:
+            import unguarded
+        except BaseException as error:
+            print(error)
+    """
+    driver = tmp_path / "driver.py"
+    driver.write_text(textwrap.dedent(script))
+    said = run_ranks(2, driver).stdout
+    assert "cannot restore a function, or what it reads: a module that tasks import uses a" in said
+    assert said.endswith('have it do that in a function, or below `if __name__ == "__main__":`\n')
+
+
 def test_guarded_script_runs_as_main_and_sees_its_arguments() -> None:
     script = """
         import sys

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 from ..errors import UsageError
+from ..whole import inside
 
 
 class Absent:
@@ -14,6 +16,11 @@ class Absent:
         return "of the driver"
 
     def __getattr__(self, name: str) -> NoReturn:
+        if inside(sys._getframe(1), ("importlib._bootstrap",)):
+            raise UsageError(
+                "a module that tasks import uses a pool as it is imported: have it do that in a "
+                'function, or below `if __name__ == "__main__":`'
+            )
         raise UsageError(
             "a task cannot use a pool, for tasks submit none: return what is to be done, and "
             "submit it from the driver"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from ..errors import SerializationError
+from ..errors import SerializationError, UsageError
 
 _REMEDY: Final = (
     "build what cannot be pickled and restored in the task or in the initializer, "
@@ -20,6 +20,8 @@ def unrestored(
 
     `error` is what restoring it has raised; `remedy` is for where it lacks neither module nor key.
     """
+    if isinstance(error, UsageError):  # it says itself what to do
+        return SerializationError(f"cannot restore {what}: {error}")
     if isinstance(error, ImportError):
         remedy = f"{where} must be able to import every module that this comes from"
         if where == "a worker":
