@@ -14,6 +14,7 @@ from workpool.errors import SerializationError
 from workpool.serializer import Blocks, CallableCache, blocks, encode_blocks
 from workpool.serializer.callables import _Restored
 from workpool.serializer.code_cache import CodeCache
+from workpool.serializer.snapshot import Snapshot
 
 
 def restored(codes, fn, callables, code_id=1):
@@ -76,6 +77,31 @@ def test_a_function_that_leaves_nothing_behind_is_restored_once(codes, name):
     for _ in range(3):
         assert callables.get(1) is fn
         assert fn(4) == original(4)
+
+
+def test_what_each_task_changes_is_looked_at_less_and_less_often(codes, monkeypatch):
+    taken, asked = [], []
+    take, holds = Snapshot.take, Snapshot.holds
+    monkeypatch.setattr(Snapshot, "take", lambda *a, **k: taken.append(a) or take(*a, **k))
+    monkeypatch.setattr(Snapshot, "holds", lambda self: asked.append(self) or holds(self))
+    script = define("STATE = {}\ndef fn(key): STATE.setdefault(key, 1); return len(STATE)")
+    data = looked_up_again(codes, script.fn).data
+    callables = CallableCache()
+    fn = callables.add(1, data)
+    del taken[:], asked[:]
+    for _ in range(200):
+        assert fn("a") == 1
+        callables.check(1)
+        fn = callables.get(1)
+    assert callables.restores == 201
+    assert len(taken) == len(asked) - 1 < 10
+    before = callables.restores
+    for _ in range(200):  # from now on they change nothing
+        assert len(fn.__globals__["STATE"]) == 0
+        fn = callables.get(1)
+    assert callables.restores - before < 64
+    assert fn("a") == 1
+    assert callables.get(1)("a") == 1
 
 
 def test_a_warning_is_given_once_and_is_no_trace(codes):
