@@ -21,7 +21,7 @@ from scripted import looked_up_again
 
 from workpool.errors import SerializationError
 from workpool.pool.generators import GeneratorCheck
-from workpool.serializer import Code, pack_call, pack_value, unpack, unpack_call
+from workpool.serializer import Code, byvalue, pack_call, pack_value, unpack, unpack_call
 from workpool.serializer.code_cache import CodeCache
 from workpool.serializer.fingerprint import fingerprint
 
@@ -263,3 +263,25 @@ def test_registering_a_module_by_value_takes_effect(codes):
     finally:
         cloudpickle.unregister_pickle_by_value(module)
     assert codes.lookup(module_level).data == by_name.data
+
+
+def test_what_is_by_value_asks_once_for_each_class_and_keeps_marks_apart(monkeypatch, tmp_path):
+    (tmp_path / "marking.py").write_text(
+        "class Mark:\n    def __init__(self, name): self.name = name\n"
+        "STOP, FIRST = Mark('STOP'), Mark('anything')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import marking
+
+    asked = []
+    refusing = byvalue.name_of_refusing
+    monkeypatch.setattr(byvalue, "name_of_refusing", lambda obj: asked.append(obj) or refusing(obj))
+    others = [marking.Mark(f"{i}") for i in range(50)]
+    arrays = [np.full(2, i) for i in range(50)]
+    sent = [marking.FIRST, *others, marking.STOP, arrays, lambda: 0]
+    first, *back, stop, filled, _ = unpack(pack_value(sent))
+    assert stop is marking.STOP
+    assert first is not marking.FIRST
+    assert [it.name for it in back] == [it.name for it in others]
+    assert np.array_equal(filled, arrays)
+    assert len(asked) < 10

@@ -186,11 +186,11 @@ def name_of_mark(obj: Any, names: Sequence[str]) -> str | None:
     It has no attributes, or they are that name.  There is nothing to it but which object it is: a
     copy would be another one.
     """
-    said = attributes_of(obj).values()
+    module = vars(sys.modules[type(obj).__module__])
+    found = [name for name in names if module.get(name) is obj]
+    said = attributes_of(obj).values() if found else ()
     if not all(type(it) is str for it in said):
         return None
-    module = vars(sys.modules[type(obj).__module__])
-    found = (name for name in names if module.get(name) is obj)
     return next((name for name in found if {name}.issuperset(said)), None)
 
 

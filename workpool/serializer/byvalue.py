@@ -13,8 +13,7 @@ stand for one that all share.
 from __future__ import annotations
 
 import copyreg
-from collections import ChainMap
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum
@@ -46,7 +45,7 @@ from .enumerations import reduce_member
 from .exceptions import reduce_exception
 from .functions import Globals, fill_function, make_cell, make_code, make_function
 from .generic import dispatched, is_generic, make_dispatch, reduce_generic
-from .instances import has_getattr, is_below_descriptors, is_left_to_pickle
+from .instances import has_getattr, is_below_descriptors, is_left_to_pickle, is_nameless
 from .names import UNBOUND, cells_of, globals_of, submodules
 from .reach import Reach, check_torn
 from .rebuilt import (
@@ -87,14 +86,16 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     """cloudpickle's pickler without its gaps."""
 
     def __init__(self, file: BytesIO, keep: Keep | None = None, reach: Reach | None = None) -> None:
-        own = {**reducers(), **generator_reducers()}
-        if own:  # Pickler looks only once
-            self.dispatch_table = ChainMap(*cloudpickle.Pickler.dispatch_table.maps, own)
+        # One dict, for C asks a ChainMap by code in Python; and first, for it looks only once.
+        self.dispatch_table: dict[type, Any] = {**reducers(), **generator_reducers()}
+        for table in reversed(cloudpickle.Pickler.dispatch_table.maps):
+            self.dispatch_table.update(table)
         super().__init__(file, PROTOCOL, keep)
         self._reach = Reach() if reach is None else reach
         self._had: list[object] = []  # what definitions have, not searched for locks yet
         self._anew: set[int] = set()  # ids of the locks in it
-        self._ordinary: dict[int, type] = {}  # classes whose instances are left to pickle
+        #: Classes whose instances are left to pickle, but for those that their module has as marks.
+        self._ordinary: dict[int, tuple[type, Sequence[str]]] = {}
         self._kept: set[int] = set()  # ids of instances that their class keeps
         self._globals: dict[int, Globals] = {}  # by their id, those that functions here share
 
@@ -129,8 +130,9 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is MethodType:  # which cloudpickle takes apart; functions of pybind11 refuse
             written_in_c = type(obj.__func__) is BuiltinFunctionType
             return obj.__reduce__() if written_in_c and is_found(obj) else NotImplemented
-        if id(kind) in self._ordinary:
-            return NotImplemented
+        known = self._ordinary.get(id(kind))
+        if known is not None:
+            return (known[1] and name_of_mark(obj, known[1])) or NotImplemented
         if anew := maker_anew(kind):
             return anew(obj) if self._is_made_anew(obj) else NotImplemented
         if issubclass(kind, type):
@@ -178,8 +180,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return name
         if plain and wants_more(obj):
             return reduce_kept(obj)
-        if ordinary and not names:
-            self._ordinary[id(kind)] = kind
+        if not (names and callable(obj)) if ordinary else is_nameless(kind):
+            self._ordinary[id(kind)] = kind, names
         return NotImplemented
 
     def _reduce_class(self, definition: Any) -> Any:

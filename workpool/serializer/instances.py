@@ -56,6 +56,19 @@ def has_getattr(kind: Any) -> bool:
     return any("__getattr__" in vars(base) for base in kind.__mro__)
 
 
+@once_for_each_class
+def is_nameless(kind: Any) -> bool:
+    """Tell whether no instance of a class has a name, nor another module than its class."""
+    if kind.__dictoffset__ or has_getattr(kind):
+        return False
+    said = [vars(base) for base in kind.__mro__]
+    return (
+        kind.__getattribute__ is object.__getattribute__
+        and not any("__name__" in names or "__qualname__" in names for names in said)
+        and all(type(names.get("__module__", "")) is str for names in said)
+    )
+
+
 def slot_members(kind: Any) -> tuple[MemberDescriptorType, ...]:
     """Return the slots of instances of a class, without those of classes written in C."""
     slotted = (base for base in kind.__mro__ if "__slots__" in vars(base))
