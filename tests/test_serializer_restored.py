@@ -11,7 +11,7 @@ import pytest
 from scripted import ALWAYS_THE_SAME, STATEFUL, define, looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.serializer import Blocks, CallableCache, blocks, encode_blocks
+from workpool.serializer import Blocks, CallableCache, blocks, encode_blocks, states
 from workpool.serializer.callables import _Restored
 from workpool.serializer.code_cache import CodeCache
 from workpool.serializer.snapshot import Snapshot
@@ -102,6 +102,17 @@ def test_what_each_task_changes_is_looked_at_less_and_less_often(codes, monkeypa
     assert callables.restores - before < 64
     assert fn("a") == 1
     assert callables.get(1)("a") == 1
+
+
+def test_what_is_known_as_a_whole_is_asked_little_for_each_array(monkeypatch):
+    asked = []
+    monkeypatch.setattr(states, "is_unchanging", lambda obj: asked.append(obj))
+    value = {i: [np.full(2, i), np.float64(i)] for i in range(50)}
+    known = states.known(value, states.MOST_NBYTES, whole=True)
+    assert states.has_state(value, known.state, known.pickler)
+    assert asked == []
+    value[7][0][1] = 0
+    assert not states.has_state(value, known.state, known.pickler)
 
 
 def test_a_warning_is_given_once_and_is_no_trace(codes):

@@ -13,6 +13,7 @@ from pickle import PickleBuffer, Pickler, PicklingError
 from types import FunctionType
 from typing import Any, Final, ForwardRef, NamedTuple, TypeAlias
 
+from ..caches import once_for_each_class
 from ..interrupts import interrupts
 from ..lazy import np
 from .atoms import is_unchanging
@@ -31,6 +32,14 @@ State: TypeAlias = tuple[Any, ...]
 
 _WHOLE: Final = frozenset({"array", "builtins", "collections", "numpy", "pandas", "random"})
 """Packages whose objects are pickled by methods of their own, and yet with all there is to them."""
+
+
+@once_for_each_class
+def _is_whole(kind: Any) -> bool:
+    """Tell whether a class is a metaclass, or of one of these packages."""
+    if issubclass(kind, BaseException):
+        return False
+    return issubclass(kind, type) or kind.__module__.partition(".")[0] in _WHOLE
 
 
 class TooLarge(Exception):
@@ -56,11 +65,9 @@ class _WholePickler(Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)
-        if is_pickled_whole(kind) or is_unchanging(obj) or isinstance(obj, type):
+        if _is_whole(kind) or is_pickled_whole(kind) or is_unchanging(obj):
             return NotImplemented
         if named(obj):  # a function, in C perhaps, that restores something
-            return NotImplemented
-        if kind.__module__.partition(".")[0] in _WHOLE and not isinstance(obj, BaseException):
             return NotImplemented
         raise PicklingError(f"{kind} may keep more")
 
