@@ -77,6 +77,10 @@ def test_journals_of_other_threads() -> None:
     with pytest.raises(Terminated):
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is leave
+    drain.open(2)  # by a program that goes on
+    assert signal.getsignal(signal.SIGTERM) == drain._signalled
+    assert announced == [5, 2]
+    drain.close()
 
 
 def test_a_journal_that_cannot_be_prepared_for_is_not_counted(

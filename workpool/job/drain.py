@@ -135,11 +135,17 @@ class Drain:
             if self._journals or self._before is None or self._begun:
                 return
             with suppress(ValueError):  # not the main thread: ours goes on, and finds nothing to do
-                signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
-                self._before = None
-                self._drain_s = 0.0
-                self._asked.put(False)
+                self._put_back()
                 self._announce(0.0)
+
+    def _put_back(self) -> None:
+        """Have SIGTERM be as it was before us; in the main thread alone."""
+        before = self._before
+        if before is not None:  # as where ours comes, and does this, while a journal is closed
+            signal.signal(signal.SIGTERM, before)  # type: ignore[arg-type]
+            self._before = None
+            self._drain_s = 0.0
+            self._asked.put(False)
 
     def ended(self) -> None:
         """Say that the job ends by itself."""
@@ -147,7 +153,7 @@ class Drain:
 
     def _signalled(self, signum: int, frame: FrameType | None) -> None:
         if not self._journals and not self._begun:  # the last was closed by another thread
-            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+            self._put_back()
             signal.raise_signal(signal.SIGTERM)
         elif not self._begun:
             self._begun = True
