@@ -308,51 +308,6 @@ def test_a_library_of_ctypes_is_loaded_again(run_script):
     """)
 
 
-def test_locks_that_tasks_would_have_to_share_cannot_travel(run_script):
-    run_script("""
-        import threading
-        lock, ended = threading.Lock(), (n for n in ())
-        def enclosing():
-            lock = threading.Lock()
-            return lambda: lock.locked()
-        def takes(lock): return lock.locked()
-        class Memory:
-            def __init__(self): self.lock = threading.Lock()
-        memory = Memory()
-        def task(): return lock.locked(), memory, ended
-        def encloses():
-            another = threading.Lock()
-            return lambda: (memory, another)
-        assert "argument 1 of 1" in str(failure(takes, lock))
-        assert "'lock', which the function reads" in str(failure(enclosing()))
-        assert "'ended', which the function reads" in str(failure(task))
-        assert "argument 1 of 1" in str(failure(takes, memory))
-        assert "'another', which the function reads" in str(failure(encloses()))
-    """)
-
-
-def test_a_file_that_a_task_would_write_to_in_vain_cannot_travel(run_script, tmp_path):
-    run_script(f"""
-        import sys
-        path = {str(tmp_path / "file.txt")!r}
-        class Log:
-            def __init__(self, mode): self.file = open(path, mode)
-            def __call__(self, line): return self.file.write(line)
-        for mode in ("a+", "w+", "r+"):
-            log = Log(mode)
-            written = log.file
-            for error in (failure(log, "line"), failure(lambda: written.write("line"))):
-                assert "what a task writes to a copy of the file" in str(error), error
-        log.file.write("line")
-        log.file.close()
-        read = open(path)
-        assert run(lambda: read.read()) == "line"
-        assert run(lambda: sys.stdout.write("")) == 0
-        out = sys.stdout = open(path, "a+")
-        assert run(lambda: out is sys.stdout)
-    """)
-
-
 def test_a_function_may_have_been_given_the_attributes_of_a_class(run_script):
     run_script("""
         import functools
