@@ -113,6 +113,34 @@ def make() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def make_job() -> Iterator[Callable[..., Any]]:
+    """Give what makes a stepped job, of one worker."""
+    from stepped import jobs
+
+    with jobs() as make_job:
+        yield make_job
+
+
+@pytest.fixture
+def fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Return what has one call of a function fail; the list that it returns counts the calls."""
+
+    def fail_once(owner: object, name: str, error: BaseException, call: int = 1) -> list[int]:
+        genuine, calls = getattr(owner, name), [0]
+
+        def sometimes(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == call:
+                raise error
+            return genuine(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, sometimes)
+        return calls
+
+    return fail_once
+
+
+@pytest.fixture
 def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs a script next to ``peer`` and checks that it succeeds."""
     shutil.copy(Path(__file__).with_name("peer.py"), tmp_path)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -166,6 +167,20 @@ class Stepped:
     def leave(self) -> None:
         """End what the worker has begun."""
         self.worker.runners.leave()
+
+
+@contextmanager
+def jobs() -> Iterator[Callable[..., Stepped]]:
+    """Give what makes a job, and end what each has begun.  See the fixture `make_job`."""
+    made: list[Stepped] = []
+
+    def make_job(**options: Any) -> Stepped:
+        made.append(Stepped(**options))
+        return made[-1]
+
+    yield make_job
+    for job in made:
+        job.leave()
 
 
 def outcomes(tasks: list[Task]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from workpool.accumulator import Accumulator, spec_of
 from workpool.context import CALL, Context, Limits, encode_setup
 from workpool.serializer import pack_call, unpack_outcome
 from workpool.serializer.code_cache import CodeCache
@@ -91,6 +92,19 @@ def test_tasks_of_each_pool_see_what_its_own_initializer_has_set() -> None:
             kind, encoded = own.call(entered, CALL, code.code_id if sent else 0, payload)
             assert unpack_outcome(kind, encoded) == (seen, None)
     assert model is None
+
+
+def test_what_an_initializer_adds_does_not_count() -> None:
+    """It is no task, and the first one of the pool adds what is its own."""
+    own = runner.Runner(1, "here")
+    numbers = Accumulator(spec_of((), "int64", "sum"))
+    own.begin()
+    try:
+        setup = encode_setup([], numbers.add, (1,))
+        assert own.enter(1, Context(1, None, setup).encoded()).failure is None
+        assert not own.contributions.parts
+    finally:
+        own.end()
 
 
 def test_a_runner_leaves_no_hook_of_a_fork_behind(monkeypatch: pytest.MonkeyPatch) -> None:
