@@ -149,6 +149,8 @@ def test_an_adaptive_chunk_lasts_longer_where_it_takes_longer_to_get() -> None:
     assert chunks(quick_s, 1e-2) in (499, 500)
     assert chunks(quick_s, 0.3) == pytest.approx(3000, abs=5)  # but as long as it takes to be ready
     assert chunks(quick_s) == 20
+    pace.measured("g", 10, 10 * item_s, quick_s, 0.3)  # which was fetched as well, this once
+    assert pace.count("g", 10**6, 10**6) == 20
 
 
 def test_functions_of_long_ago_are_forgotten() -> None:

@@ -1,12 +1,15 @@
-"""What a worker reports of a turn: arrays among its results go as they are, and come as views."""
+"""What a worker reports of a turn: how much, and that arrays go as they are and come as views."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from stepped_pool import Make
 
-from workpool.serializer import Packed, as_bytes, pack_value, unpack
+from workpool.serializer import Encoded, Packed, as_bytes, pack_value, unpack
 from workpool.turns import Part, Turn
+from workpool.worker import ranges
+from workpool.worker.ranges import TURN_NBYTES
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -52,3 +55,18 @@ def test_what_a_result_needs_is_held_until_the_turn_is_sent() -> None:
     encoded = Turn([Part(0, 1, result)], None, False, []).encoded()
     assert isinstance(encoded, Packed)
     assert result in encoded.held
+
+
+def test_a_turn_ends_with_so_many_bytes_of_results(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(turn: Turn) -> Encoded:
+        reported.append(sum(len(part.encoded) for part in turn.parts))
+        return encoded(turn)
+
+    encoded, reported, nbytes = Turn.encoded, list[int](), TURN_NBYTES // 10
+    monkeypatch.setattr(Turn, "encoded", noted)
+    monkeypatch.setattr(ranges, "monotonic", lambda: 5.0)  # else it ends with its time
+    pool = make(workers=1, arena_nbytes=16 * TURN_NBYTES)
+    assert list(pool.map(bytes, [nbytes] * 50, schedule="self")) == [bytes(nbytes)] * 50
+    assert TURN_NBYTES <= max(reported) < TURN_NBYTES + 2 * nbytes
