@@ -159,6 +159,9 @@ def test_a_crash_costs_the_task_that_ran(child: Child, tmp_path: Path) -> None:
     assert child.runner.retract(), "with the child goes what it was sent"
     assert child.call(tasks[3]) == -14
     assert ran(tmp_path) == [0, 11, 12, 13, 14]
+    child.send_ahead([payload(15), payload(16)])
+    until(lambda: ran(tmp_path)[-1] == 16)
+    assert not child.runner.retract(), "of its own requests, the new one has begun all"
 
 
 def test_a_child_that_was_stopped_goes_on(child: Child, tmp_path: Path) -> None:
@@ -251,12 +254,6 @@ def test_tasks_for_which_there_is_no_memory_are_not_sent_ahead(
     monkeypatch.setattr(isolation, "_request", genuine)
     assert [child.call(task) for task in tasks] == [-1, -2]
     assert ran(tmp_path) == [0, 1, 2]
-
-
-def test_a_signal_may_have_no_name() -> None:
-    signum = signal.SIGRTMIN + 6
-    crash = Loss(Why.CRASHED, 1, "here", 1, returncode=-signum).error(abs)
-    assert f"signal {signum} (no standard one)" in str(crash)
 
 
 def test_a_task_that_forks_leaves_no_signal_blocked() -> None:

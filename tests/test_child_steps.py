@@ -12,6 +12,9 @@ import pytest
 from children import Child, payload
 
 from workpool.context import Limits
+from workpool.serializer import Kind
+from workpool.serializer.byvalue import dumps_by_value
+from workpool.serializer.references import MAX_NBYTES
 from workpool.worker import isolation
 
 
@@ -55,3 +58,16 @@ def test_preparations_for_a_task_have_a_limit_of_their_own(monkeypatch: pytest.M
     said = "the initializer before task abs had not ended after 1.5 s, its limit, and was killed"
     assert str(lost.error(abs)).startswith(said)
     assert process.ended()
+
+
+def test_nothing_is_sent_ahead_of_code_that_a_child_has_dropped() -> None:
+    """For that of a task which has failed: it would take the next request for what it asks for."""
+    data = bytes(MAX_NBYTES * 2 // 3)  # it keeps one of two functions that read this
+    found = Child(lambda n: n if data else None, Limits())
+    found.pool.callables.add(2, dumps_by_value(lambda n: data[n]))
+    assert found.call(payload(5)) == 5
+    assert found.runner.call(found.pool, 0, 2, payload(len(data)))[0] == Kind.EXCEPTION
+    tasks = [payload(n) for n in range(3)]
+    found.send_ahead(tasks)
+    assert [found.call(task) for task in tasks] == [0, 1, 2]
+    found.runner.leave()

@@ -6,6 +6,7 @@ import errno
 import os
 import queue
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -27,6 +28,7 @@ from workpool.errors import RemoteTraceback, TaskLost
 from workpool.flag import Flag
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
+from workpool.loss import Loss, Why
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
@@ -217,6 +219,12 @@ def test_attempts_that_were_lost_with_a_worker_are_told_of_one_that_fails() -> N
     (error,) = errors
     assert isinstance(error.__cause__, RemoteTraceback)
     assert error.__cause__.attempts == 2
+
+
+def test_a_signal_may_have_no_name() -> None:
+    signum = signal.SIGRTMIN + 6
+    crash = Loss(Why.CRASHED, 1, "here", 1, returncode=-signum).error(abs)
+    assert f"signal {signum} (no standard one)" in str(crash)
 
 
 def test_recent_keeps_what_is_used() -> None:

@@ -249,11 +249,9 @@ class IsolatedRunner:
             if message == child.REFUSED:
                 continue  # a task that was sent before this one, and retracted
             if message == child.CONTEXT:
-                self._knows = None
                 self._stage = Stage.INITIALIZER
                 process.channel.send([pool.content])
             elif message == child.CODE:
-                self._knows = None  # it may fail to restore it
                 if self._stage is not Stage.INITIALIZER:  # which it enters with the code in hand
                     self._stage = Stage.RESTORING
                 process.channel.send([pool.callables[code_id]])
@@ -266,6 +264,7 @@ class IsolatedRunner:
             # What it lacked is not the task's matter, nor are the initializer and what is imported
             # as the task is restored.
             watch = Stopwatch()
+            self._knows = None  # what it has got may have taken the place of something else
         return None
 
     def _limit_s(self, limits: Limits) -> float | None:
