@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from stepped import Stepped, outcomes
 
-from workpool.repository import Claimant, Miss
+from workpool.repository import CONTENDED, EMPTY, Claimant, Miss
 from workpool.worker import attempts, worker
 
 
@@ -54,8 +55,39 @@ def test_who_runs_tasks_that_come_one_by_one_looks_for_the_next_at_once(
             job.service.work()
             job.driver.progress()
     assert outcomes(tasks) == [0, 1, 2, 3]
+    assert job.service._rest_s == worker.SOON_S, "and then behind the head"
     monkeypatch.undo()
     job.leave()
+
+
+@pytest.mark.parametrize("step", ["claim", "seize"])
+def test_who_comes_second_looks_at_once_for_what_the_first_may_hold_tickets_of(
+    make_job: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Who finds rows by sweeps may have tickets of older ones, and be busy for long."""
+
+    def second(*_: object) -> Miss:
+        monkeypatch.delattr(claimant, step)
+        return CONTENDED
+
+    job = make_job()
+    monkeypatch.setattr(worker, "monotonic", lambda: 100.0)
+    for _ in range(3):
+        job.service.work()
+    claimant, tasks = job.service._claimant, [job.submit(abs, -1)]
+    job.driver.progress()
+    if step == "claim":
+        monkeypatch.setattr(claimant, "seize", lambda limit: EMPTY)  # a ticket is taken first
+    else:
+        while isinstance(claimant.take(1), Miss):  # a ticket that is lost
+            pass
+        tasks.append(job.submit(abs, -2))
+        job.driver.progress()
+    monkeypatch.setattr(claimant, step, second)
+    for _ in range(2):
+        job.service.work()
+        job.driver.progress()
+    assert outcomes(tasks) == [1, 2][: len(tasks)]
 
 
 @pytest.mark.parametrize(

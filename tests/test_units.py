@@ -21,7 +21,7 @@ import pytest
 
 import workpool
 from workpool.accumulator import Accumulators
-from workpool.caches import LruCache, WeakLruCache
+from workpool.caches import MOST_CLASSES, LruCache, WeakLruCache, once_for_each_class
 from workpool.clock import Stopwatch
 from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, TaskLost
@@ -274,6 +274,16 @@ def test_what_is_known_of_an_object_is_not_of_another_with_its_id() -> None:
     assert known.get(another) is None
     assert not known.keep(5, "no weak references")
     assert known.get(5) is None
+
+
+def test_answers_are_remembered_of_so_many_classes() -> None:
+    asked: list[type] = []
+    answer = once_for_each_class(lambda cls: (asked.append(cls), cls.__name__)[1])
+    classes = [type(f"C{n}", (), {}) for n in range(MOST_CLASSES + 1)]
+    assert [answer(cls) for cls in (*classes[:1] * 3, *classes)][-1] == f"C{MOST_CLASSES}"
+    assert asked == classes
+    assert answer(classes[0]) == "C0"
+    assert asked == [*classes, classes[0]]
 
 
 def test_what_the_public_errors_are() -> None:
