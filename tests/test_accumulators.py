@@ -68,6 +68,20 @@ def test_what_a_task_wants_of_floating_point_is_not_for_accumulators(
     contribute(contributions.total(), window)
 
 
+def test_what_was_added_is_the_callers_own() -> None:
+    """A task may fill one array again and again, and finds in it what it has written."""
+    spec = accumulator.spec_of((2,), "float64", "max")._replace(offset=0)
+    contributions, workspace = Contributions(), np.array([1.0, np.nan])
+    token = current.set(contributions)
+    try:
+        accumulator.Accumulator(spec).add(workspace)
+    finally:
+        current.reset(token)
+    assert np.isnan(workspace[1])
+    workspace[:] = 5
+    assert contributions.parts[spec].tolist() == [1, -np.inf]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_is_no_number_to_a_minimum(dtype: str) -> None:
     for op, best in (("min", 5), ("max", 7)):

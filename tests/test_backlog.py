@@ -283,12 +283,15 @@ def test_an_array_shares_no_row() -> None:
     assert rows(code(5), 3, 50, pack_value(np.ones(1000))) == [1, 1, 1]
 
 
-def test_what_has_other_options_shares_no_row() -> None:
+@pytest.mark.parametrize("tried", [False, True])
+def test_what_has_other_options_or_was_tried_before_shares_no_row(tried: bool) -> None:
     backlog, shared = a_backlog(), code(5)
     for number in range(3):
         task = a_task(number)
         task.code = shared
-        if number == 1:
+        if number == 1 and tried:
+            task.attempt = 1
+        elif number == 1:
             task.context = PoolContext(2, Context(1, None, b""), bool, bool, Tally())
         backlog.tasks.append(task)
     assert numbers(list(iter(lambda: backlog.next_batch(3), None))) == [[0], [1], [2]]

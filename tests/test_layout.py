@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from itertools import product
 
 import pytest
 from steps import after
@@ -68,6 +69,9 @@ def test_outcomes_of_a_batch_round_trip() -> None:
             layout.read_task_outcomes(memoryview(content)[:-cut], len(outcomes))
     with pytest.raises(LayoutError):
         layout.read_task_outcomes(memoryview(content), len(outcomes) + 1)
+    for cut, count in product(range(1, 9), (1, None)):  # which all are of the last one's encoding
+        with pytest.raises(LayoutError, match=f"reaches {cut} bytes too far"):
+            layout.read_task_outcomes(layout.write_task_outcome(*outcomes[2])[:-cut], count)
 
 
 def test_records_round_trip() -> None:

@@ -314,8 +314,9 @@ def test_a_reduce_counts_each_item_once(make: Make, schedule: str) -> None:
     assert pool.reduce(note, range(1000), schedule=schedule) == sum(range(1000))
     assert pool.reduce(note, list(range(1000)), op="max", schedule=schedule) == 999
     during[200] = fail
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError) as raised:
         pool.reduce(note, range(1000), schedule=schedule)
+    assert raised.value.__cause__.item is None, "what is folded is of any items"  # type: ignore[union-attr]
     with pytest.raises(UsageError):
         pool.reduce(note, [])
 

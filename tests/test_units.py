@@ -23,8 +23,8 @@ import workpool
 from workpool.accumulator import Accumulators
 from workpool.caches import MOST_CLASSES, LruCache, WeakLruCache, once_for_each_class
 from workpool.clock import Stopwatch
-from workpool.context import Context, TaskKind
-from workpool.errors import RemoteTraceback, TaskLost
+from workpool.context import Context, TaskKind, encode_setup
+from workpool.errors import RemoteTraceback, SerializationError, TaskLost
 from workpool.flag import Flag
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
@@ -32,7 +32,7 @@ from workpool.loss import Loss, Why
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
-from workpool.serializer import Kind, pack_exception
+from workpool.serializer import Kind, join, pack_exception, split
 from workpool.system import status
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Tally, Task
@@ -225,6 +225,16 @@ def test_a_signal_may_have_no_name() -> None:
     signum = signal.SIGRTMIN + 6
     crash = Loss(Why.CRASHED, 1, "here", 1, returncode=-signum).error(abs)
     assert f"signal {signum} (no standard one)" in str(crash)
+
+
+def test_a_reason_that_nobody_knows_is_none() -> None:
+    with pytest.raises(SerializationError, match="not what is said of a lost attempt"):
+        Loss.decode(join(("moved house", *Loss(Why.CRASHED)[1:])))
+
+
+def test_what_is_no_text_in_the_path_is_not_sent() -> None:
+    path, _, _ = split(encode_setup(["text", Path("nowhere"), b"bytes"], None, ()))
+    assert path == ["text"]
 
 
 def test_recent_keeps_what_is_used() -> None:

@@ -10,7 +10,8 @@ from types import FrameType
 
 import pytest
 
-from workpool.interrupts import Deferring, by_handler, defer_interrupts
+from workpool import interrupts
+from workpool.interrupts import Deferring, by_handler, defer_handlers, defer_interrupts
 from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack_value
 from workpool.whole import whole, within
@@ -76,7 +77,10 @@ def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
 
 @pytest.mark.usefixtures("deferring")
 @pytest.mark.parametrize("profiled", [False, True])
-def test_an_interrupt_comes_between_marked_functions(profiled: bool) -> None:
+def test_an_interrupt_comes_between_marked_functions(
+    monkeypatch: pytest.MonkeyPatch, profiled: bool
+) -> None:
+    monkeypatch.setattr(interrupts, "MOST_S", 60.0)  # else it would come then at the latest
     done = []
 
     @whole
@@ -148,6 +152,23 @@ def test_a_handler_that_raises_nothing_is_called_once_for_a_signal() -> None:
     Deferring(lambda signum, frame: calls.append(signum), lambda frame, late: False)(7, None)
     assert sys.getprofile() is None
     assert calls == [7]
+
+
+def test_handlers_are_put_back_unless_others_were_put_meanwhile() -> None:
+    def first(*_: object) -> None: ...
+
+    def second(*_: object) -> None: ...
+
+    numbers = signal.SIGUSR1, signal.SIGUSR2
+    before = [signal.signal(number, first) for number in numbers]
+    try:
+        with defer_handlers():
+            assert all(isinstance(signal.getsignal(number), Deferring) for number in numbers)
+            signal.signal(signal.SIGUSR2, second)
+        assert [signal.getsignal(number) for number in numbers] == [first, second]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> None:

@@ -21,6 +21,7 @@ from workpool.testing import MemoryWindow
 from workpool.whole import held
 from workpool.worker.batch import BatchRun
 from workpool.worker.runner import Evicted
+from workpool.worker.worker import Worker
 
 
 def test_nothing_is_given_back_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +230,14 @@ def test_the_heart_watches_while_there_is_something() -> None:
     finally:
         heart.stop()
     assert all(beats), "while somebody else may take away what it beats for"
+
+
+def test_a_table_is_not_taken_away_while_the_heart_beats_for_it() -> None:
+    worker = Worker(1, 0, "here")
+    detaching = threading.Thread(target=worker.detach, args=(0,))
+    with worker.heart.still:
+        detaching.start()
+        detaching.join(0.1)
+        assert detaching.is_alive()
+    detaching.join(10)
+    assert not detaching.is_alive()
