@@ -46,6 +46,7 @@ def test_small_results_and_those_without_arrays_are_bytes(results: list[list[obj
     assert isinstance(encoded, bytes)
     found = Turn.decode(encoded)
     assert (found.failed, found.exhausted, found.covered) == (None, False, [(0, 9)])
+    assert [part[:2] for part in found.parts] == [(n, len(each)) for n, each in enumerate(results)]
     assert str([unpack(part.encoded) for part in found.parts]) == str(results)
 
 

@@ -21,6 +21,7 @@ import pytest
 
 import workpool
 from workpool.accumulator import Accumulators
+from workpool.backoff import FIRST_S, SPINS, Backoff
 from workpool.caches import MOST_CLASSES, LruCache, WeakLruCache, once_for_each_class
 from workpool.clock import Stopwatch
 from workpool.context import Context, TaskKind, encode_setup
@@ -45,6 +46,18 @@ def test_of_a_pause_a_stopwatch_counts_the_most_that_a_look_takes() -> None:
     for now_s in (5.0, 6.5, 8.5, 7200.0, 7200.5):  # noqa: B007  # the clock reads it
         seen.append(watch.look())
     assert seen == [0.0, 1.5, 3.5, 5.5, 6.0]
+
+
+def test_pauses_grow_and_none_is_longer_than_what_is_left() -> None:
+    slept: list[float] = []
+    wait = Backoff(1.0, sleep=slept.append)
+    for _ in range(SPINS + 20):
+        assert not wait.pause(5e-3)
+    assert slept == pytest.approx([min(FIRST_S * 2**n, 5e-3) for n in range(20)])
+    assert not wait.pause()
+    assert slept[-1] == 1.0
+    wait.reset()
+    assert wait.spins == SPINS
 
 
 def test_what_drains_a_job_waits_in_a_queue_as_it_is_when_it_starts(
