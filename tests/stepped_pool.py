@@ -93,6 +93,15 @@ class Endless(Iterator[int]):
         return self.taken
 
 
+class Unsaid(Exception):
+    """Has no message."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
 def drained(results: Iterator[Any], error: type[BaseException]) -> tuple[list[Any], Any]:
     """Return the results that come before an error, and the error."""
     found: list[Any] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stepped_pool import Died, Make, SteppedPool, die_once, drained, during, fail, note, ran
+from stepped_pool import Died, Make, SteppedPool, Unsaid, die_once, drained, during, fail, note, ran
 
 from workpool import layout
 from workpool.errors import BrokenPool, SerializationError, TaskLost
@@ -148,15 +148,6 @@ def test_workers_run_in_the_midst_of_the_turns_of_others(
         assert set(ran) == set(items)
         assert ran[at] == 1 + bool(lost)
         assert sum(stats.evicted for stats in pool.stats()) == bool(lost)
-
-
-class Unsaid(Exception):
-    """Has no message."""
-
-    def __str__(self) -> str:
-        raise ValueError
-
-    __repr__ = __str__
 
 
 def begin() -> None:

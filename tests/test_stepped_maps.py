@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepped_pool import Endless, Make, die, die_once, drained, during, fail, note, ran
+from stepped_pool import Endless, Make, Unsaid, die, die_once, drained, during, fail, note, ran
 
 from workpool.errors import RemoteTraceback, SerializationError, UsageError, WorkerCrashed
 from workpool.journal.journal import Journal
@@ -132,15 +132,6 @@ def test_what_cannot_be_pickled_fails_in_its_place(
     assert "argument 2 of 2 of type _thread.lock" in str(error)
     with pytest.raises(SerializationError):
         pool.reduce(note, items)
-
-
-class Unsaid(Exception):
-    """Has no message."""
-
-    def __str__(self) -> str:
-        raise ValueError
-
-    __repr__ = __str__
 
 
 class Unsent:
