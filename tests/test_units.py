@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import queue
 import resource
@@ -13,10 +14,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import wait
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import workpool
@@ -33,6 +36,7 @@ from workpool.loss import Loss, Why
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
+from workpool.reduction import OPERATIONS
 from workpool.serializer import Kind, join, pack_exception, split
 from workpool.system import status
 from workpool.system.status import Watch
@@ -297,6 +301,14 @@ def test_what_is_known_of_an_object_is_not_of_another_with_its_id() -> None:
     assert known.get(another) is None
     assert not known.keep(5, "no weak references")
     assert known.get(5) is None
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("kind", [float, np.float64])
+def test_nan_passes_through_minima_and_maxima(op: str, kind: type[float]) -> None:
+    function = OPERATIONS[op].function
+    for one, other in permutations((kind(1), kind("nan"))):
+        assert math.isnan(function(one, other))
 
 
 def test_answers_are_remembered_of_so_many_classes() -> None:

@@ -14,7 +14,7 @@ from workpool import interrupts
 from workpool.interrupts import Deferring, by_handler, defer_handlers, defer_interrupts
 from workpool.job.drain import Terminated, leave
 from workpool.serializer import pack_value
-from workpool.whole import whole, within
+from workpool.whole import need_stack, whole, within
 
 
 @whole
@@ -29,6 +29,20 @@ def inner() -> bool:
 def test_within_sees_a_marked_function_that_is_under_way() -> None:
     assert outer()
     assert not inner()
+
+
+def frames_left() -> int:
+    try:
+        return 1 + frames_left()
+    except RecursionError:
+        return 0
+
+
+def test_who_needs_more_stack_than_there_is_learns_it_before() -> None:
+    left = frames_left()
+    need_stack(left // 2)
+    with pytest.raises(RecursionError):
+        need_stack(left + 10)
 
 
 @pytest.fixture
