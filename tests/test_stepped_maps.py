@@ -307,7 +307,28 @@ def test_a_reduce_counts_each_item_once(make: Make, schedule: str) -> None:
     during[200] = fail
     with pytest.raises(KeyError) as raised:
         pool.reduce(note, range(1000), schedule=schedule)
-    assert raised.value.__cause__.item is None, "what is folded is of any items"  # type: ignore[union-attr]
+    assert raised.value.__cause__.item == 200  # type: ignore[union-attr]
+
+
+def refuse_600(a: Any, b: Any) -> Any:
+    if 600 in (a, b):
+        raise KeyError(600)
+    return max(a, b)
+
+
+@schedules
+@pytest.mark.parametrize("op", [refuse_600, lambda a, b: threading.Lock()])
+def test_a_reduce_that_fails_by_its_operation_names_no_item(
+    make: Make, schedule: str, op: Any
+) -> None:
+    with pytest.raises((KeyError, SerializationError, TypeError)) as raised:
+        make().reduce(note, range(1000), op=op, schedule=schedule)
+    assert isinstance(raised.value.__cause__, RemoteTraceback)
+    assert raised.value.__cause__.item is None, "what is folded is of any items"
+
+
+def test_no_items_have_no_sum(make: Make) -> None:
+    pool = make()
     with pytest.raises(UsageError):
         pool.reduce(note, [])
 

@@ -25,7 +25,8 @@ class Turn(NamedTuple):
     parts: list[Part]
     failed: bytes | None  # what the item after the last part raised
     exhausted: bool  # no items are left to be taken
-    #: First items and numbers of what is folded into the one part of a ``reduce``; else empty.
+    #: First items and numbers of what is folded into the one part of a ``reduce``; if it failed, of
+    #: those before the item that did, unless it was none; else empty.
     covered: list[tuple[int, int]]
 
     def encoded(self) -> Encoded:

@@ -176,6 +176,7 @@ class TurnRun:
         self._over_s = 0.0  # when the turn is over
         self._parts: list[Part] = []
         self._failed: bytes | None = None
+        self._before_failed: list[tuple[int, int]] = []  # in its chunk, if an item has failed
         self.exhausted = False  # whether no items are left to be taken
         sent = blocks.function()
         self._reduction = sent if isinstance(sent, Reduction) else None
@@ -211,6 +212,8 @@ class TurnRun:
         if self._reduction is not None:
             covered = [(part.start, part.total) for part in parts]
             parts = self._folded()
+            if self._failed is not None:
+                covered = self._before_failed
         return Turn(parts, self._failed, self.exhausted, covered).encoded()
 
     def _settle(self) -> None:
@@ -276,6 +279,8 @@ class TurnRun:
                 )
                 values += found
         total = len(values)
+        if self._failed is not None:
+            self._before_failed = [(taken.start, total)]
         if self._reduction is not None:
             values = self._fold(values)
         encoded, count = self._encode(values, function)
@@ -285,7 +290,10 @@ class TurnRun:
         return began or monotonic()
 
     def _fold(self, values: list[Any]) -> list[Any]:
+        """Return a list of the one value that some are folded to; of none if anything has failed."""
         assert self._reduction is not None
+        if self._failed is not None:
+            return []
         try:
             thawed = [value.thaw() if type(value) is Frozen else value for value in values]
             return self._reduction.fold(thawed)
@@ -295,6 +303,8 @@ class TurnRun:
 
     def _folded(self) -> list[Part]:
         """Return the parts of a turn as one; none if something has failed: they lack its values."""
+        if self._failed is not None:
+            return []
         values = [value for part in self._parts for value in unpack(as_bytes(part.encoded))]
         total = sum(part.total for part in self._parts)
         encoded, _ = self._encode(self._fold(values), None)

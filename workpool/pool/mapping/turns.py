@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from typing import Any, Protocol
 
 from ...driver.driver import Driver
+from ...errors import of_item
 from ...loss import MOST_CRASHES, OF_THE_WORKER, Loss, Why
 from ...serializer import Kind, unpack_outcome
 from ...tasks import Segment, Task
@@ -199,7 +200,10 @@ class Turns:
     def _item_failed(self, stretch: Stretch, turn: Turn) -> None:
         """Take in that an item has raised: what comes after it in a stretch is not missed."""
         if self._operation is not None:
-            self.fail(self._error(Kind.EXCEPTION, turn.failed))
+            error = self._error(Kind.EXCEPTION, turn.failed)
+            for start, total in turn.covered:
+                error = of_item(stretch.place(start + total), error)
+            self.fail(error)
             return
         # Whoever iterates gets no further than the first item that raises: nobody wants those after
         # it.  If they were taken for missing, they would be shared out again and again.
