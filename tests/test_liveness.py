@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from processes import PATIENCE
@@ -278,6 +279,14 @@ def test_killed_are_those_who_did_not_end_and_whose_supervisor_is_gone(tmp_path:
     for note in (f"begun.{here}.11", f"begun.{gone.pid}.12", f"begun.{gone.pid}.13", "ended.13.0"):
         (tmp_path / note).touch()
     assert supervisor.killed(str(tmp_path)) == {12: -signal.SIGKILL}
+
+
+def test_killed_is_whose_supervisor_has_left_its_id_to_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "begun.1.11").touch()
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
+    assert supervisor.killed(str(tmp_path)) == {11: -signal.SIGKILL}
 
 
 def test_ends_are_unknown_without_a_launcher(tmp_path: Path) -> None:

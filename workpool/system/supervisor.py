@@ -64,7 +64,7 @@ def killed(place: str | None) -> dict[int, int]:
     for me, rank in _notes(place, "begun"):
         try:
             os.kill(me, 0)
-        except ProcessLookupError:
+        except OSError:  # gone, and perhaps another user's process has its id by now
             lost.append(rank)
     noted = ends(place)  # after the look: who ends well notes it before
     return {rank: -signal.SIGKILL for rank in lost if rank not in noted}
