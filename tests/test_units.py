@@ -102,7 +102,6 @@ def test_a_future_that_has_ended_is_not_watched() -> None:
     assert not pool.watched
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
 def test_a_future_that_ends_while_it_is_shown_is_shown_as_it_is_then() -> None:
     def ends(task: object) -> bool:
         future.resolve(1, None)
@@ -114,6 +113,7 @@ def test_a_future_that_ends_while_it_is_shown_is_shown_as_it_is_then() -> None:
     assert repr(future).endswith(" state=finished returned int>")
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="every instance has a dict before 3.11")
 def test_futures_have_no_dict_each(run_script: Callable[..., object]) -> None:
     """However many are made before one ends: the garbage collector would look at each."""
     run_script(
