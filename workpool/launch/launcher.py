@@ -128,7 +128,7 @@ def run(
     if local:
         check_room(program.kind)
     check_srun(program.kind, mpi_args)
-    words = leash(program.kind) + command_line(program, ranks, command, mpi_args, survive)
+    words = command_line(program, ranks, command, mpi_args, survive)
     try:
         long = len(tempfile.gettempdirb()) > 80  # a socket's path has 107 bytes
     except FileNotFoundError as error:  # which tells where it has tried
@@ -151,6 +151,8 @@ def run(
             },
             stdin=subprocess.DEVNULL,  # the driver gets ours
             start_new_session=True,  # a terminal's Ctrl-C is for us alone
+            restore_signals=False,  # SIGPIPE, which would end it where nobody reads what it writes
+            preexec_fn=leash(program.kind),  # no other thread of ours has a lock that it needs
         )
         return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
 

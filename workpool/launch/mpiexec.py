@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -38,17 +38,6 @@ _NODES = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 #: Options and variables by which the user decides how MPICH's mpiexec starts ranks.
 _STARTED = re.compile(r"--?(launcher|bootstrap|rmk)")
 _STARTED_BY = re.compile(r"HYDRA_(LAUNCHER|BOOTSTRAP|RMK)(_EXEC)?$")
-
-#: Put before mpiexec: when the launcher itself is killed, mpiexec gets the first of the given
-#: signals; the others are blocked in it.
-_LEASH = """\
-import ctypes, os, signal, sys
-parent, signum, *blocked = map(int, sys.argv[1].split())
-ctypes.CDLL(None).prctl(1, signum)  # PR_SET_PDEATHSIG
-signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-if os.getppid() == parent:
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class Kind(Enum):
@@ -258,13 +247,23 @@ def check_srun(kind: Kind, mpi_args: Sequence[str]) -> None:
         )
 
 
-def leash(kind: Kind) -> list[str]:
-    """Return what is put before mpiexec so that it does not outlive the launcher."""
+def leash(kind: Kind) -> Callable[[], None]:
+    """Return what the process that becomes mpiexec calls, so that it does not outlive the launcher.
+
+    When the launcher itself is killed, mpiexec gets a signal.
+    """
     # Each in its way: Open MPI's ends its ranks at SIGINT, MPICH's proxies when it is gone.  At
     # SIGTERM, which batch systems send to every process, Open MPI's would not let the driver end.
-    signals = [signal.SIGINT, signal.SIGTERM] if kind is Kind.OPENMPI else [signal.SIGKILL]
-    words = " ".join(str(int(number)) for number in (os.getpid(), *signals))
-    return [sys.executable, "-I", "-S", "-c", _LEASH, words]
+    by_open_mpi = kind is Kind.OPENMPI
+    signum = signal.SIGINT if by_open_mpi else signal.SIGKILL
+    blocked = {signal.SIGTERM} if by_open_mpi else set()
+    parent = os.getpid()
+
+    def tie() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+        supervisor.die_with(parent, signum)
+
+    return tie
 
 
 def environment(kind: Kind, given: Mapping[str, str], place: str = "") -> dict[str, str]:

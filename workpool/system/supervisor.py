@@ -70,9 +70,9 @@ def killed(place: str | None) -> dict[int, int]:
     return {rank: -signal.SIGKILL for rank in lost if rank not in noted}
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when its parent ends, or end it now if it has another by now."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
+    """Have this process get a signal when its parent ends; end it now if that is gone by now."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent:  # gone before it could be asked for
         os._exit(1)
 

@@ -290,7 +290,7 @@ class TurnRun:
         return began or monotonic()
 
     def _fold(self, values: list[Any]) -> list[Any]:
-        """Return a list of the one value that some are folded to; of none if anything has failed."""
+        """Return a list of what some values are folded to; an empty one if anything has failed."""
         assert self._reduction is not None
         if self._failed is not None:
             return []
