@@ -180,7 +180,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return name
         if plain and wants_more(obj):
             return reduce_kept(obj)
-        if not (names and callable(obj)) if ordinary else is_nameless(kind):
+        # An object that is called may have a name, and marks are told apart by theirs.
+        if (not names or not callable(obj)) if ordinary else is_nameless(kind):
             self._ordinary[id(kind)] = kind, names
         return NotImplemented
 
