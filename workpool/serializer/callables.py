@@ -8,7 +8,7 @@ function had been sent again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ..caches import LruCache
 from .atoms import is_unchanging
@@ -16,10 +16,7 @@ from .byname import named
 from .frames import unpack
 from .references import CAPACITY, MAX_NBYTES, come_along
 from .script import clear_script, show, shown
-from .snapshot import Snapshot
-
-MOST_PAUSE: Final = 63
-"""Times that a callable is restored, at the most, until it is looked at again."""
+from .snapshot import Looks, Snapshot
 
 
 class _Restored:
@@ -32,11 +29,11 @@ class _Restored:
     snapshot takes longer than to restore it.
     """
 
-    __slots__ = ("_by_value", "_left", "_pause", "_snapshot", "companions", "data", "fn", "shown")
+    __slots__ = ("_by_value", "_looks", "_snapshot", "companions", "data", "fn", "shown")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._left = self._pause = 0
+        self._looks = Looks()
         self._snapshot: Snapshot | None = None
         self.restore()
 
@@ -49,11 +46,9 @@ class _Restored:
         self.companions = companions
         self.shown = shown()
         self._by_value = companions if named(fn) or is_unchanging(fn) else [fn, *companions]
-        if self._left:
-            self._left -= 1
-        elif self._by_value:
+        if self._by_value and self._looks.due():
             self._snapshot = Snapshot.take(*self._by_value, own_globals=True)
-            self._left, self._pause = self._pause, min(2 * self._pause + 1, MOST_PAUSE)
+            self._looks.failed()  # unless it is found to hold
 
     def is_clean(self) -> bool:
         """Tell whether the callable is as it was restored, whoever has called it since."""
@@ -62,7 +57,7 @@ class _Restored:
         if self._snapshot is None or not self._snapshot.holds():
             self._snapshot = None  # it need not be asked again
             return False
-        self._left = self._pause = 0
+        self._looks.served()
         return True
 
 

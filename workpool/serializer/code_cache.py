@@ -45,7 +45,7 @@ from .instances import is_its_attributes
 from .reach import Reach
 from .references import CAPACITY, MAX_NBYTES, Code, Refer, UnknownDefinition
 from .script import SCRIPT_MODULES
-from .snapshot import Snapshot, is_definition
+from .snapshot import Looks, Snapshot, is_definition
 
 registered_modules: Final[Callable[[], set[str]]] = cloudpickle.list_registry_pickle_by_value
 """That of `byname`, where nobody needs to ask whether cloudpickle is imported."""
@@ -58,9 +58,6 @@ MOST_REFUSED: Final = 256
 
 WORTH_USES: Final = 16
 """Calls with a code that make up for making it."""
-
-MOST_PAUSE: Final = 63
-"""Calls of a function that goes whole, at the most, until it is looked at again."""
 
 
 class _Known:
@@ -105,30 +102,6 @@ def _is_searched(known: _Known, snapshot: Snapshot) -> bool:
     return snapshot.has_states or not (alone and only_classes)
 
 
-class _Seen:
-    """A definition that is in no code, and when to look whether it may be.
-
-    A function not when it is first seen; and less and less often where something in it may change
-    unseen: to find that takes longer the more there is to it.
-    """
-
-    __slots__ = ("_left", "_pause")
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self._left = int(not isinstance(fn, type))
-        self._pause = 0
-
-    def due(self) -> bool:
-        """Count that it is asked about; tell whether to look now."""
-        self._left -= 1
-        return self._left < 0
-
-    def failed(self) -> None:
-        """Look again, but not for so long."""
-        self._left = self._pause
-        self._pause = min(2 * self._pause + 1, MOST_PAUSE)
-
-
 class CodeCache:
     """The driver's memory of the callables whose code crosses once.
 
@@ -145,7 +118,7 @@ class CodeCache:
     def __init__(self, capacity: int = CAPACITY, max_nbytes: int = MAX_NBYTES) -> None:
         self._max_nbytes = max_nbytes
         self._known: LruCache[_Known] = LruCache(capacity, max_nbytes)
-        self._seen: WeakLruCache[_Seen] = WeakLruCache(4 * capacity)
+        self._seen: WeakLruCache[Looks] = WeakLruCache(4 * capacity)
         self._registered = registered_modules()
         self._ids = itertools.count(1)
         self._lock = threading.RLock()  # reentrant: pickling may run code that submits
@@ -278,19 +251,19 @@ class CodeCache:
             return None
         return self._first(_Known(fn, False), seen)
 
-    def _first(self, known: _Known, seen: _Seen) -> Code | None:
+    def _first(self, known: _Known, seen: Looks) -> Code | None:
         """Return the first code of a callable, or of one with a companion more, if there is one."""
         found = self._encode(known) if known.look() else None
         if found is None:
             seen.failed()
         return found
 
-    def _sight_of(self, fn: Callable[..., Any]) -> _Seen:
+    def _sight_of(self, fn: Callable[..., Any]) -> Looks:
         """Return what is remembered of a definition that has no code."""
         with self._lock:
             seen = self._seen.get(fn)
             if seen is None:
-                seen = _Seen(fn)
+                seen = Looks(int(not isinstance(fn, type)))  # a function not when it is first seen
                 self._seen.keep(fn, seen)
         return seen
 

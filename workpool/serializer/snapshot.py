@@ -79,6 +79,9 @@ _OF_CACHED: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "cache_parameters
 _MADE_OF: Final = (slice, operator.itemgetter, operator.attrgetter)
 """Kinds of which nothing can change what they were made of."""
 
+MOST_PAUSE: Final = 63
+"""Times that a definition is met, at the most, until it is looked at again."""
+
 ONE_EACH: Final = (ModuleType, FunctionType, type, Enum, CACHED)
 """What is one object in each process, or does not show its state."""
 
@@ -97,6 +100,38 @@ _BASES: Final[Read] = vars(type)["__bases__"].__get__
 def is_definition(fn: object) -> bool:
     """Tell whether something is a function or a class."""
     return type(fn) in (FunctionType, CACHED) or isinstance(fn, type)
+
+
+class Looks:
+    """When to look at a definition that has no snapshot: less and less often, if none serves.
+
+    To find that something in it may change unseen takes longer the more there is to it.
+
+    Parameters
+    ----------
+    left : int
+        How often not to look at first.
+    """
+
+    __slots__ = ("_left", "_pause")
+
+    def __init__(self, left: int = 0) -> None:
+        self._left = left
+        self._pause = 0
+
+    def due(self) -> bool:
+        """Count that it is asked about; tell whether to look now."""
+        self._left -= 1
+        return self._left < 0
+
+    def failed(self) -> None:
+        """Look again, but not for so long."""
+        self._left = self._pause
+        self._pause = min(2 * self._pause + 1, MOST_PAUSE)
+
+    def served(self) -> None:
+        """Look again as soon as there is need."""
+        self._left = self._pause = 0
 
 
 class Snapshot(Bindings):
