@@ -1,4 +1,7 @@
-"""Classes that a module has under another name than their own, see ``byname.place_of``."""
+"""What goes by a name that is not its own, but that a module has for it.
+
+Classes, see ``byname.place_of``; and what cannot be copied, see ``byname.settle``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,26 @@ MODULES = {
             return isinstance(it, (Point, Colour, Made))
         def make():
             return Point(1, 2), Colour.RED, Made()
+    """,
+    "service": """
+        import threading
+        from contextvars import ContextVar
+        lock, local, current = threading.RLock(), threading.local(), ContextVar("current")
+        numbers = (n for n in range(1000))
+        class Session:
+            def __init__(self):
+                self.uses, self.source = 0, iter(numbers.__next__, None)
+            def __reduce__(self):
+                raise NotImplementedError("a session stays here")
+            def get(self):
+                self.uses += 1
+                return self.uses
+        session, another, late = Session(), Session(), None
+        def set_all(value):
+            local.value = value
+            current.set(value)
+        def is_mine(it):
+            return any(it is mine for mine in (session, another, lock, local, current, numbers))
     """,
 }
 
@@ -72,6 +95,95 @@ def test_classes_of_the_script_are_found_in_no_module(run_script):
         shapes.late = Size
         def make(x): return Size(x)
         assert [run(make, x) for x in range(4)] == [Size(x) for x in range(4)]
+        """,
+        **MODULES,
+    )
+
+
+def test_what_cannot_be_copied_is_the_one_that_the_worker_has_in_that_module(run_script):
+    run_script(
+        """
+        import service
+        from service import current, is_mine, local, lock, numbers, session
+        from service import another as mine
+        session.get()
+        def read(x):
+            service.set_all(x)
+            with lock:
+                return local.value, current.get(), is_mine(session), is_mine(mine), is_mine(numbers)
+        def is_its_own():
+            return is_mine(lock) and is_mine(local) and is_mine(current)
+        def count():
+            return session.get()
+        class Task:
+            kept = session
+            def run(self):
+                return self.kept.get()
+        def others(x):
+            return count(), is_its_own(), Task().run(), (lambda: is_mine(mine))()
+        for x in range(4):
+            assert run(read, x) == (x, x, True, True, True)
+            assert run(is_its_own) and run(count) == 2 * x + 1 and run(Task().run) == 2 * x + 2
+        assert all(worker.codes.lookup(fn) for fn in (read, is_its_own, count))
+        assert [run(others, 0) for _ in range(2)] == [(9, True, 10, True), (11, True, 12, True)]
+        assert session.uses == 1
+        """,
+        **MODULES,
+    )
+
+
+def test_what_cannot_be_copied_is_no_argument_and_others_are_refused_as_ever(run_script):
+    run_script(
+        """
+        import service
+        from multiprocessing import Queue
+        from service import session, lock
+        own = (n for n in range(3))
+        service.queue = queue = Queue()
+        class Kept:
+            def __reduce__(self): raise TypeError("kept")
+        service.kept = kept = Kept()
+        def read(it): return session.get(), own
+        def put(): queue.put(1)
+        def keep(): return kept
+        for _ in range(3):
+            assert "'own', which the function reads, of type generator" in str(failure(read, 1))
+            assert "argument 1 of 1 of type service.Session" in str(failure(abs, session))
+            assert "argument 1 of 1 of type _thread.RLock" in str(failure(abs, lock))
+            assert "'queue', which the function reads, of type" in str(failure(put))
+            assert "'kept', which the function reads, of type" in str(failure(keep))
+        """,
+        **MODULES,
+    )
+
+
+def test_what_only_this_process_has_put_into_a_module_is_missed(run_script):
+    run_script(
+        """
+        import service
+        session = service.late = service.Session()
+        def read(): return session.get()
+        assert "service has no Session under the name late" in str(failure(read))
+        service.late = None
+        assert "'session', which the function reads, of type" in str(failure(read))
+        """,
+        **MODULES,
+    )
+
+
+def test_a_call_that_reads_what_cannot_be_copied_is_the_same_in_the_next_run(run_script):
+    run_script(
+        """
+        import service
+        from service import current, session, numbers
+        from workpool.serializer.fingerprint import fingerprint
+        def read(): return session.get(), current.name
+        class Task: kept = session
+        before = fingerprint((read, Task), Exception)
+        run(read)
+        assert fingerprint((read, Task), Exception) == before
+        session = service.another
+        assert fingerprint(read, Exception) != fingerprint((read, Task), Exception) != before
         """,
         **MODULES,
     )

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+import cloudpickle
+
 from ..errors import SerializationError, UsageError
 from ..interrupts import FAILURES, interrupts
 from .byname import PROTOCOL
-from .byvalue import ByValuePickler, locks_in
+from .byvalue import locks_in
 from .names import innermost, reads
 from .values import encode
 from .wording import said, task_name, type_name
 
-_DUMP: Final = ByValuePickler.dump.__code__
+_DUMP: Final = cloudpickle.Pickler.dump.__code__
 
 
 def as_called(error: BaseException) -> BaseException:

@@ -7,13 +7,14 @@ how classes are rebuilt, and for any other object, one after another, the functi
 A lock, a threading.local or a ContextVar cannot be pickled.  Where a function reads it among the
 script's globals, or an object that has it, or a class has it, there is one made anew on the other
 side: a process that imported the script would have made its own as well.  As an argument it would
-stand for one that all share.
+stand for one that all share.  Where a module has it, it is that of the module on the other side, as
+is whatever else a definition has that cannot be copied (``from m import session``).
 """
 
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum
@@ -24,12 +25,15 @@ from typing import Any, Final, TypeVar
 
 import cloudpickle
 
-from ..interrupts import FAILURES
+from ..interrupts import FAILURES, interrupts
 from . import functions
+from .atoms import ATOMS
 from .byname import (
     PROTOCOL,
+    REFUSALS,
     Keep,
     find_class,
+    find_settled,
     is_found,
     is_imported,
     name_of_mark,
@@ -37,6 +41,8 @@ from .byname import (
     named,
     names_of_instances,
     place_of,
+    settle,
+    settled_at,
 )
 from .classes import reduce_class
 from .derived import annotations_of
@@ -82,6 +88,10 @@ _REBUILDING: Final = frozenset(
 """What the pickle of a function calls, which is known to go by its name."""
 
 
+class Settled(Exception):
+    """Something that cannot be copied goes by its name from now on: all is to be pickled again."""
+
+
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle's pickler without its gaps."""
 
@@ -92,8 +102,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             self.dispatch_table.update(table)
         super().__init__(file, PROTOCOL, keep)
         self._reach = Reach() if reach is None else reach
-        self._had: list[object] = []  # what definitions have, not searched for locks yet
-        self._anew: set[int] = set()  # ids of the locks in it
+        self._had: list[object] = []  # what definitions have
+        self._searched = 0  # so much of it, for locks
+        self._anew: set[int] = set()  # ids of these
+        self._places: dict[int, tuple[str, str]] = {}  # of what goes by its name there, by its id
         #: Classes whose instances are left to pickle, but for those that their module has as marks.
         self._ordinary: dict[int, tuple[type, Sequence[str]]] = {}
         self._kept: set[int] = set()  # ids of instances that their class keeps
@@ -103,15 +115,49 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         """Tell whether a definition of the script has a lock, or has an object with it."""
         if any(it is lock for it in self._had):  # the others would be pickled for it
             return True
-        while self._had and id(lock) not in self._anew:
+        while self._searched < len(self._had) and id(lock) not in self._anew:
+            self._searched += 1
             with suppress(*FAILURES):  # met again where it is pickled
-                self._anew |= locks_in(self._had.pop())
+                self._anew |= locks_in(self._had[self._searched - 1])
         return id(lock) in self._anew
+
+    def _note(self, values: Iterable[object]) -> None:
+        """Note what a definition has."""
+        for it in values:
+            self._had.append(it)
+            if maker_anew(type(it)):
+                settle(it)
+            if (place := settled_at(it)) is not None:
+                self._places[id(it)] = place
+
+    def dump(self, obj: Any) -> None:
+        """Pickle `obj`.
+
+        Raises
+        ------
+        Settled
+            It would raise something else next time, or nothing.
+        Exception
+            Whatever pickle raises.
+        """
+        try:
+            super().dump(obj)
+        except interrupts():
+            raise
+        except BaseException as error:
+            if isinstance(error, REFUSALS) and self._settle():
+                raise Settled from error
+            raise
+
+    def _settle(self) -> bool:
+        """Settle what definitions have and pickle refuses; tell whether anything is, newly."""
+        unsettled = [it for it in self._had if id(it) not in self._places]
+        return bool([it for it in unsettled if _is_refused(it) and settle(it)])
 
     def _reduce_once(self, obj: Any) -> Any:
         reduced = reduce_once(obj)
         if reduced is not NotImplemented and reduced[0] is the_one:
-            self._had += reduced[1][2].values()
+            self._note(reduced[1][2].values())
         return reduced
 
     def reducer_override(self, obj: Any) -> Any:
@@ -125,6 +171,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             return make_cell, ()
         if kind is ModuleType and is_imported(obj):
             return import_module, (obj.__name__,)
+        if self._places and (place := self._places.get(id(obj))) is not None:
+            return find_settled, (*place, kind.__qualname__)
         if id(obj) in self._kept and is_left_to_pickle(kind):
             return reduce_kept(obj)
         if kind is MethodType:  # which cloudpickle takes apart; functions of pybind11 refuse
@@ -143,7 +191,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             reduced = self._reduce_class(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
-            self._had += reduced[2][0].values()
+            self._note(reduced[2][0].values())
             self._kept.update(map(id, instances_kept(obj, reduced[2][0].values())))
             self._reach.add_class(obj)
             return reduce_class(obj, reduced)
@@ -205,12 +253,12 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         names = self._globals.setdefault(id(module), shared)
         # Also what the body of a class reads that it defines.
         read = dict(globals_of(function))
-        self._had += read.values()
+        self._note(read.values())
         # The cells themselves, which two closures may share; they are filled later.
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
         enclosed = [it for _, it in cells]
         if is_in_script(function.__name__, function):  # what a decorator has made of it
-            self._had += enclosed
+            self._note(enclosed)
         slots = {name: getattr(function, name) for name in _SLOTS}
         slots["__annotations__"] = annotations_of(function)
         # Also those submodules that only a lambda or a comprehension looks up.
@@ -236,18 +284,39 @@ class _LockFinder(ByValuePickler):
         self._anew.add(id(lock))
         return True
 
+    def _settle(self) -> bool:
+        return False
+
 
 def locks_in(obj: object) -> set[int]:
-    """Return the ids of what is in an object that could be made anew.
+    """Return the ids of what is in an object that could be made anew, if it does not go by a name.
 
     Raises
     ------
     Exception
         Whatever pickle raises, because of something else.
     """
+    if settled_at(obj) is not None:
+        return set()
     finder = _LockFinder(BytesIO(), lambda _: None)
     finder.dump(obj)
     return finder._anew
+
+
+def _is_refused(obj: Any) -> bool:
+    """Tell whether an object refuses to be pickled; not of a definition.
+
+    Nor of an object of a class of the script: a module has it because the script has put it there.
+    And what processes share says that it goes "through inheritance", by a RuntimeError.
+    """
+    kind: Any = type(obj)
+    if issubclass(kind, (FunctionType, type)) or kind in ATOMS or kind.__module__ in SCRIPT_MODULES:
+        return False
+    try:
+        locks_in(obj)
+    except FAILURES as error:
+        return isinstance(error, REFUSALS)
+    return False
 
 
 def _reduced_by_script(kind: type) -> bool:
@@ -265,10 +334,15 @@ def is_disturbed(error: RuntimeError) -> bool:
 
 
 def undisturbed(dump: Callable[[], _T]) -> _T:
-    """Return what `dump` returns, which is called again if another thread has disturbed it."""
+    """Return what `dump` returns, which is called again if another thread has disturbed it.
+
+    And if it has `Settled` something.
+    """
     for _ in range(_MOST_ATTEMPTS):
         try:
             return dump()
+        except Settled:
+            continue
         except RuntimeError as error:
             if not is_disturbed(error):
                 raise

@@ -38,6 +38,7 @@ from .definitions import (
     storage_parts,
 )
 from .instances import HEAP_TYPE
+from .names import reads
 from .rebuilt import maker_anew
 from .states import Bounded, TooLarge
 
@@ -172,10 +173,15 @@ class _Pickler(ByValuePickler):
         if kind is set or kind is frozenset:
             return kind.__name__, self._elements(obj)
         if kind is FunctionType:
-            return None if named(obj) else self._met_again(obj) or function_parts(obj)
+            if named(obj):
+                return None
+            self._note(value for _, value in reads(obj))
+            return self._met_again(obj) or function_parts(obj)
         if isinstance(obj, type):
-            plain = not obj.__flags__ & HEAP_TYPE or named(obj)
-            return None if plain else self._met_again(obj) or class_parts(obj)
+            if not obj.__flags__ & HEAP_TYPE or named(obj):
+                return None
+            self._note(vars(obj).copy().values())
+            return self._met_again(obj) or class_parts(obj)
         if kind is TypeVar:
             variance = obj.__covariant__, obj.__contravariant__
             return "TypeVar", obj.__name__, variance, bounds_of(obj)
