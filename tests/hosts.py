@@ -32,7 +32,9 @@ _SSH = """\
 while [[ $1 == -* ]]; do shift; done
 host=$1
 shift
-for name in PATH HOME TMPDIR PYTHONPATH WORKPOOL_TEST_JOB; do kept+=("$name=${{!name}}"); done
+for name in PATH HOME TMPDIR PYTHONPATH WORKPOOL_TEST_JOB WORKPOOL_TEST_STACKS; do
+    kept+=("$name=${{!name}}")
+done
 ip netns exec "$host" nsenter --uts="{place}/$host" env -i "${{kept[@]}}" /bin/bash -c "$*"
 """
 

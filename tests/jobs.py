@@ -1,11 +1,10 @@
 """One command with every process below it: bounded in time, looked into, nothing left behind.
 
 Every process of a job is found by a mark in its environment, and not by its session or its process
-group: MPICH's hydra gives each rank a session of its own. A job that takes too long gets SIGUSR2,
-at which each rank's faulthandler writes the stacks of its threads into a file of the harness (the
-signal is served in C, so it works inside an MPI call too); then the whole job is ended, and what
-its ranks held in ``/dev/shm`` or left in ``$TMPDIR`` is removed.  Among that are the session
-directories of Open MPI, named after process ids: the next mpiexec of that id would not start.
+group: MPICH's hydra gives each rank a session of its own. A job that takes too long shows its
+`stacks`; then the whole job is ended, and what its ranks held in ``/dev/shm`` or left in
+``$TMPDIR`` is removed.  Among that are the session directories of Open MPI, named after process
+ids: the next mpiexec of that id would not start.
 """
 
 from __future__ import annotations
@@ -25,22 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from processes import END_GRACE_S, PATIENCE, marked, outlives
+from processes import END_GRACE_S, marked, outlives
+from stacks import Stacks
 
 from workpool.launch.mpiexec import Mpiexec, command_line, environment, find
 from workpool.system.shared_memory import mpi_files, remove
 
 TESTS = Path(__file__).resolve().parent
-
-HOOK = """\
-import faulthandler, os, signal
-_rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")
-_place = os.environ.get("WORKPOOL_TEST_STACKS")
-if _place:
-    _stacks = open(os.path.join(_place, f"rank {_rank or 0}, process {os.getpid()}"), "w")
-    faulthandler.register(signal.SIGUSR2, file=_stacks, all_threads=True)
-"""
-"""Put before every Python process of a job as its ``sitecustomize``."""
 
 LEASH = """\
 import ctypes, os, signal, sys
@@ -89,19 +79,17 @@ class Job:
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="workpool-job-")
         self.place = Path(self._directory.name)
-        self._stacks = self.place / "stacks"
-        self._stacks.mkdir()
-        (self.place / "sitecustomize.py").write_text(HOOK)
+        self._stacks = Stacks(self.place / "hook")
         self._report = self.place / "report"
         self._report.touch()
         self._mark = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._mpi_files: set[str] = set()
-        paths = [str(self.place), env.get("PYTHONPATH", ""), str(TESTS.parent)]
+        paths = [self._stacks.path, env.get("PYTHONPATH", ""), str(TESTS.parent)]
         variables = {
             **env,
             "TMPDIR": str(self.place),  # what killed processes leave behind goes with the job
             "WORKPOOL_TEST_JOB": self._mark,
-            "WORKPOOL_TEST_STACKS": str(self._stacks),
+            **self._stacks.variables,
             "WORKPOOL_TEST_REPORT": str(self._report),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         }
@@ -150,18 +138,7 @@ class Job:
 
     def stacks(self) -> str:
         """Return the stacks of every Python process of this job, as they are now."""
-        files = sorted(self._stacks.iterdir())
-        living = set(self.members())
-        asked = [file for file in files if int(file.name.rsplit(" ", 1)[1]) in living]
-        for file in asked:
-            os.kill(int(file.name.rsplit(" ", 1)[1]), signal.SIGUSR2)
-        give_up = time.monotonic() + 5.0 * PATIENCE
-        seen, calm = [0], 0
-        while (0 in seen or calm < 20) and asked and time.monotonic() < give_up:
-            time.sleep(0.02)  # written line by line, the main thread's last
-            before, seen = seen, [file.stat().st_size for file in asked]
-            calm = calm + 1 if seen == before else 0
-        return "\n".join(f"--- {file.name}\n{file.read_text()}" for file in asked)
+        return self._stacks.show(self.members())
 
     def orphans(self) -> list[str]:
         """Return the commands that outlive mpiexec by more than their grace."""

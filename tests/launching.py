@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processes import PATIENCE, marked, outlives
+from stacks import Stacks
 
 from workpool.launch import mpiexec
 from workpool.system.shared_memory import mpi_files, remove
@@ -48,10 +49,16 @@ class Started:
     """A command under way, in a session of its own."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], place: Path, mark: str, lasting: bool
+        self,
+        process: subprocess.Popen[bytes],
+        place: Path,
+        mark: str,
+        stacks: Stacks,
+        lasting: bool,
     ) -> None:
         self.process = process
         self.place = place
+        self._stacks = stacks
         self.mpi_files: set[str] = set()  #: what its processes had in shared memory when last seen
         self._mark = mark
         self._lasting = lasting
@@ -61,7 +68,8 @@ class Started:
         try:
             status = self.process.wait(limit_s * PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"not ended in time: {self._ended(-1)}") from None
+            stacks = self._stacks.show(self.members())
+            raise AssertionError(f"not ended in time: {self._ended(-1)}\n{stacks}") from None
         left = outlives(self._mark) if self._lasting else self.members()
         assert not left, f"left behind: {left}, after {self._ended(status)}"
         return self._ended(status)
@@ -75,7 +83,9 @@ class Started:
             if (written.out + written.err).count(text) >= times:
                 return
             assert not over, f"ended: {written}"
-            assert time.monotonic() < give_up, f"{text!r} does not come: {written}"
+            if time.monotonic() > give_up:
+                stacks = self._stacks.show(self.members())
+                raise AssertionError(f"{text!r} does not come: {written}\n{stacks}")
             time.sleep(0.02)
 
     def signal(self, signum: int, *, after: str = "", group: bool = False) -> None:
@@ -144,11 +154,14 @@ def job(
     """
     mark = uuid.uuid4().hex
     given = dict(os.environ if environment is None else environment)
-    given["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), given.get("PYTHONPATH")]))
     given.pop("PYTHONUNBUFFERED", None)  # it tears the lines of several ranks to pieces
     given["WORKPOOL_TEST_JOB"] = mark
     with tempfile.TemporaryDirectory(prefix="workpool-test-") as name:
         place = Path(name)
+        stacks = Stacks(place / "hook")
+        given |= stacks.variables
+        paths = [str(ROOT), given.get("PYTHONPATH"), stacks.path]  # after a hook of the test's
+        given["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         given["TMPDIR"] = name  # what a killed launcher leaves goes with it
         (place / "in").write_text(text)
         with (
@@ -165,7 +178,7 @@ def job(
                 env=given,
                 start_new_session=True,
             )
-        started = Started(process, place, mark, lasting)
+        started = Started(process, place, mark, stacks, lasting)
         try:
             yield started
         finally:
