@@ -161,6 +161,43 @@ def test_callbacks_have_run_when_shutdown_returns(ranks: int, tmp_path: Path) ->
     assert stdout == "True\nTrue\nNone True\nTrue\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_short_callbacks_have_run_when_a_result_is_returned(ranks: int) -> None:
+    script = """
+        import threading
+        from workpool import WorkPool
+        from workpool.pool import callbacks
+
+        callbacks.CALLED_S = 60
+        called = []
+
+        def call(future):
+            called.append(future.result())
+
+        with WorkPool() as pool:
+            for how in ("result", "exception"):
+                for n in range(30):
+                    futures = [pool.submit(abs, -n) for n in range(20)]
+                    for future in futures:
+                        future.add_done_callback(call)
+                    for future in futures:
+                        getattr(future, how)()
+                    assert sorted(called) == list(range(20)), called
+                    called.clear()
+
+            # One that waits for who asks for the result is not waited for any longer.
+            callbacks.CALLED_S = 0.01
+            lock = threading.Lock()
+            with lock:
+                future = pool.submit(abs, -1)
+                future.add_done_callback(lambda future: lock.acquire())
+                assert future.result(60) == 1
+        assert lock.locked()
+        print("ended")
+    """
+    assert run_ranks(ranks, script).stdout == "ended\n"
+
+
 @pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0", "pass"])
 def test_a_process_that_the_program_forks_is_not_the_driver(end: str) -> None:
     text = f"""

@@ -5,8 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from ..backoff import WAIT_S, Backoff
+from ..clock import monotonic
 from ..job.attendant import Attendant
 from ..whole import within
+
+#: How much later a result may be returned because callbacks of its future are being called.
+CALLED_S = 10e-3
 
 
 class Callbacks:
@@ -38,6 +43,20 @@ class Callbacks:
         except BaseException:  # a signal's handler has raised: perhaps it will never be called
             del self._calling[-1:]
             raise
+
+    def give_time(self, called: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until callbacks were called that are short, as who waits for a result expects.
+
+        Where one thread resolves a future and then calls them, as in the standard library, they are
+        mostly over when another one has noticed: a program's bar shows all that has ended.  Not for
+        long: they may wait for this thread.
+        """
+        if self._attendant.is_current:  # it is one of them that asks
+            return
+        most_s = CALLED_S if timeout is None else min(timeout, CALLED_S)
+        wait, end_s = Backoff(WAIT_S), monotonic() + most_s
+        while not called() and monotonic() < end_s:
+            wait.pause()
 
     def outside(self, action: Callable[[], object]) -> None:
         """Do something that takes locks of the pool: now, or by the attendant.

@@ -118,7 +118,13 @@ class PoolFuture(Future[T]):
         # Callbacks of a future that is resolved are the attendant's: the thread that resolves it
         # waits for some future, and may have a lock that a callback wants.
         if self._state == "FINISHED" and self._done_callbacks:  # else `cancel` calls them
-            self._pool.callbacks.call(super()._invoke_callbacks)  # type: ignore[misc]
+            self._pool.callbacks.call(self._call_back)
+
+    def _call_back(self) -> None:
+        try:
+            super()._invoke_callbacks()  # type: ignore[misc]
+        finally:
+            self._done_callbacks = ()  # nobody adds to those of a future that has ended
 
     def __repr__(self) -> str:
         """Say in which state the future is, without its condition: to ask for that is to watch it.
@@ -191,7 +197,8 @@ class PoolFuture(Future[T]):
         Notes
         -----
         Whoever waits makes the progress of the whole pool: RMA cost as for ``Progress.progress``,
-        again and again, and nothing for a future that is done.
+        again and again, and nothing for a future that is done.  Short callbacks of the future are
+        over when this returns.
         """
         self._wait(timeout)
         if self._exception is None:
@@ -258,6 +265,8 @@ class PoolFuture(Future[T]):
             raise CancelledError
         if self._state not in _ENDED:
             raise FutureTimeout
+        if self._done_callbacks:
+            self._pool.callbacks.give_time(lambda: not self._done_callbacks, timeout)
 
 
 def _name_attributes() -> None:
