@@ -191,6 +191,34 @@ def test_what_a_method_or_a_called_object_takes_along_is_named():
     pack_call(Careful(number=1, ended=ENDED).step, (), {})
 
 
+def test_what_a_class_or_another_function_reads_is_named():
+    script = {"__name__": "__main__", "guard": (n for n in ()), "lock": threading.Lock()}
+    exec(
+        """
+class Model:
+    def run(self):
+        with lock: return guard
+    @property
+    def name(self): return name
+class Better(Model):
+    def run(self): return super().run()
+    again = run
+model = Model()
+def name(): return Model, name
+def fn(): return model.run()
+def passes(): return fn()
+""",
+        script,
+    )
+    model, better = script["model"], script["Better"]()
+    tasks = (model.run, better.again, script["Model"], script["fn"], script["passes"])
+    for error in (*map(failure, tasks), failure(add, 1, better), failure(add, y=script["Model"])):
+        message = str(error)
+        assert "'guard', which Model.run reads, of type generator" in message
+        assert "build it in the task or in the initializer" in message
+    assert "argument 1 of 1 of type list" in str(failure(add, [model]))
+
+
 def test_an_unpicklable_global_of_an_importable_function_is_not_blamed():
     with socket.socket() as connection:
         assert "argument 1 of 1" in str(failure(add, connection))

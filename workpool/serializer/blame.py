@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 import cloudpickle
@@ -12,11 +13,17 @@ from ..errors import SerializationError, UsageError
 from ..interrupts import FAILURES, interrupts
 from .byname import PROTOCOL
 from .byvalue import locks_in
+from .instances import functions_in
 from .names import innermost, reads
 from .values import encode
 from .wording import said, task_name, type_name
 
 _DUMP: Final = cloudpickle.Pickler.dump.__code__
+
+_READ: Final = (
+    "build it in the task or in the initializer (the script itself must have none under that "
+    "name), or read it as an attribute of a module"
+)
 
 
 def as_called(error: BaseException) -> BaseException:
@@ -47,10 +54,7 @@ def culprit(
     if found is None and _failure(inner) is not None:
         read = {name: (f"{name!r}, which the function reads,", it) for name, it in reads(inner)}
         cells = [it for name, it in read.items() if name in inner.__code__.co_freevars]
-        remedy = (
-            "build it in the task or in the initializer (the script itself must have none under "
-            "that name), or read it as an attribute of a module"
-        )
+        remedy = _READ
         found = _first_failure([*read.values()], locks_in) or _first_failure(cells)
     if found is None and (attributes := _attributes(inner)):
         suspects = [(f"self.{name}, which comes along,", it) for name, it in attributes.items()]
@@ -62,6 +66,8 @@ def culprit(
     task = task_name(fn)
     if found is None:
         return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
+    if (deeper := _read_along(found[1], set())) is not None:
+        found, remedy = deeper, _READ
     what, value, failure = found
     if isinstance(failure, RuntimeError) and "through inheritance" in str(failure):
         remedy = (  # a lock, a queue or a value of multiprocessing, or what has one
@@ -93,6 +99,32 @@ def _attributes(fn: Any) -> dict[str, Any]:
     except Exception:  # a plain function; or the user's own code
         return {}
     return state if isinstance(state, dict) else {}
+
+
+def _read_along(value: object, seen: set[int]) -> tuple[str, object, BaseException] | None:
+    """Return the first failure of what functions read that come along with a value.
+
+    Those of its class do, and what they read brings others; `seen` are the ids of these.
+    """
+    value = value.__self__ if type(value) is MethodType else value
+    functions = [value]
+    if type(value) is not FunctionType:
+        kind: Any = value if issubclass(type(value), type) else type(value)
+        members = (member for cls in kind.__mro__ for member in vars(cls).copy().values())
+        parts = (part for member in members for part in functions_in(member) or (member,))
+        functions = [part for part in parts if type(part) is FunctionType]
+    for function in functions:
+        # Else it comes by its name.
+        for name, read in reads(function) if _failure(function) is not None else ():
+            failure = None if id(read) in seen else _failure(read, locks_in)
+            if failure is None:
+                continue
+            seen.add(id(read))
+            if (deeper := _read_along(read, seen)) is not None:
+                return deeper
+            if not issubclass(type(read), (FunctionType, type)):
+                return f"{name!r}, which {task_name(function)} reads,", read, failure
+    return None
 
 
 def _first_failure(
