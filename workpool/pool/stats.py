@@ -13,7 +13,8 @@ class WorkerStats(NamedTuple):
     rank : int
         The worker's, as the program knows it.
     tasks : int
-        Whose outcomes have come; each item of a map counts, or each chunk with a ``chunksize``.
+        Whose outcomes have come; each attempt counts, and each item of a map, or each chunk with a
+        ``chunksize``.
     busy_s : float
         Seconds that it has spent in them.
     evicted : int

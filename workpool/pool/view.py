@@ -91,7 +91,7 @@ class View(Executor):
         retry_delay_s : float
             Seconds before it is.
         retry_on : exception type or tuple of them
-            What counts as a failure; ``Exception`` by default.
+            What counts as a failure; ``Exception`` by default.  `TaskTimeout` is an OSError, too.
         isolate : bool
             Run the tasks in a child process of the worker, so that a segmentation fault,
             ``os._exit`` or a kill costs one attempt: `WorkerCrashed`.  Implied by each limit.
@@ -114,7 +114,7 @@ class View(Executor):
         Notes
         -----
         A child process is kept between tasks, and has no MPI.  A task that has brought down three
-        processes is not tried again.
+        processes, other than by its `timeout_s`, is not tried again.
 
         It is the same pool: what is shut down by ``shutdown``, or at the end of a ``with`` block,
         is all of it.  RMA cost: none.
