@@ -273,7 +273,11 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
             list(pool.starmap(lambda: rng.random(), [(), ()]))
             pool.submit(lambda: rng.random()).result()
             list(pool.map(lambda _: len(heavy), range(20), chunksize=1))
-        assert len(caught) == 5
+            measure = lambda _: len(heavy)
+            for _ in range(10):  # as a sampler does
+                list(pool.map(measure, range(20)))
+        assert len(caught) == 6
+        assert "each map of <lambda> takes 3.1 MB along, mostly 'heavy'" in str(caught[5].message)
         print({each.filename for each in caught} == {__file__})
     """
     assert run_ranks(2, script).stdout == "True\n"

@@ -91,7 +91,7 @@ class Core:
         self._detaching = threading.RLock()  # reentrant as the other
         self._generators = GeneratorCheck()
         self.ranks = RankCheck(job.group.is_own_rank)
-        self._heavy = HeavyCheck()
+        self.heavy = HeavyCheck()
         try:
             with job.lock:
                 # With the lock, so that ids grow along `job.pools`: see ``Context.closed``.
@@ -207,7 +207,7 @@ class Core:
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None or wrapped:
                 self.look(wrapped or fn)
-                self._heavy.note(wrapped or fn, len(payload))
+                self.heavy.note(wrapped or fn, len(payload))
             if isinstance(payload, Packed):
                 payload.lent = lent
                 if retry is not None:

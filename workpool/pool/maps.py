@@ -184,6 +184,7 @@ class Maps:
             several=source.several,
             operation=operation,
             ledger=ledger,
+            weigh=partial(core.heavy.note, fn, what="map"),
         )
         return MapCall(core, cutter)
 

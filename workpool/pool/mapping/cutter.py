@@ -135,6 +135,8 @@ class Cutter:
         That folds the results.
     ledger : Ledger, optional
         Says which items are done.
+    weigh : callable, optional
+        ``weigh(nbytes)``: told of items with which the function goes.
 
     Attributes
     ----------
@@ -157,6 +159,7 @@ class Cutter:
         several: bool = False,
         operation: Binary | None = None,
         ledger: Ledger | None = None,
+        weigh: Callable[[int], object] = int,
     ) -> None:
         self._number = number
         self.workers = workers
@@ -169,6 +172,7 @@ class Cutter:
         self._several = several
         self.operation = operation
         self._ledger = ledger
+        self._weigh = weigh
         self.at_once = self._own_code is None or ledger is not None
 
     @property
@@ -242,6 +246,8 @@ class Cutter:
                 return None
             began = monotonic()
             content = self._encoded(part, uncut)
+        if not self._own_code:
+            self._weigh(len(content))
         uncut.at += uncut.size
         segment = self.segment(content, range(len(part)), uncut.ended)
         weight = uncut.heavier * len(part)
