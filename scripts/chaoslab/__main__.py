@@ -26,10 +26,10 @@ COLUMNS = (
 def main() -> int:
     """Run every seed and print the table."""
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first one")
-    parser.add_argument("--tasks", type=int, default=20_000)
-    parser.add_argument("-w", "--workers", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=50, help="how many (50)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--tasks", type=int, default=20_000, help="of each (20,000)")
+    parser.add_argument("-w", "--workers", type=int, default=4, help="of each job (4)")
     parser.add_argument("--survive", action="store_true", help="kill ranks as well: up to half")
     options = parser.parse_args()
     print("  seed  " + "".join(f"{name:>10}" for name in COLUMNS) + "  outcome", flush=True)
