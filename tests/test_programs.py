@@ -266,6 +266,17 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
 
         rng, heavy = random.Random(1), bytearray(3 << 20)
 
+        def measure(_):
+            return len(heavy)
+
+        class Wrapper:
+            def __init__(self, function):
+                self.function = function
+
+            def __call__(self, item):
+                return self.function(item)
+
+        likelihood = Wrapper(measure)
         with warnings.catch_warnings(record=True) as caught, MPIPoolExecutor() as pool:
             warnings.simplefilter("always")
             list(pool.map(lambda _: rng.random(), range(2)))
@@ -273,11 +284,11 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
             list(pool.starmap(lambda: rng.random(), [(), ()]))
             pool.submit(lambda: rng.random()).result()
             list(pool.map(lambda _: len(heavy), range(20), chunksize=1))
-            measure = lambda _: len(heavy)
             for _ in range(10):  # as a sampler does
-                list(pool.map(measure, range(20)))
+                list(pool.map(likelihood, range(20)))
         assert len(caught) == 6
-        assert "each map of <lambda> takes 3.1 MB along, mostly 'heavy'" in str(caught[5].message)
+        message = str(caught[5].message)
+        assert "of __main__.Wrapper takes 3.1 MB along, mostly 'heavy', which measure" in message
         print({each.filename for each in caught} == {__file__})
     """
     assert run_ranks(2, script).stdout == "True\n"

@@ -81,15 +81,21 @@ def culprit(
     )
 
 
-def heaviest(fn: Callable[..., Any]) -> str:
+def heaviest(fn: Callable[..., Any], who: str = "it") -> str:
     """Return, for a message, what makes up most of what is called; nothing if nobody knows."""
-    parts = {f"{name!r}, which it reads": it for name, it in reads(fn)}
-    parts |= {f"self.{name}": it for name, it in _attributes(fn).items()}
+    parts = {f"{name!r}, which {who} reads": it for name, it in reads(fn)}
+    attributes = {f"self.{name}": it for name, it in _attributes(fn).items()}
+    parts |= attributes
     sizes: dict[int, str] = {}
     for what, value in parts.items():
         with suppress(*FAILURES):  # a lock, say, that is made anew
             sizes[len(encode(value))] = what
-    return f", mostly {sizes[max(sizes)]}" if sizes else ""
+    if not sizes:
+        return ""
+    most = sizes[max(sizes)]
+    within = attributes.get(most)  # perhaps a function, which the program has wrapped
+    deeper = heaviest(within, task_name(within)) if type(within) is FunctionType else ""
+    return deeper or f", mostly {most}"
 
 
 def _attributes(fn: Any) -> dict[str, Any]:
