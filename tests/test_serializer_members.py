@@ -31,6 +31,45 @@ def test_attributes_of_a_class_are_in_the_order_of_its_definition(run_script):
     """)
 
 
+def test_a_class_may_have_what_a_base_has_too(run_script):
+    run_script("""
+        import enum, pprint
+        class Color(str, enum.Enum):
+            RED = "red"
+            __str__ = str.__str__
+        class Base:
+            "A base."
+            verbose = False
+            __hash__ = None
+            def __repr__(self): return "base"
+        class Loud(Base):
+            verbose = True
+            __hash__ = object.__hash__
+            def __repr__(self): return "loud"
+        class Quiet(Base):
+            __doc__ = Base.__doc__
+            verbose = False
+            __hash__ = None
+            __repr__ = Base.__repr__
+        class Both(Quiet, Loud): pass
+        class Printer(pprint.PrettyPrinter):
+            format = pprint.PrettyPrinter.format
+            _dispatch = pprint.PrettyPrinter._dispatch
+        def look(color, kind):
+            Base.verbose = "changed"
+            assert "format" in vars(Printer)
+            assert Printer._dispatch is pprint.PrettyPrinter._dispatch  # the worker's own
+            return str(color), kind.verbose, kind.__hash__, repr(kind()), Quiet.__doc__
+        expected = "red", False, None, "base", "A base."
+        assert run(look, Color.RED, Both) == expected
+        assert run(lambda: look(Color.RED, Both)) == expected
+        Quiet.verbose = Base
+        assert run(look, Color.RED, Both)[1] is Base
+        del Quiet.verbose, Quiet.__repr__
+        assert run(look, Color.RED, Both)[1:4:2] == (True, "loud")
+    """)
+
+
 def test_kinds_of_properties_and_methods_of_the_script_are_whole(run_script):
     run_script("""
         class Kept(property):

@@ -25,9 +25,10 @@ from types import FunctionType
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary, ref
 
+from .atoms import is_unchanging
 from .byname import named
 from .derived import CACHES, WHEN_ASKED, annotations_of
-from .empty import make_empty, parameters, parametrize
+from .empty import hidden_in, make_empty, metaclass_of, parameters, parametrize
 from .enumerations import reduce_enumeration
 from .instances import functions_in, members
 from .script import found_in_script, is_in_script, show, tasks_are_here
@@ -236,7 +237,7 @@ def update_class(cls: type, update: tuple[object, Callable[[type, Any], Any], An
         return
     _, setter, state = update
     if known.own is not None:
-        # What it has no more, or its base has again, and what a task has added.
+        # What it has no more, and what a task has added.
         for name in vars(cls).keys() - known.own - state[0].keys() - WHEN_ASKED:
             with suppress(AttributeError, TypeError):  # its __doc__, which no class is without
                 delattr(cls, name)
@@ -318,27 +319,6 @@ def _slots_of(cls: type) -> dict[str, Any]:
     return {"__slots__": slots}
 
 
-def _metaclass_of(cls: type) -> type:
-    """Return what a class is to be made by: `type` finds a metaclass again that a base brings.
-
-    Those of pybind11 and nanobind have a name by which nobody can import them.
-    """
-    meta = type(cls)
-    if meta is type or named(meta):
-        return meta
-    brought = any(type(base) is meta and named(base) for base in cls.__mro__)
-    return type if brought else meta
-
-
-def _hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that its metaclass would not let be set."""
-    above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
-    hidden = {
-        name for names in above for name, it in names.copy().items() if hasattr(type(it), "__set__")
-    }
-    return {name: attributes[name] for name in hidden & attributes.keys()}
-
-
 class _Protocol(Protocol): ...
 
 
@@ -352,8 +332,26 @@ def _init_below_protocols(cls: type) -> object:
     return next(init for init in inherited if init is not _of_protocols)
 
 
+def _had_again(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a class that are the very objects that a base has there.
+
+    cloudpickle leaves them out.  Yet to have it again may mean to have nothing else: what another
+    base has, or the metaclass gives.  What an imported base has may be the worker's own; of that
+    there is only what has a name, or cannot change.
+    """
+    own = vars(cls).copy()
+    for base in cls.__bases__:
+        above, imported = vars(base), named(base)
+        for name in own.keys() & above.keys() - WHEN_ASKED:
+            it = own[name]
+            sent = not imported or is_unchanging(it) or (type(it) is FunctionType and named(it))
+            if above.get(name) is it and sent:
+                yield name, it
+
+
 def _as_defined(cls: type, attributes: dict[str, Any]) -> None:
     """Put attributes, sorted by name until now, into the order of their class: of fields, say."""
+    attributes.update(_had_again(cls))
     place = {name: number for number, name in enumerate(vars(cls).copy())}
     in_order = sorted(attributes.items(), key=lambda item: place.get(item[0], -1))
     attributes.clear()
@@ -379,9 +377,9 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
             return reduced
     make, args, state, _, _, setter = reduced
     if make.__name__ == "_make_skeleton_class":  # which knows classes by what is equal to them
-        slots, hidden = _slots_of(cls), _hidden_in(cls, state[0])
+        slots, hidden = _slots_of(cls), hidden_in(cls, state[0])
         _, name, bases, content, *_ = args
-        make, args = _make_empty, (_metaclass_of(cls), name, bases, {**content, **slots, **hidden})
+        make, args = _make_empty, (metaclass_of(cls), name, bases, {**content, **slots, **hidden})
         if (made_of := parameters(cls)) is not None:
             make, args = _make_parametrized, (*args, *made_of)
         built = {*slots, *hidden, *(members(cls) if slots else ())}

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from .byname import named
+
 _HOOK: Final = "__init_subclass__"
 
 _UNHOOKED: Final = threading.RLock()  # held by whoever changes the hooks of classes for a moment
@@ -58,6 +60,27 @@ def make_empty(
     except Exception:  # of the hook of some other base, which wants its arguments
         with _unhooked(above):
             return make()
+
+
+def metaclass_of(cls: type) -> type:
+    """Return what a class is to be made by: `type` finds a metaclass again that a base brings.
+
+    Those of pybind11 and nanobind have a name by which nobody can import them.
+    """
+    meta = type(cls)
+    if meta is type or named(meta):
+        return meta
+    brought = any(type(base) is meta and named(base) for base in cls.__mro__)
+    return type if brought else meta
+
+
+def hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that its metaclass would not let be set."""
+    above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
+    hidden = {
+        name for names in above for name, it in names.copy().items() if hasattr(type(it), "__set__")
+    }
+    return {name: attributes[name] for name in hidden & attributes.keys()}
 
 
 def parameters(cls: Any) -> tuple[Any, object] | None:
