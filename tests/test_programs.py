@@ -264,7 +264,11 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
         from workpool import WorkPool
         from workpool.futures import MPIPoolExecutor
 
-        rng, heavy = random.Random(1), bytearray(3 << 20)
+        rng, heavy, model = random.Random(1), bytearray(3 << 20), None
+
+        def get():
+            global model
+            model = model or object()
 
         def measure(_):
             return len(heavy)
@@ -284,10 +288,12 @@ def test_a_warning_is_of_the_line_of_the_program_that_gives_the_tasks() -> None:
             list(pool.starmap(lambda: rng.random(), [(), ()]))
             pool.submit(lambda: rng.random()).result()
             list(pool.map(lambda _: len(heavy), range(20), chunksize=1))
+            pool.submit(get).result()
             for _ in range(10):  # as a sampler does
                 list(pool.map(likelihood, range(20)))
-        assert len(caught) == 6
-        message = str(caught[5].message)
+        assert len(caught) == 7
+        assert "get makes the global 'model' of the script" in str(caught[5].message)
+        message = str(caught[6].message)
         assert "of __main__.Wrapper takes 3.1 MB along, mostly 'heavy', which measure" in message
         print({each.filename for each in caught} == {__file__})
     """

@@ -8,9 +8,11 @@
     maps          its map and reduce: which items are shared out, which are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
-    generators    warns if all tasks would draw the same random numbers
-    ranks         warns if tasks take the driver's rank for their own
-    heavy         warns if a function is sent with much data, again and again
+    checks        warns of functions that would do otherwise in other pools:
+    generators    if all tasks would draw the same random numbers
+    ranks         if they take the driver's rank for their own
+    heavy         if much data is sent with one, again and again
+    kept          if they keep something in a global for later ones
     warned        which line of the program a warning is of
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress

@@ -23,12 +23,10 @@ from ..tasks import PoolContext, Retry, Task
 from ..whole import held, whole
 from .accumulators import PoolAccumulators
 from .callbacks import Callbacks
+from .checks import Checks
 from .contexts import Contexts
 from .future import PoolFuture
-from .generators import GeneratorCheck
-from .heavy import HeavyCheck
 from .mapping.turns import TurnFuture
-from .ranks import RankCheck
 from .resolver import Resolver
 from .stats import WorkerStats
 
@@ -56,6 +54,7 @@ class Core:
     Attributes
     ----------
     callbacks : Callbacks
+    checks : Checks
     codes : CodeCache
         Of the job.
     contexts : Contexts
@@ -81,6 +80,7 @@ class Core:
         self.ledgers = ledgers
         self.codes = job.codes
         self.callbacks = Callbacks(job.attendant)
+        self.checks = Checks(job.group.is_own_rank)
         self.number: Callable[[], int] = job.numbers.__next__
         self._job = job
         self._setup = setup
@@ -89,9 +89,6 @@ class Core:
         self._lost = 0  # those of them that were lost when a signal's handler raised
         self._shut = False
         self._detaching = threading.RLock()  # reentrant as the other
-        self._generators = GeneratorCheck()
-        self.ranks = RankCheck(job.group.is_own_rank)
-        self.heavy = HeavyCheck()
         try:
             with job.lock:
                 # With the lock, so that ids grow along `job.pools`: see ``Context.closed``.
@@ -164,11 +161,6 @@ class Core:
 
     # --- tasks --------------------------------------------------------------------------------
 
-    def look(self, fn: Callable[..., Any], several: bool = False) -> None:
-        """Warn of what a function reads that is not what it is in other pools."""
-        self._generators.look(fn, several)
-        self.ranks.look(fn)
-
     def submits_at_once(self, fn: Callable[..., Any]) -> bool:
         """Return whether many calls of a function cost no more to submit than their arguments."""
         return self._max_pending is None and self.codes.at_once(fn) is not None
@@ -206,8 +198,8 @@ class Core:
                 own = self.codes.lookup(fn)
             payload, code = self.codes.pack(fn, args, kwargs, own)
             if own is None or wrapped:
-                self.look(wrapped or fn)
-                self.heavy.note(wrapped or fn, len(payload))
+                self.checks.look(wrapped or fn)
+                self.checks.heavy.note(wrapped or fn, len(payload))
             if isinstance(payload, Packed):
                 payload.lent = lent
                 if retry is not None:

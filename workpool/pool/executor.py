@@ -141,7 +141,8 @@ class WorkPool(View):
         )
         core = Core(job, choice, content, max_pending, ledgers)
         super().__init__(core, TaskOptions(), Hold(core))
-        core.ranks.look(initializer)  # last: if its warning is an error, nobody has the pool
+        if initializer is not None:  # last: if its warning is an error, nobody has the pool
+            core.checks.prepared(initializer)
 
 
 def run(

@@ -81,7 +81,7 @@ class Maps:
         wanted, deadline = Schedule.named(schedule), _deadline(timeout)
         core = self._core
         core.check_submits()
-        core.look(fn, several=True)
+        core.checks.look(fn, several=True)
         ledger = core.ledgers.default if journal is None else core.ledgers.open(journal)
         small = buffersize is not None and buffersize < LEAST_BUFFERSIZE
         alone = chunksize is not None or small or not self._plain
@@ -132,7 +132,7 @@ class Maps:
         deadline = _deadline(timeout)
         wanted, operation = Schedule.named(schedule), _operation(op)
         self._core.check_submits()
-        self._core.look(fn, several=True)
+        self._core.checks.look(fn, several=True)
         source = Source(iterables, False, None)
         mapping = self._mapping(fn, wanted, source, operation)
         items = source.all()
@@ -184,7 +184,7 @@ class Maps:
             several=source.several,
             operation=operation,
             ledger=ledger,
-            weigh=partial(core.heavy.note, fn, what="map"),
+            weigh=partial(core.checks.heavy.note, fn, what="map"),
         )
         return MapCall(core, cutter)
 

@@ -1,0 +1,43 @@
+"""What a pool warns of: functions that would do otherwise in other pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .generators import GeneratorCheck
+from .heavy import HeavyCheck
+from .kept import KeptCheck
+from .ranks import RankCheck
+
+
+class Checks:
+    """All of them, for one pool.
+
+    Parameters
+    ----------
+    is_own_rank : callable
+        Tells whether a number is this rank's in a communicator, and no worker's.
+
+    Attributes
+    ----------
+    heavy : HeavyCheck
+    """
+
+    def __init__(self, is_own_rank: Callable[[int, object], bool]) -> None:
+        self.heavy = HeavyCheck()
+        self._generators = GeneratorCheck()
+        self._ranks = RankCheck(is_own_rank)
+        self._kept: KeptCheck | None = KeptCheck()
+
+    def look(self, fn: Callable[..., Any], several: bool = False) -> None:
+        """Warn of what a function reads that is not what it is in other pools."""
+        self._generators.look(fn, several)
+        self._ranks.look(fn)
+        if self._kept is not None:
+            self._kept.look(fn)
+
+    def prepared(self, initializer: Callable[..., Any]) -> None:
+        """Look at the pool's initializer, which may have made what tasks would make."""
+        self._kept = None
+        self._ranks.look(initializer)
