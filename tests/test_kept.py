@@ -8,7 +8,7 @@ import warnings
 import pytest
 from scripted import define
 
-from workpool.pool.kept import KeptCheck
+from workpool.pool.checks import Checks
 
 SCRIPT = """
 import functools
@@ -48,9 +48,9 @@ given = 1
 def warned(fn):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        check = KeptCheck()
+        checks = Checks(lambda number, comm: False)
         for _ in range(2):
-            check.look(fn)
+            checks.look(fn)
     return [str(each.message).partition(" of the script")[0] for each in caught]
 
 

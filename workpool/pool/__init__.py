@@ -13,6 +13,7 @@
     ranks         if they take the driver's rank for their own
     heavy         if much data is sent with one, again and again
     kept          if they keep something in a global for later ones
+    met           the functions that were looked at before
     warned        which line of the program a warning is of
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from . import kept
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
-from .kept import KeptCheck
+from .met import Met
 from .ranks import RankCheck
 
 
@@ -28,16 +29,19 @@ class Checks:
         self.heavy = HeavyCheck()
         self._generators = GeneratorCheck()
         self._ranks = RankCheck(is_own_rank)
-        self._kept: KeptCheck | None = KeptCheck()
+        self._met = Met()
+        self._prepared = False
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
         """Warn of what a function reads that is not what it is in other pools."""
         self._generators.look(fn, several)
-        self._ranks.look(fn)
-        if self._kept is not None:
-            self._kept.look(fn)
+        for function in self._met.new(fn):
+            self._ranks.look(fn, function)
+            if not self._prepared:
+                kept.look(function)
 
     def prepared(self, initializer: Callable[..., Any]) -> None:
         """Look at the pool's initializer, which may have made what tasks would make."""
-        self._kept = None
-        self._ranks.look(initializer)
+        self._prepared = True
+        for function in self._met.new(initializer):
+            self._ranks.look(initializer, function)

@@ -12,15 +12,11 @@ import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from ..caches import LruCache
-from ..serializer import SCRIPT_MODULES, innermost, reads, task_name
+from ..serializer import reads, task_name
 from .warned import warn
-
-#: Functions that are not looked at again.
-_MOST = 256
 
 
 class RankCheck:
@@ -34,30 +30,19 @@ class RankCheck:
 
     def __init__(self, is_ours: Callable[[int, object], bool]) -> None:
         self._is_ours = is_ours
-        self._seen: LruCache[CodeType] = LruCache(_MOST)
 
-    def look(self, fn: object) -> None:
-        """Warn, once for each function, if it does, or one of the script that it calls."""
-        inner = innermost(fn)
-        for name in self._ranks_read(inner.__func__ if isinstance(inner, MethodType) else inner):
-            warn(
-                f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank on "
-                f"every worker: ask there for its own, or in the initializer (global {name})"
-            )
-
-    def _ranks_read(self, function: object) -> Iterator[str]:
-        if type(function) is not FunctionType or function.__module__ not in SCRIPT_MODULES:
-            return
+    def look(self, fn: object, function: FunctionType) -> None:
+        """Warn if a function does that is called, by others perhaps, as `fn` is."""
         code, names = function.__code__, function.__globals__
-        if self._seen.use(id(code)) is code:
-            return
-        self._seen.keep(id(code), code)
         for name, value in reads(function):
             if type(value) is int and name not in code.co_freevars:
                 asked = _asked(names.get("__file__")).get(name)
                 if asked is not None and self._is_ours(value, _found(asked, names)):
-                    yield name
-            yield from self._ranks_read(value)
+                    warn(
+                        f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank "
+                        "on every worker: ask there for its own, or in the initializer (global "
+                        f"{name})"
+                    )
 
 
 @functools.lru_cache(maxsize=8)
