@@ -184,8 +184,9 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
         def limits():
             return resource.getrlimit(resource.RLIMIT_NOFILE)
         def descriptors():
-            with open("/proc/net/unix") as sockets:  # a bell is made when a worker first sleeps
-                bells = [line.split()[6] for line in sockets if "@workpool" in line]
+            with open("/proc/net/unix", "rb") as sockets:  # the machine's: names need not be text
+                ours = [line.decode().split() for line in sockets if b"@workpool" in line]
+            bells = [fields[6] for fields in ours]  # a bell is made when a worker first sleeps
             links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
             held = [os.readlink(link) for link in links if os.path.islink(link)]
             return len([what for what in held if what.strip("socket:[]") not in bells])
