@@ -9,6 +9,7 @@ from workpool.context import Context, Limits, encode_setup
 from workpool.loss import Loss
 from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
 from workpool.serializer.byvalue import dumps_by_value
+from workpool.system.inherited import of_us
 from workpool.system.process import ChildProcess
 from workpool.worker import isolation, runner
 
@@ -22,7 +23,7 @@ class Child:
         limits: Limits,
         initializer: Callable[[], object] | None = None,
     ) -> None:
-        setup = encode_setup([], initializer, ())
+        setup = encode_setup(of_us(None), initializer, ())
         self.runner = isolation.IsolatedRunner(runner.Runner(1, "here"))
         self.pool = self.runner.enter(1, Context(1, limits, setup).encoded())
         self.pool.callables.add(1, dumps_by_value(function))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from workpool.repository import Row
 from workpool.serializer import Encoded, Kind, pack_call
 from workpool.serializer.code_cache import CodeCache
 from workpool.serializer.outcomes import unpack_outcome
+from workpool.system.inherited import of_us
 from workpool.tasks import Finished, PoolContext, Retry, Tally, Task
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker, _Service
@@ -51,7 +51,7 @@ class DriverAndWorker:
         worker = Worker(1, 1, "here")
         worker.runners.own.begin()
         self.service = _Service(worker, window, geometry, "pointer")
-        setup = encode_setup(sys.path, None, ())
+        setup = encode_setup(of_us(None), None, ())
         context = Context(1, None, setup)
         self.context = PoolContext(1, context, self.resolve, lambda several: None, Tally())
         self.codes = CodeCache()

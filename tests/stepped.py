@@ -25,6 +25,7 @@ from workpool.pool.resolver import Resolver
 from workpool.repository import Claim, Claimant
 from workpool.serializer import Code, pack_call
 from workpool.serializer.code_cache import CodeCache
+from workpool.system.inherited import of_us
 from workpool.tasks import PoolContext, Retry, Task
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker
@@ -80,7 +81,7 @@ class Stepped:
         )
         self.context = PoolContext(
             1,
-            Context(POOL, None, encode_setup([], None, ())),
+            Context(POOL, None, encode_setup(of_us(None), None, ())),
             self.resolver.resolve,
             self.resolver.write_down,
             self.resolver.tally,

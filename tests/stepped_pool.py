@@ -34,6 +34,7 @@ from workpool.pool.hold import Hold
 from workpool.pool.options import TaskOptions
 from workpool.pool.view import View
 from workpool.serializer.code_cache import CodeCache
+from workpool.system.inherited import of_us
 from workpool.testing import MemoryWindow
 from workpool.worker.worker import Worker
 
@@ -231,7 +232,7 @@ class SteppedPool(View):
             rank_of=lambda member: member,
         )
         ledgers = Ledgers((None, ()), bool, bool, journal)
-        core = Core(self.job, choice, encode_setup([], initializer, ()), None, ledgers)
+        core = Core(self.job, choice, encode_setup(of_us(None), initializer, ()), None, ledgers)
         super().__init__(core, TaskOptions(), Hold(core))
 
     def step(self) -> None:

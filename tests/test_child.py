@@ -24,6 +24,7 @@ from workpool.loss import Loss, Why
 from workpool.serializer import Code, Kind, as_bytes, pack_call, unpack_outcome
 from workpool.system import channel, process
 from workpool.system.channel import Channel
+from workpool.system.inherited import of_us
 from workpool.system.memory import empty
 from workpool.system.process import ChildProcess
 from workpool.worker import isolation
@@ -304,7 +305,7 @@ def fail() -> None:
 def test_nothing_is_sent_ahead_of_what_a_child_lacks() -> None:
     """It would take the next request for the code that it has asked for."""
     found = Child(abs, Limits())
-    setup = encode_setup([], fail, ())
+    setup = encode_setup(of_us(None), fail, ())
     broken = found.runner.enter(2, Context(2, Limits(), setup).encoded())
     tasks = [payload(-n) for n in range(1, 5)]
     kinds = [found.runner.call(broken, 0, 1, tasks[0])[0]]

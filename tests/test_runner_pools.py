@@ -11,6 +11,7 @@ from workpool.accumulator import Accumulator, spec_of
 from workpool.context import CALL, Context, Limits, encode_setup
 from workpool.serializer import pack_call, unpack_outcome
 from workpool.serializer.code_cache import CodeCache
+from workpool.system.inherited import of_us
 from workpool.worker import isolation, runner
 
 model: int | None = None
@@ -19,7 +20,7 @@ model: int | None = None
 def test_pools_of_long_ago_are_forgotten() -> None:
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
-    setup = encode_setup([], None, ())
+    setup = encode_setup(of_us(None), None, ())
     entered: list[int] = []
 
     def use(either: Any, number: int, limits: Limits | None) -> None:
@@ -43,7 +44,7 @@ def test_pools_of_long_ago_are_forgotten() -> None:
 
 def test_pools_that_are_over_are_forgotten() -> None:
     own = runner.Runner(1, "here")
-    setup = encode_setup([], None, ())
+    setup = encode_setup(of_us(None), None, ())
     either: Any
     for either, limits in ((own, None), (isolation.IsolatedRunner(own), Limits())):
         either.enter(11, Context(1, limits, setup).encoded())
@@ -58,7 +59,7 @@ def test_whose_tasks_run_is_known_of_each_pool_again() -> None:
     """What a task adds to an accumulator of another pool must not go into this one's window."""
     own = runner.Runner(1, "here")
     isolated = isolation.IsolatedRunner(own)
-    setup = encode_setup([], None, ())
+    setup = encode_setup(of_us(None), None, ())
     either: Any
     for either, limits, pool in ((own, None, 1), (isolated, Limits(), 2), (own, None, 3)):
         either.enter(10 + pool, Context(pool, limits, setup, others=(1, 2, 3)).encoded())
@@ -84,7 +85,7 @@ def test_tasks_of_each_pool_see_what_its_own_initializer_has_set() -> None:
     for pool, seen in ((1, 10), (3, None), (2, 20), (2, 20), (1, 10), (3, None), (2, 20)):
         entered = own.find(10 + pool)
         if entered is None:
-            context = Context(pool, None, encode_setup([], *given[pool]), others=(1, 2, 3))
+            context = Context(pool, None, encode_setup(of_us(None), *given[pool]), others=(1, 2, 3))
             entered = own.enter(10 + pool, context.encoded())
             entered.callables.add(code.code_id, code.data)
         for sent in (None, code):
@@ -100,7 +101,7 @@ def test_what_an_initializer_adds_does_not_count() -> None:
     numbers = Accumulator(spec_of((), "int64", "sum"))
     own.begin()
     try:
-        setup = encode_setup([], numbers.add, (1,))
+        setup = encode_setup(of_us(None), numbers.add, (1,))
         assert own.enter(1, Context(1, None, setup).encoded()).failure is None
         assert not own.contributions.parts
     finally:

@@ -27,7 +27,7 @@ from workpool.accumulator import Accumulators
 from workpool.backoff import FIRST_S, SPINS, Backoff
 from workpool.caches import MOST_CLASSES, LruCache, WeakLruCache, once_for_each_class
 from workpool.clock import Stopwatch
-from workpool.context import Context, TaskKind, encode_setup
+from workpool.context import Context, TaskKind
 from workpool.errors import RemoteTraceback, SerializationError, TaskLost
 from workpool.flag import Flag
 from workpool.job.drain import Drain
@@ -37,7 +37,7 @@ from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
 from workpool.reduction import OPERATIONS
-from workpool.serializer import Kind, join, pack_exception, split
+from workpool.serializer import Kind, join, pack_exception
 from workpool.system import status
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Tally, Task
@@ -247,11 +247,6 @@ def test_a_signal_may_have_no_name() -> None:
 def test_a_reason_that_nobody_knows_is_none() -> None:
     with pytest.raises(SerializationError, match="not what is said of a lost attempt"):
         Loss.decode(join(("moved house", *Loss(Why.CRASHED)[1:])))
-
-
-def test_what_is_no_text_in_the_path_is_not_sent() -> None:
-    path, _, _ = split(encode_setup(["text", Path("nowhere"), b"bytes"], None, ()))
-    assert path == ["text"]
 
 
 def test_recent_keeps_what_is_used() -> None:

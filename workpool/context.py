@@ -6,12 +6,12 @@ A descriptor has a task's ``TaskKind``, and names the ``Context`` that it shares
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from .serializer import as_bytes, join, pack_call, split
-from .system import authkey
+from .system.inherited import Inherited
 
 
 class TaskKind(IntEnum):
@@ -34,7 +34,7 @@ LARGE_NBYTES = 16 << 10
 
 
 def encode_setup(
-    sys_path: Iterable[object], initializer: Callable[..., object] | None, initargs: tuple[Any, ...]
+    inherited: Inherited, initializer: Callable[..., object] | None, initargs: tuple[Any, ...]
 ) -> bytes:
     """Return what a process does once before the first task of a pool; arguments as they are now.
 
@@ -43,10 +43,9 @@ def encode_setup(
     SerializationError
         Names the initializer or the argument that cannot be pickled.
     """
-    path = [entry for entry in sys_path if isinstance(entry, str)]
     # Apart: where the modules are that the initializer comes from, only the path may say; and
     # without the key no proxy among its arguments can be restored.
-    return join((path, authkey.own(), as_bytes(pack_call(initializer, initargs, {}))))
+    return join((inherited, as_bytes(pack_call(initializer, initargs, {}))))
 
 
 class Limits(NamedTuple):

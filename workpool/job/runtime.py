@@ -21,6 +21,7 @@ from ..members import doorbell
 from ..members.doorbell import Doorbell, Doorbells
 from ..members.liveness import Liveness, this_process
 from ..serializer.code_cache import CodeCache
+from ..system.inherited import Environment, Inherited, of_us
 from ..system.memory import keep_freed
 from ..system.status import UNFINISHED, Reporter
 from ..whole import collective
@@ -92,6 +93,8 @@ class Runtime:
         self.pools: list[Any] = []
         self.lock = threading.RLock()
         self._reporter = reporter
+        # The ranks of an SPMD program have run what this one has, and a thread shares all of it.
+        self._environment = Environment() if reporter is not None and group.size > 1 else None
         self._ending = self._closed = self.left = False
         self.status = 1
         self._drain = Drain(lambda: self.tables.drivers, self._announce, self.fail)
@@ -148,6 +151,10 @@ class Runtime:
         """Whether this thread is in the middle of opening a table, or of a step of one."""
         owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]
         return owned or any(driver.entered for driver in self.tables.drivers)
+
+    def inherited(self) -> Inherited:
+        """Return what a worker shall have of this process before the first task of a pool."""
+        return of_us(self._environment)
 
     # --- tables -------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, NamedTuple
 
 from ..errors import UsageError
+from ..system.inherited import here
 from ..system.streams import say
 
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
@@ -118,8 +119,8 @@ class Program(NamedTuple):
             if self.target.endswith(".py") and os.path.isfile(self.target):
                 raise UsageError(f"-m {self.target}: this is a file: give it without -m")
             top = self.target.partition(".")[0]
-            here = PathFinder.find_spec(top, [""])  # that may be gone
-            if not top or (here is None and importlib.util.find_spec(top) is None):
+            beside = PathFinder.find_spec(top, [""])  # that may be gone
+            if not top or (beside is None and importlib.util.find_spec(top) is None):
                 raise UsageError(f"no module named {self.target!r}")
 
     def _hint(self) -> str:
@@ -138,16 +139,16 @@ class Program(NamedTuple):
         """Set ``sys.argv`` and ``sys.path[0]``, as on every rank."""
         first = {"file": self.target, "module": "-m", "command": "-c", "stdin": "-"}[self.kind]
         sys.argv[:] = [first, *self.args]
-        here = _here()
+        place = here()
         safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-        if not safe and (here or not sys.path[0]):  # else python had no directory to put there
+        if not safe and (place or not sys.path[0]):  # else python had no directory to put there
             del sys.path[0]
         if self._archive():
             sys.path.insert(0, self._path())
         elif not safe and self.kind == "file":
             sys.path.insert(0, os.path.dirname(os.path.realpath(self.target)))
         elif not safe:
-            sys.path.insert(0, here if self.kind == "module" else "")
+            sys.path.insert(0, place if self.kind == "module" else "")
 
     def run(self, relayed: bool = False) -> None:
         """Run the program as ``__main__``; whatever it raises, it raises.
@@ -211,14 +212,6 @@ class Program(NamedTuple):
         if spec is None or code is None:
             raise ImportError(f"{self.target!r} has no code that can be run as __main__")
         return spec, code
-
-
-def _here() -> str:
-    """Return the working directory; nothing if it is gone."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return ""
 
 
 def parse(words: Sequence[str]) -> Program:

@@ -123,7 +123,7 @@ class WorkPool(View):
             leave_out(self)  # the task wants something else of the module that has a pool
             return
         job = entry.current()
-        content = encode_setup(sys.path, initializer, initargs)
+        content = encode_setup(job.inherited(), initializer, initargs)
         choice = choose(
             job,
             max_workers,

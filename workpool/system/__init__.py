@@ -12,7 +12,7 @@
     pages          and what fresh memory costs
     copies         of what a program passes on again and again: one for all
     shared_memory  how much there is, and what was left behind in it
-    authkey        what managers of ``multiprocessing`` ask for
+    inherited      what a process has from the program that starts it
 
 None of it knows what the runtime is for.
 """

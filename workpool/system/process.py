@@ -20,6 +20,7 @@ from typing import IO
 
 from ..clock import Stopwatch, monotonic, sleep
 from .channel import Channel
+from .inherited import here
 from .python import python
 from .ranks import without_line
 from .streams import open_streams
@@ -233,10 +234,8 @@ def _tracks(pid: int) -> bool:
 
 def _start(module: str, *arguments: object) -> bytes:
     """Return what a process runs to call ``main`` of a module."""
-    here = ""
-    with contextlib.suppress(OSError):  # it is gone
-        here = os.getcwd()
-    path = [entry or here for entry in sys.path if isinstance(entry, str)]
+    place = here()
+    path = [entry or place for entry in sys.path if isinstance(entry, str)]
     argv = [word for word in sys.argv if isinstance(word, str)]
     text = ", ".join(map(ascii, arguments))
     return _START.format(path=path, argv=argv, module=module, arguments=text).encode()

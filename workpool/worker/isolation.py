@@ -30,8 +30,9 @@ from ..clock import Stopwatch
 from ..context import Context, Limits
 from ..errors import SerializationError
 from ..loss import Loss, Stage, Why, unstarted
-from ..serializer import Encoded, Kind, join_apart, segments
+from ..serializer import Encoded, Kind, join_apart, segments, split
 from ..system import channel
+from ..system.inherited import adopt
 from ..system.process import ChildProcess
 from . import child, runner
 from .runner import Evicted
@@ -126,6 +127,8 @@ class IsolatedRunner:
         context = Context.decode(content)
         assert context.limits is not None
         self._entered.drop_if(lambda pool: context.closed(pool.pool_id))
+        inherited, _ = split(context.setup)
+        adopt(inherited)  # here as well: libraries read variables as a child process begins
         pool = IsolatedPool(None, self._codes, context.pool_id, context.limits, content)
         self._entered.keep(context_id, pool)
         self.contributions.pool = context.pool_id

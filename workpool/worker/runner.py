@@ -7,7 +7,6 @@ and KeyboardInterrupt included; what fails before its function is called is its 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection, Sequence
 from traceback import print_exception
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -36,7 +35,7 @@ from ..serializer import (
     unpack_call,
     use_prepared,
 )
-from ..system import authkey
+from ..system.inherited import adopt
 from ..system.status import exit_status
 from ..system.streams import flush
 
@@ -160,10 +159,8 @@ class Runner:
         self._pools.drop_if(lambda pool: context.closed(pool.pool_id))
         self._pool = None
         namespaces = collect_globals()
-        path, key, call = split(context.setup)
-        _add_to_path(path)
-        if key is not None:
-            authkey.adopt(key)
+        inherited, call = split(context.setup)
+        adopt(inherited)
         initializer: Any = "initializer"
         failure, prepared = None, Prepared()
         try:
@@ -322,13 +319,3 @@ def _note_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_note_fork)
-
-
-def _add_to_path(path: Sequence[str]) -> None:
-    """Add those entries of the driver's path that ours lacks, each before the one that follows."""
-    at = len(sys.path)
-    for entry in reversed(path):
-        if entry in sys.path:
-            at = sys.path.index(entry)
-        else:
-            sys.path.insert(at, entry)
