@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import queue
+import re
 import resource
 import signal
 import socket
@@ -33,6 +34,7 @@ from workpool.flag import Flag
 from workpool.job.drain import Drain
 from workpool.journal.ledger import Ledgers
 from workpool.loss import Loss, Why
+from workpool.pool.elsewhere import _HERE, Elsewhere
 from workpool.pool.future import PoolFuture
 from workpool.pool.options import Changes, TaskOptions, usual_arena_nbytes
 from workpool.pool.resolver import Resolver
@@ -314,6 +316,17 @@ def test_answers_are_remembered_of_so_many_classes() -> None:
     assert asked == classes
     assert answer(classes[0]) == "C0"
     assert asked == [*classes, classes[0]]
+
+
+def test_who_comes_from_another_pool_is_told_what_to_write() -> None:
+    pool = Elsewhere()
+    with pytest.raises(AttributeError, match="attribute 'imap'; here it is map"):
+        pool.imap  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'colour'$") as found:
+        pool.colour  # type: ignore[attr-defined]  # noqa: B018
+    assert (found.value.name, found.value.obj) == ("colour", pool)  # for "Did you mean"
+    for what in re.findall(r"\w+(?=\()", " ".join(_HERE.values())):
+        assert what in ("list", "result") or callable(getattr(workpool.WorkPool, what))
 
 
 def test_what_the_public_errors_are() -> None:

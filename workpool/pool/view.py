@@ -11,6 +11,7 @@ from ..accumulator import Accumulator, spec_of
 from ..errors import UsageError
 from .absent import Absent
 from .core import Core
+from .elsewhere import Elsewhere
 from .future import PoolFuture
 from .hold import Hold
 from .maps import Maps
@@ -42,7 +43,7 @@ def leave_out(view: View) -> None:
     view._options, view._retry = TaskOptions(), None
 
 
-class View(Executor):
+class View(Elsewhere, Executor):
     """A pool, and options for the tasks that are submitted through it.
 
     Parameters
@@ -389,10 +390,8 @@ class View(Executor):
 
         Notes
         -----
-        In a finalizer, and in a task of a job of one process, it never waits.
-
-        RMA cost: that of the progress for which it waits; 1 compare_and_swap for each task that is
-        cancelled.
+        In a finalizer, and in a task of a job of one process, it never waits.  RMA cost: that of
+        the progress for which it waits; 1 compare_and_swap for each task that is cancelled.
         """
         self._core.shutdown(wait, cancel_futures=cancel_futures)
 
