@@ -222,6 +222,7 @@ class SteppedPool(View):
             ),
             numbers=itertools.count(1),
             group=SimpleNamespace(is_own_rank=lambda *_: False),
+            apart=False,
             lock=threading.RLock(),
             accumulators=Accumulators(),
             pools=[],

@@ -152,6 +152,11 @@ class Runtime:
         owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]
         return owned or any(driver.entered for driver in self.tables.drivers)
 
+    @property
+    def apart(self) -> bool:
+        """Whether the workers have run nothing of the program."""
+        return self._environment is not None
+
     def inherited(self) -> Inherited:
         """Return what a worker shall have of this process before the first task of a pool."""
         return of_us(self._environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import kept
+from . import kept, logs
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
 from .met import Met
@@ -19,17 +19,20 @@ class Checks:
     ----------
     is_own_rank : callable
         Tells whether a number is this rank's in a communicator, and no worker's.
+    apart : bool
+        Whether the workers have run nothing of the program.
 
     Attributes
     ----------
     heavy : HeavyCheck
     """
 
-    def __init__(self, is_own_rank: Callable[[int, object], bool]) -> None:
+    def __init__(self, is_own_rank: Callable[[int, object], bool], apart: bool) -> None:
         self.heavy = HeavyCheck()
         self._generators = GeneratorCheck()
         self._ranks = RankCheck(is_own_rank)
         self._met = Met()
+        self._apart = apart
         self._prepared = False
 
     def look(self, fn: Callable[..., Any], several: bool = False) -> None:
@@ -39,6 +42,8 @@ class Checks:
             self._ranks.look(fn, function)
             if not self._prepared:
                 kept.look(function)
+                if self._apart:
+                    logs.look(function)
 
     def prepared(self, initializer: Callable[..., Any]) -> None:
         """Look at the pool's initializer, which may have made what tasks would make."""

@@ -80,7 +80,7 @@ class Core:
         self.ledgers = ledgers
         self.codes = job.codes
         self.callbacks = Callbacks(job.attendant)
-        self.checks = Checks(job.group.is_own_rank)
+        self.checks = Checks(job.group.is_own_rank, job.apart)
         self.number: Callable[[], int] = job.numbers.__next__
         self._job = job
         self._setup = setup
