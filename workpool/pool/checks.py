@@ -10,6 +10,7 @@ from .generators import GeneratorCheck
 from .heavy import HeavyCheck
 from .met import Met
 from .ranks import RankCheck
+from .settings import SettingCheck
 
 
 class Checks:
@@ -31,6 +32,7 @@ class Checks:
         self.heavy = HeavyCheck()
         self._generators = GeneratorCheck()
         self._ranks = RankCheck(is_own_rank)
+        self._settings = SettingCheck()
         self._met = Met()
         self._apart = apart
         self._prepared = False
@@ -44,6 +46,7 @@ class Checks:
                 kept.look(function)
                 if self._apart:
                     logs.look(function)
+                    self._settings.look(function)
 
     def prepared(self, initializer: Callable[..., Any]) -> None:
         """Look at the pool's initializer, which may have made what tasks would make."""
