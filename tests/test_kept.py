@@ -44,6 +44,62 @@ def none_yet():
 given = 1
 """
 
+FILLS = """
+import collections, types
+table, rows, count, full = {}, [], collections.Counter(), {1: 1}
+state = types.SimpleNamespace(model=None, name="x")
+class Model:
+    one = None
+    limit = 3
+    @classmethod
+    def get(cls):
+        if cls.one is None:
+            cls.one = 1
+        return cls.one
+    @staticmethod
+    def named():
+        Model.one = Model.one or 1
+    @property
+    def item(self):
+        return self.found()
+    def found(self):
+        if 1 not in table:
+            table[1] = 1
+        self.own = table[1]
+    def not_called(self): rows.append(1)
+    def limits(self): Model.limit = 4
+class Made:
+    def __init__(self): table["x"] = 1
+class Called:
+    def __call__(self): return self.step()
+    def step(self): return count.update("x")
+model, called = Model(), Called()
+def by_class(): return Model.get()
+def by_name(): return Model.named()
+def by_object(): return model.item
+def by_index(k):
+    if k not in table: table[k] = [k for k in range(3)]
+    return table[k]
+def by_default(k): return table.setdefault(k, 1)
+def by_append(x):
+    rows.append(x)
+def by_count(x): count[x] += 1
+def by_attribute():
+    if not hasattr(by_attribute, "model"): by_attribute.model = 1
+def by_space():
+    state.model = state.model or 1
+def makes(): return Made()
+def local(x):
+    if x in table: return 0
+    own = {}
+    own[x] = table.get(x)
+    return own
+def is_full(x): full[x] = 1
+def renames(): state.name = "y"
+def limits(): return model.limits()
+def not_its_own(): return model
+"""
+
 
 def warned(fn):
     with warnings.catch_warnings(record=True) as caught:
@@ -69,3 +125,35 @@ def test_so_is_a_method():
 def test_others_are_not(name):
     assert not warned(getattr(define(SCRIPT), name))
     assert not warned(abs)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("by_class", "Model.get sets cls.one"),
+        ("by_name", "Model.named sets Model.one"),
+        ("by_object", "Model.found fills the global 'table'"),
+        ("by_index", "by_index fills the global 'table'"),
+        ("by_default", "by_default fills the global 'table'"),
+        ("by_append", "by_append fills the global 'rows'"),
+        ("by_count", "by_count fills the global 'count'"),
+        ("by_attribute", "by_attribute sets by_attribute.model"),
+        ("by_space", "by_space sets state.model"),
+        ("makes", "Made.__init__ fills the global 'table'"),
+        ("called", "Called.step fills the global 'count'"),
+    ],
+)
+def test_a_function_that_fills_or_sets_what_is_empty_is_named_once(name, text):
+    assert warned(getattr(define(FILLS), name)) == [text]
+
+
+@pytest.mark.parametrize("name", ["local", "is_full", "renames", "limits", "not_its_own"])
+def test_others_are_not_either(name):
+    assert not warned(getattr(define(FILLS), name))
+
+
+def test_what_a_bound_method_calls_is_looked_at():
+    script = define(FILLS)
+    assert warned(script.model.found) == ["Model.found fills the global 'table'"]
+    assert warned(script.Model.get) == ["Model.get sets cls.one"]
+    assert warned(script.called) == ["Called.step fills the global 'count'"]

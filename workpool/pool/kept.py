@@ -1,29 +1,89 @@
-"""A warning for programs whose tasks keep something in a global, for the tasks that come later.
+"""A warning for programs whose tasks keep something in the script for the tasks that come later.
 
 ``global model; if model is None: model = load()`` loads once in each process of a pool that forks,
-or imports the script on each worker.  Here each task has copies of the script's globals: it finds
-None, and loads again.
+or imports the script on each worker; so does what fills a dict, or sets an attribute of a class.
+Here each task has copies of what the script has: it finds nothing there, and loads again.
 """
 
 from __future__ import annotations
 
-from types import CodeType, FunctionType
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import CodeType, FunctionType, ModuleType
 
+from ..interrupts import FAILURES
 from ..lazy import dis
-from ..serializer import task_name
+from ..serializer import reads, task_name
 from ..serializer.names import bound_names
 from .warned import warn
 
+_CONTAINERS = (Counter, OrderedDict, defaultdict, deque, dict, list, set)
+
+#: Methods by which they are filled, and other steps that keep something.
+_FILL = {"add", "append", "extend", "setdefault", "update"}
+_SET = {"STORE_ATTR", "STORE_SUBSCR"}
+
 
 def look(function: FunctionType) -> None:
-    """Warn if a function makes a global where that is None, as it is on the driver."""
-    for name in _made_late(function.__code__):
-        if function.__globals__.get(name, function) is None:
-            warn(
-                f"{task_name(function)} makes the global {name!r} of the script where that is "
-                "None, as it is again in each task: have the pool's initializer make it, or a "
-                "function with functools.cache, which keeps it on each worker"
-            )
+    """Warn if a function makes what is not there, as it is not on the driver."""
+    for what in dict.fromkeys(_made(function)):
+        warn(
+            f"{task_name(function)} {what}, as it is again in each task: keep it in a global that "
+            "the pool's initializer makes, or in a function with functools.cache, which keeps it "
+            "on each worker"
+        )
+
+
+def _made(function: FunctionType) -> Iterator[str]:
+    code, names = function.__code__, function.__globals__
+    for name in _made_late(code):
+        if names.get(name, function) is None:
+            yield f"makes the global {name!r} of the script where that is None"
+    if not (_SET & {dis.opname[op] for op in code.co_code[::2]} or _FILL & {*code.co_names}):
+        return
+    holders = {name: value for name, value in reads(function) if not isinstance(value, ModuleType)}
+    if code.co_varnames[:1] == ("cls",):
+        holders["cls"] = names.get(function.__qualname__.rpartition(".")[0])
+    empty = {name for name, it in holders.items() if type(it) in _CONTAINERS and not it}
+    steps = list(dis.get_instructions(code))
+    for at, step in enumerate(steps):
+        operation, argument = step.opname, step.argval
+        if operation in ("LOAD_ATTR", "LOAD_METHOD") and argument in _FILL:
+            if (name := _loaded(steps[at - 1])) in empty:
+                yield f"fills the global {name!r} of the script, which is empty"
+        elif operation == "STORE_ATTR" and (name := _loaded(steps[at - 1])) in holders:
+            if _lacks(holders[name], argument):
+                yield f"sets {name}.{argument} of the script, which is None or not there"
+        elif operation == "STORE_SUBSCR" and (name := _indexed(steps[:at])) in empty:
+            yield f"fills the global {name!r} of the script, which is empty"
+
+
+def _loaded(step: dis.Instruction) -> str:
+    """Return the name of the variable that a step loads, the last one of two."""
+    if not step.opname.startswith("LOAD_") or "CONST" in step.opname:
+        return ""
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    return str(names[-1])
+
+
+def _indexed(steps: Sequence[dis.Instruction]) -> str:
+    """Return the name of what steps have put on the stack to assign an item of it.
+
+    The stack has the value, that, and the index; of ``+=`` the value was the last to come.
+    """
+    height = -2 if steps[-1].opname in ("SWAP", "ROT_THREE") else -1
+    for step in reversed(steps):
+        height += dis.stack_effect(step.opcode, step.arg, jump=False)
+        if height > 0:
+            return _loaded(step)
+    return ""
+
+
+def _lacks(value: object, attribute: str) -> bool:
+    with suppress(*FAILURES):  # the program's own code may be called for it
+        return getattr(value, attribute, None) is None
+    return False
 
 
 def _made_late(code: CodeType) -> list[str]:

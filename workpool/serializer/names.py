@@ -27,17 +27,17 @@ LAZY: Final[Any] = getattr(types, "LazyImportType", None)
 """What ``lazy import`` binds, from Python 3.15 on, until Python reads the name; None before."""
 
 
-def _with_nested(code: CodeType) -> Iterator[CodeType]:
+def with_nested(code: CodeType) -> Iterator[CodeType]:
     """Yield a code object, and those of the functions, classes and comprehensions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _with_nested(constant)
+            yield from with_nested(constant)
 
 
 def _named_by(code: CodeType, *operations: str) -> frozenset[str]:
     """Return the names in the steps of these kinds, of which parts of their names are given."""
-    steps = (step for each in _with_nested(code) for step in dis.get_instructions(each))
+    steps = (step for each in with_nested(code) for step in dis.get_instructions(each))
     return frozenset(it.argval for it in steps if any(part in it.opname for part in operations))
 
 
@@ -82,7 +82,7 @@ def _submodules(
     code: CodeType, packages: tuple[str, ...], pending: Set[str], _: tuple[int, str]
 ) -> tuple[str, ...]:
     """Return their names; anew when modules have been imported."""
-    known = {name for each in _with_nested(code) for name in each.co_names}
+    known = {name for each in with_nested(code) for name in each.co_names}
     return tuple(
         name
         for name in (*sys.modules.copy(), *pending)
