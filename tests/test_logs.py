@@ -82,25 +82,27 @@ def test_not_where_the_driver_shows_nothing_either() -> None:
     assert warned(define(SCRIPT).by_logger) == []
 
 
+LOGS = """
+    import logging
+    from workpool import WorkPool
+
+    logging.basicConfig(level=logging.INFO)
+    log = logging.getLogger("app")
+
+    def task():
+        log.info("in the task")
+
+    with WorkPool() as pool:
+        pool.submit(task).result()
+    with WorkPool(initializer=logging.basicConfig) as pool:
+        pool.submit(task).result()
+"""
+
+
 @pytest.mark.mpi
 @pytest.mark.either
 def test_the_line_that_submits_is_named() -> None:
-    script = """
-        import logging
-        from workpool import WorkPool
-
-        logging.basicConfig(level=logging.INFO)
-        log = logging.getLogger("app")
-
-        def task():
-            log.info("in the task")
-
-        with WorkPool() as pool:
-            pool.submit(task).result()
-        with WorkPool(initializer=logging.basicConfig, initargs=()) as pool:
-            pool.submit(task).result()
-    """
-    said = run_ranks(2, script).stderr
+    said = run_ranks(2, LOGS).stderr
     assert said.count("task logs by 'log'") == 1
     assert "driver.py:12: UserWarning" in said
 
@@ -108,17 +110,4 @@ def test_the_line_that_submits_is_named() -> None:
 @pytest.mark.mpi
 @pytest.mark.either
 def test_a_process_by_itself_logs_as_it_was_told() -> None:
-    script = """
-        import logging
-        from workpool import WorkPool
-
-        logging.basicConfig(level=logging.INFO)
-        log = logging.getLogger("app")
-
-        def task():
-            log.info("in the task")
-
-        with WorkPool() as pool:
-            pool.submit(task).result()
-    """
-    assert run_ranks(1, script).stderr.strip() == "INFO:app:in the task"
+    assert run_ranks(1, LOGS).stderr == "INFO:app:in the task\n" * 2

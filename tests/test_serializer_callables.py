@@ -20,7 +20,7 @@ import pytest
 from scripted import looked_up_again
 
 from workpool.errors import SerializationError
-from workpool.pool.generators import GeneratorCheck
+from workpool.pool.checks.generators import GeneratorCheck
 from workpool.serializer import Code, byvalue, pack_call, pack_value, unpack, unpack_call
 from workpool.serializer.code_cache import CodeCache
 from workpool.serializer.fingerprint import fingerprint

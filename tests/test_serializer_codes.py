@@ -9,7 +9,7 @@ import weakref
 
 from scripted import Job, define, looked_up_again
 
-from workpool.pool.generators import GeneratorCheck
+from workpool.pool.checks.generators import GeneratorCheck
 from workpool.serializer import CallableCache, unpack
 from workpool.serializer.byvalue import dumps_by_value
 from workpool.serializer.code_cache import CodeCache

@@ -5,16 +5,11 @@
     view          one pool with its tasks run otherwise
     hold          shuts down a pool that nothing refers to any more
     absent        what a task finds in place of a pool
+    elsewhere     what a program finds that calls it by another pool's names
     maps          its map and reduce: which items are shared out, which are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
-    checks        warns of functions that would do otherwise in other pools:
-    generators    if all tasks would draw the same random numbers
-    ranks         if they take the driver's rank for their own
-    heavy         if much data is sent with one, again and again
-    kept          if they keep something in a global for later ones
-    met           the functions that were looked at before
-    warned        which line of the program a warning is of
+    checks        warns of functions that would do otherwise in other pools
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 
-from ..interrupts import FAILURES
-from ..lazy import dis
-from ..serializer import reads, task_name
-from ..serializer.names import bound_names
+from ...interrupts import FAILURES
+from ...lazy import dis
+from ...serializer import reads, task_name
+from ...serializer.names import bound_names
 from .warned import warn
 
 _CONTAINERS = (Counter, OrderedDict, defaultdict, deque, dict, list, set)

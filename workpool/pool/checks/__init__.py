@@ -1,4 +1,16 @@
-"""What a pool warns of: functions that would do otherwise in other pools."""
+"""What a pool warns of: functions that would do otherwise in other pools.
+
+    generators    if all tasks would draw the same random numbers
+    ranks         if they take the driver's rank for their own
+    heavy         if much data is sent with one, again and again
+    kept          if they keep something in the script for later ones
+    logs          if they log what only the driver shows
+    settings      if they use a module in which the script has set something
+    met           the functions that were looked at before
+    warned        which line of the program a warning is of
+
+Each function is looked at once, before its first task is submitted.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from types import FunctionType
 
-from ..serializer import reads, task_name
+from ...serializer import reads, task_name
 from .warned import warn
 
 _LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}

@@ -14,8 +14,8 @@ from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
-from ..caches import LruCache, WeakLruCache
-from ..serializer import SCRIPT_MODULES, innermost, is_own_generator, reads, task_name
+from ...caches import LruCache, WeakLruCache
+from ...serializer import SCRIPT_MODULES, innermost, is_own_generator, reads, task_name
 from .warned import warn
 
 #: The types of generators: module and name.  As long as a module is not imported, there are none.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from types import CodeType, FunctionType, MethodType
 
-from ..caches import LruCache
-from ..serializer import SCRIPT_MODULES, innermost, reads
-from ..serializer.instances import functions_in
-from ..serializer.names import with_nested
+from ...caches import LruCache
+from ...serializer import SCRIPT_MODULES, innermost, reads
+from ...serializer.instances import functions_in
+from ...serializer.names import with_nested
 
 #: Functions that are not looked at again.
 _MOST = 256

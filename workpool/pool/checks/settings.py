@@ -14,7 +14,7 @@ import re
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from ..serializer import reads, task_name
+from ...serializer import reads, task_name
 from .warned import warn
 
 #: How functions are named that set something: not what shows numbers, which most tasks do not.

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from ..caches import WeakLruCache
-from ..serializer import pack_call, task_name
-from ..serializer.blame import heaviest
+from ...caches import WeakLruCache
+from ...serializer import pack_call, task_name
+from ...serializer.blame import heaviest
 from .warned import warn
 
 #: Less takes about as long as what else is done for a task of some milliseconds.

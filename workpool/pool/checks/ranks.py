@@ -15,7 +15,7 @@ from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..serializer import reads, task_name
+from ...serializer import reads, task_name
 from .warned import warn
 
 
