@@ -21,12 +21,12 @@ from .warned import warn
 _CONTAINERS = (Counter, OrderedDict, defaultdict, deque, dict, list, set)
 
 #: Methods by which they are filled, and other steps that keep something.
-_FILL = {"add", "append", "extend", "setdefault", "update"}
+_FILL = {"add", "append", "extend", "update"}
 _SET = {"STORE_ATTR", "STORE_SUBSCR"}
 
 
 def look(function: FunctionType) -> None:
-    """Warn if a function makes what is not there, as it is not on the driver."""
+    """Warn if a function makes what it finds not there, as it is not there on the driver."""
     for what in dict.fromkeys(_made(function)):
         warn(
             f"{task_name(function)} {what}, as it is again in each task: keep it in a global that "
@@ -40,23 +40,34 @@ def _made(function: FunctionType) -> Iterator[str]:
     for name in _made_late(code):
         if names.get(name, function) is None:
             yield f"makes the global {name!r} of the script where that is None"
-    if not (_SET & {dis.opname[op] for op in code.co_code[::2]} or _FILL & {*code.co_names}):
+    called = {"setdefault", *_FILL} & {*code.co_names}
+    if not (called or _SET & {dis.opname[operation] for operation in code.co_code[::2]}):
         return
     holders = {name: value for name, value in reads(function) if not isinstance(value, ModuleType)}
-    if code.co_varnames[:1] == ("cls",):
-        holders["cls"] = names.get(function.__qualname__.rpartition(".")[0])
+    cls = names.get(function.__qualname__.rpartition(".")[0])
+    if cls is not None and code.co_varnames[:1] == ("cls",):
+        holders["cls"] = cls
     empty = {name for name, it in holders.items() if type(it) in _CONTAINERS and not it}
     steps = list(dis.get_instructions(code))
+    loads = Counter(map(_loaded, steps))
+    seen: set[object] = set()  # attributes that were looked at: what is only set is no search
     for at, step in enumerate(steps):
         operation, argument = step.opname, step.argval
-        if operation in ("LOAD_ATTR", "LOAD_METHOD") and argument in _FILL:
-            if (name := _loaded(steps[at - 1])) in empty:
-                yield f"fills the global {name!r} of the script, which is empty"
-        elif operation == "STORE_ATTR" and (name := _loaded(steps[at - 1])) in holders:
+        name = _loaded(steps[at - 1])
+        filled = ""
+        if operation in ("LOAD_ATTR", "LOAD_METHOD"):
+            seen.add((name, argument))
+            if name in empty and argument in called:
+                filled = name
+        elif operation == "LOAD_CONST":
+            seen.add(argument)  # of hasattr
+        elif operation == "STORE_ATTR" and name in holders and {argument, (name, argument)} & seen:
             if _lacks(holders[name], argument):
                 yield f"sets {name}.{argument} of the script, which is None or not there"
         elif operation == "STORE_SUBSCR" and (name := _indexed(steps[:at])) in empty:
-            yield f"fills the global {name!r} of the script, which is empty"
+            filled = name
+        if filled and (loads[filled] > 1 or argument == "setdefault"):
+            yield f"fills {filled!r} of the script, which is empty"
 
 
 def _loaded(step: dis.Instruction) -> str:
