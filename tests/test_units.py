@@ -28,7 +28,7 @@ from workpool.accumulator import Accumulators
 from workpool.backoff import FIRST_S, SPINS, Backoff
 from workpool.caches import MOST_CLASSES, LruCache, WeakLruCache, once_for_each_class
 from workpool.clock import Stopwatch
-from workpool.context import Context, TaskKind
+from workpool.context import Context, TaskKind, encode_setup
 from workpool.errors import RemoteTraceback, SerializationError, TaskLost
 from workpool.flag import Flag
 from workpool.job.drain import Drain
@@ -41,6 +41,7 @@ from workpool.pool.resolver import Resolver
 from workpool.reduction import OPERATIONS
 from workpool.serializer import Kind, join, pack_exception
 from workpool.system import status
+from workpool.system.inherited import of_us
 from workpool.system.status import Watch
 from workpool.tasks import Finished, PoolContext, Tally, Task
 
@@ -249,6 +250,12 @@ def test_a_signal_may_have_no_name() -> None:
 def test_a_reason_that_nobody_knows_is_none() -> None:
     with pytest.raises(SerializationError, match="not what is said of a lost attempt"):
         Loss.decode(join(("moved house", *Loss(Why.CRASHED)[1:])))
+
+
+def test_what_an_initializer_cannot_be_given_is_told_of_the_initializer() -> None:
+    with pytest.raises(SerializationError, match=r"argument 1 of 1 .* initializer print:") as it:
+        encode_setup(of_us(None), print, ((n for n in "x"),))
+    assert "build it in the initializer" in str(it.value)
 
 
 def test_recent_keeps_what_is_used() -> None:

@@ -43,9 +43,10 @@ def encode_setup(
     SerializationError
         Names the initializer or the argument that cannot be pickled.
     """
+    call = as_bytes(pack_call(initializer, initargs, {}, role="initializer"))
     # Apart: where the modules are that the initializer comes from, only the path may say; and
     # without the key no proxy among its arguments can be restored.
-    return join((inherited, as_bytes(pack_call(initializer, initargs, {}))))
+    return join((inherited, call))
 
 
 class Limits(NamedTuple):

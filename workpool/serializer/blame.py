@@ -44,11 +44,15 @@ def culprit(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     error: BaseException,
+    role: str,
 ) -> SerializationError:
-    """Return the error that names what could not be pickled and what to do about it."""
+    """Return the error that names what could not be pickled and what to do about it.
+
+    `role` is what is called: a task, or the initializer.
+    """
     suspects = [(f"argument {i} of {len(args)}", value) for i, value in enumerate(args, 1)]
     suspects += [(f"keyword argument {name!r}", value) for name, value in kwargs.items()]
-    remedy = "pass what it is made from and build it in the task, or give its class __reduce__"
+    remedy = f"pass what it is made from and build it in the {role}, or give its class __reduce__"
     found = _first_failure(suspects)
     inner = innermost(fn)
     if found is None and _failure(inner) is not None:
@@ -65,7 +69,7 @@ def culprit(
         remedy = "define it, or a function that calls it, in a module that the workers can import"
     task = task_name(fn)
     if found is None:
-        return SerializationError(f"cannot pickle the call of task {task}: {said(error)}")
+        return SerializationError(f"cannot pickle the call of {role} {task}: {said(error)}")
     if (deeper := _read_along(found[1], set())) is not None:
         found, remedy = deeper, _READ
     what, value, failure = found
@@ -77,7 +81,7 @@ def culprit(
     # An error of ours says itself what to do.
     text = str(failure) if isinstance(failure, UsageError) else f"{said(failure)}; {remedy}"
     return SerializationError(
-        f"cannot pickle {what} of type {type_name(value)} for task {task}: {text}"
+        f"cannot pickle {what} of type {type_name(value)} for {role} {task}: {text}"
     )
 
 

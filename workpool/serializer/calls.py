@@ -45,6 +45,7 @@ def pack_call(
     kwargs: dict[str, Any],
     code: Code | None = None,
     refer: Refer | None = None,
+    role: str = "task",
 ) -> Encoded:
     """Encode a call.
 
@@ -59,6 +60,8 @@ def pack_call(
         have something in common with it that must be one, see `reach`.
     refer : Refer, optional
         As for `encode`.
+    role : str
+        What is called, for messages.
 
     Raises
     ------
@@ -89,14 +92,14 @@ def pack_call(
                 beside.check(kwargs.values())
         return encode(call, refer=refer, beside=beside)
     except Torn:
-        return pack_call(fn, args, kwargs)
+        return pack_call(fn, args, kwargs, role=role)
     except (interrupts(), UnknownDefinition):
         raise
     except BaseException as error:  # __reduce__ may raise anything, SystemExit included
         from .blame import as_called, culprit
 
         told = isinstance(error, UsageError)  # in full, by the message: a future, an accumulator
-        raise culprit(fn, args, kwargs, error) from (None if told else as_called(error))
+        raise culprit(fn, args, kwargs, error, role) from (None if told else as_called(error))
 
 
 def unpack_call(
