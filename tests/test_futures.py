@@ -113,6 +113,31 @@ def test_mpi_is_loaded_as_for_a_pool_though_mpi4py_has_the_name() -> None:
     assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_library_that_imports_mpi4py_futures_finds_what_is_put_in_its_place(ranks: int) -> None:
+    script = """
+        import sys
+        import mpi4py
+        import workpool.futures
+
+        sys.modules["mpi4py.futures"] = mpi4py.futures = workpool.futures
+
+        import mpi4py.futures
+        from mpi4py import futures
+        from mpi4py.futures import *
+        from workpool.futures.aplus import then
+
+        with mpi4py.futures.MPIPoolExecutor() as executor, ThreadPoolExecutor(1) as thread:
+            assert type(executor) is MPIPoolExecutor is workpool.futures.MPIPoolExecutor
+            doubled = then(executor.submit(abs, -1), lambda found: 2 * found)
+            made = [doubled, compose(executor.submit(abs, -3)), thread.submit(int)]
+            print(collect(made).result())
+        assert mpi4py.futures is futures is sys.modules["mpi4py.futures"] is workpool.futures
+    """
+    ended = run_ranks(ranks, script)
+    assert (ended.stdout, ended.stderr) == ("[2, 3, 0]\n", "")
+
+
 def test_a_block_waits_for_its_tasks_whatever_error_has_ended_it(tmp_path: Path) -> None:
     script = """
         import sys, time

@@ -23,6 +23,7 @@ those two, ``collect``, ``compose``, and what is in ``aplus``.
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import (
     ALL_COMPLETED,
     FIRST_COMPLETED,
@@ -83,10 +84,24 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for: the ranks that only serve do without it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _HOMES[name] == "mpi4py.futures":
-        import_module("workpool.rma")  # first: it says how MPI is to be loaded
-    value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+    theirs = _HOMES[name] == "mpi4py.futures"
+    home = mpi4py_own(_HOMES[name]) if theirs else import_module(_HOMES[name], __name__)
+    value = globals()[name] = getattr(home, name)
     return value
+
+
+def mpi4py_own(name: str) -> Any:
+    """Import a module of mpi4py.futures, even if a program has put this package in its place."""
+    import_module("workpool.rma")  # first: it says how MPI is to be loaded
+    ours = sys.modules[__name__]
+    if sys.modules.get("mpi4py.futures") is not ours:
+        return import_module(name)
+    del sys.modules["mpi4py.futures"]
+    try:
+        return import_module(name)
+    finally:
+        sys.modules["mpi4py.futures"] = ours
+        sys.modules["mpi4py"].futures = ours  # type: ignore[attr-defined]
 
 
 def __dir__() -> list[str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import mpi4py_own
 from .chains import follow
 
-# isort: split
-from mpi4py.futures import aplus
-from mpi4py.futures.aplus import ThenableFuture
+_theirs = mpi4py_own("mpi4py.futures.aplus")
 
-_then: Any = aplus.then  # whose types say that it takes no functions
-_catch: Any = aplus.catch
+if TYPE_CHECKING:
+    from mpi4py.futures.aplus import ThenableFuture
+else:
+    ThenableFuture = _theirs.ThenableFuture
 
 __all__ = ["ThenableFuture", "catch", "then"]
 
@@ -44,7 +45,7 @@ def then(
     -----
     RMA cost: none.
     """
-    result: ThenableFuture[Any] = _then(_thenable(future), on_success, on_failure)
+    result: ThenableFuture[Any] = _theirs.then(_thenable(future), on_success, on_failure)
     return result
 
 
@@ -52,7 +53,7 @@ def catch(
     future: Future[Any], on_failure: Callable[[BaseException], Any] | None = None
 ) -> ThenableFuture[Any]:
     """Return ``then(future, None, on_failure)``; without a function, failures become None."""
-    result: ThenableFuture[Any] = _catch(_thenable(future), on_failure)
+    result: ThenableFuture[Any] = _theirs.catch(_thenable(future), on_failure)
     return result
 
 

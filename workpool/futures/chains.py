@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from .. import rma  # noqa: F401 (before mpi4py.futures: it says how MPI is to be loaded)
 from ..pool.future import PoolFuture
-
-# isort: split
-from mpi4py import futures
+from . import mpi4py_own
 
 F = TypeVar("F", bound="Future[Any]")
 
-_compose: Any = futures.compose  # whose types say that it takes no functions
+_theirs = mpi4py_own("mpi4py.futures")
 
 
 def collect(fs: Iterable[Future[Any]]) -> Future[list[Any]]:
@@ -41,7 +38,7 @@ def collect(fs: Iterable[Future[Any]]) -> Future[list[Any]]:
     """
     found = list(fs)
     plain = {future: _plain(future) for future in found}
-    result: Future[list[Any]] = futures.collect([plain[future] for future in found])
+    result: Future[list[Any]] = _theirs.collect([plain[future] for future in found])
     return result
 
 
@@ -70,7 +67,7 @@ def compose(
     -----
     RMA cost: that of a cancel.
     """
-    result: Future[Any] = _compose(_plain(future), resulthook, excepthook)
+    result: Future[Any] = _theirs.compose(_plain(future), resulthook, excepthook)
     return result
 
 
