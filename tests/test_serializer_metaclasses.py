@@ -359,3 +359,29 @@ def test_a_class_that_jax_would_find_empty_is_refused(run_script):
                 raise AssertionError(found)
     """
     run_script(script, equinox=equinox)
+
+
+def test_what_a_decorator_notes_in_a_method_of_a_class_comes_along(run_script):
+    run_script("""
+        def check(fields, kind=classmethod):
+            def decorate(function):
+                method = kind(function)
+                method.fields = fields
+                return method
+            return decorate
+        class Model:
+            @check(["size"])
+            def positive(cls, value): return value > 0
+            @check({"name": str.islower}, staticmethod)
+            def lower(value): return True
+            @staticmethod
+            def other(): ...
+        def collect(cls):
+            return {name: it.fields for name, it in vars(cls).items() if hasattr(it, "fields")}
+        for _ in range(3):
+            assert run(collect, Model) == {"positive": ["size"], "lower": {"name": str.islower}}
+        vars(Model)["positive"].fields.append("age")
+        vars(Model)["other"].fields = 1
+        assert run(collect, Model)["positive"] == ["size", "age"]
+        assert run(collect, Model)["other"] == 1
+    """)

@@ -6,7 +6,7 @@ Slots are found by their descriptors: ``__slots__`` may be an iterator, and used
 from __future__ import annotations
 
 import copyreg
-from functools import cached_property
+from functools import WRAPPER_ASSIGNMENTS, cached_property
 from struct import calcsize
 from types import DynamicClassAttribute, MemberDescriptorType
 from typing import Any, Final
@@ -15,6 +15,9 @@ from ..caches import once_for_each_class
 
 DESCRIPTORS: Final[tuple[Any, ...]] = (property, staticmethod, classmethod)
 """Attributes of classes that keep in C what they are made of."""
+
+FROM_FUNCTION: Final = frozenset({*WRAPPER_ASSIGNMENTS, "__annotations__"})
+"""Attributes that a static or class method has from its function, besides those it was given."""
 
 HEAP_TYPE: Final = 1 << 9
 """In the flags of a type: made by a class statement (Py_TPFLAGS_HEAPTYPE)."""

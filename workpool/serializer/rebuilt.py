@@ -36,7 +36,7 @@ from typing import Any, Final
 from ..errors import FUTURE, UsageError
 from .atoms import SENTINEL
 from .byname import PROTOCOL
-from .instances import DESCRIPTORS, functions_in, slots
+from .instances import DESCRIPTORS, FROM_FUNCTION, functions_in, slots
 from .names import CACHED, LAZY
 from .script import reduce_sentinel
 
@@ -135,6 +135,12 @@ def reduce_kept(obj: Any) -> Any:
     base = next(it for it in cls.__mro__ if type(vars(it).get("__new__")) is BuiltinFunctionType)
     args = base.__getnewargs__(obj) if hasattr(base, "__getnewargs__") else ()
     return base.__new__, (cls, *args), *state
+
+
+def _reduce_method(method: Any) -> tuple[Any, ...]:
+    # A decorator has perhaps noted something in it, for what collects the methods of a class.
+    marks = {name: it for name, it in vars(method).items() if name not in FROM_FUNCTION}
+    return type(method), functions_in(method), marks or None
 
 
 def _make_lru_cache(parameters: dict[str, Any]) -> functools._lru_cache_wrapper[Any]:
@@ -273,6 +279,8 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     CACHED: _reduce_lru_cache,
     # It holds a lock before Python 3.12; restored as an attribute, it is not told its name.
     functools.cached_property: lambda it: (type(it), (it.func,), {"attrname": it.attrname}),
+    classmethod: _reduce_method,
+    staticmethod: _reduce_method,
     functools.singledispatchmethod: _reduce_generic_method,
     # Which from Python 3.14 on is not made without arguments.
     functools.partialmethod: lambda it: (object.__new__, (functools.partialmethod,), vars(it)),

@@ -58,6 +58,7 @@ from .derived import DERIVED, FIELDS, WRITTEN, field_values, is_written
 from .enumerations import own_attributes
 from .generic import generic_parts, is_generic
 from .instances import (
+    FROM_FUNCTION,
     functions_in,
     has_getattr,
     is_below_descriptors,
@@ -273,6 +274,8 @@ class Snapshot(Bindings):
                 if slots(value):
                     return None
                 parts += (type(value), *self._bind(getattr(value, "__dict__", {})).values())
+            elif isinstance(value, (staticmethod, classmethod)):
+                parts += self._bind(vars(value), FROM_FUNCTION).values()
             if (functions := functions_in(value)) is not None:
                 parts += functions
             elif name in DERIVED or isinstance(value, FIELDS):
