@@ -224,6 +224,23 @@ def test_an_unpicklable_global_of_an_importable_function_is_not_blamed():
         assert "argument 1 of 1" in str(failure(add, connection))
 
 
+class Handle:
+    @property
+    def name(self):
+        return LIBRARY
+
+    def __reduce__(self):
+        raise ValueError("it has pointers")
+
+
+LIBRARY = Handle()
+
+
+def test_nor_one_of_an_importable_class():
+    assert "argument 2 of 2 of type" in (message := str(failure(add, 1, Handle())))
+    assert "it has pointers" in message
+
+
 def reads_ended(x, y):
     return ENDED
 

@@ -11,7 +11,7 @@ import cloudpickle
 
 from ..errors import SerializationError, UsageError
 from ..interrupts import FAILURES, interrupts
-from .byname import PROTOCOL
+from .byname import PROTOCOL, named
 from .byvalue import locks_in
 from .instances import functions_in
 from .names import innermost, reads
@@ -120,7 +120,8 @@ def _read_along(value: object, seen: set[int]) -> tuple[str, object, BaseExcepti
     functions = [value]
     if type(value) is not FunctionType:
         kind: Any = value if issubclass(type(value), type) else type(value)
-        members = (member for cls in kind.__mro__ for member in vars(cls).copy().values())
+        by_value = (cls for cls in kind.__mro__ if not named(cls))
+        members = (member for cls in by_value for member in vars(cls).copy().values())
         parts = (part for member in members for part in functions_in(member) or (member,))
         functions = [part for part in parts if type(part) is FunctionType]
     for function in functions:
