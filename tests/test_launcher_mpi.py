@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from launching import SIGNALS, Ended, job, run
 from processes import PATIENCE
 
 from workpool.launch import advice
+from workpool.launch.mpiexec import Kind, find
 
 BUSY = """\
 import sys, time
@@ -22,6 +24,15 @@ def task():
     print("busy", flush=True)
     time.sleep(60)
 """
+
+
+def small_shm(size: str, *words: str) -> list[str]:
+    """Return the command that runs another where /dev/shm is so large."""
+    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+    apart = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    if os.geteuid() or subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("this machine lets nobody mount a file system of their own")
+    return [*apart, *words]
 
 
 @pytest.mark.mpi
@@ -63,6 +74,17 @@ with WorkPool() as pool:
 """
     with run("--survive", "-w", "1", "-c", text, str(tmp_path)) as started:
         assert started.wait() == (0, "b'text'\n", "")
+
+
+@pytest.mark.mpi
+def test_little_shared_memory_is_enough_to_start() -> None:
+    """More ranks, of which each prepares the same, fill the 64 MB that a container has."""
+    if find().kind is not Kind.MPICH:
+        pytest.skip("Open MPI needs 16 MB")
+    text = "from workpool import *\nwith WorkPool() as p: print(sum(p.map(len, ['1' * 9999] * 99)))"
+    words = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "3", "-c", text]
+    with job(small_shm("8m", *words)) as started:
+        assert started.wait() == (0, f"{99 * 9999}\n", "")
 
 
 @pytest.mark.mpi

@@ -247,19 +247,22 @@ def test_mpi_is_loaded_without_what_nobody_needs(
 
 
 @pytest.mark.parametrize(
-    ("given", "ways"),
+    ("given", "segments", "ways"),
     [
-        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"}, "posix,self"),
-        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, None),
-        ({"PMI_SIZE": "4"}, None),
-        ({}, None),
+        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"}, True, "sysv,self"),
+        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"}, False, "posix,self"),
+        ({"PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, True, None),
+        ({"PMI_SIZE": "4"}, True, None),
+        ({}, True, None),
     ],
 )
 def test_on_one_host_mpich_looks_for_no_network(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], ways: str | None
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], segments: bool, ways: str | None
 ) -> None:
+    from workpool.rma import mpi
     from workpool.rma.mpi import loading
 
+    monkeypatch.setattr(mpi, "segments", lambda: segments)
     monkeypatch.setattr(os.path, "isdir", lambda path: False)
     monkeypatch.setattr(os, "environ", dict(given))
     with loading():
@@ -304,11 +307,15 @@ def test_rank_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_room_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "free", lambda: 1_000_000)
-    mpiexec.check_room(Kind.OPENMPI)
+    mpiexec.check_room(Kind.OPENMPI, 2)
     with pytest.raises(ResourceError, match=r"/dev/shm has 1,000,000 bytes free"):
-        mpiexec.check_room(Kind.MPICH)
+        mpiexec.check_room(Kind.MPICH, 2)
+    monkeypatch.setattr(shared_memory, "free", lambda: 64 << 20)  # as in a container
+    mpiexec.check_room(Kind.MPICH, 60)
+    with pytest.raises(ResourceError, match=r"MPICH needs some 70,400,000 to start"):
+        mpiexec.check_room(Kind.MPICH, 64)
     monkeypatch.setattr(shared_memory, "free", lambda: None)
-    mpiexec.check_room(Kind.MPICH)
+    mpiexec.check_room(Kind.MPICH, 2)
 
 
 def test_a_job_of_slurm_without_srun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def main() -> int:
         return _say_once(f"python -m workpool: {error}\n", sys.stderr, 2)
     found.enter()
     _import_half()
-    if may_be_first() and (text := too_little()):  # Open MPI may manage with that
+    if may_be_first() and (text := too_little(size_here())):  # Open MPI may manage with that
         say(text)
     try:
         from . import rma

@@ -126,7 +126,7 @@ def run(
     program = find(mpiexec)
     local = not placed(mpi_args)
     if local:
-        check_room(program.kind)
+        check_room(program.kind, ranks)
     check_srun(program.kind, mpi_args)
     words = command_line(program, ranks, command, mpi_args, survive)
     try:

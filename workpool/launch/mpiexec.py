@@ -229,9 +229,9 @@ def command_line(
     return [*words, *mpi_args, "-n", str(ranks), *command]
 
 
-def check_room(kind: Kind) -> None:
-    """Raise ResourceError if this host has too little shared memory for an MPI to start."""
-    if kind is Kind.MPICH and (text := too_little()):
+def check_room(kind: Kind, ranks: int) -> None:
+    """Raise ResourceError if this host has too little shared memory for so many to start."""
+    if kind is Kind.MPICH and (text := too_little(ranks)):
         raise ResourceError(text)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import ResourceError
+from ..system.shared_memory import segments
 from ..system.supervisor import on_several_hosts
 
 __all__ = ["MPI", "loading"]
@@ -23,6 +24,10 @@ _WATCH = "UCX_MEM_MMAP_HOOK_MODE"
 #: Which ways UCX may take.  On one host MPICH takes none of them, but UCX looks at all network
 #: interfaces for each, 15 ms of every rank's start; what a rank spawns finds it by these.
 _WAYS = "UCX_TLS"
+
+#: Both prepare 4 MB in each rank.  By files, in /dev/shm, 15 ranks find no room for that in the
+#: 64 MB of a container, and die of a bus error.
+_BY_SEGMENTS, _BY_FILES = "sysv,self", "posix,self"
 
 #: Says to mpi4py where an MPI is.
 _LIBRARY = "MPI4PY_LIBMPI"
@@ -64,7 +69,7 @@ def loading() -> Iterator[None]:
     if not os.path.isdir("/sys/class/infiniband"):
         wanted.update(_WITHOUT_ADAPTER)
         if os.environ.get("MPI_LOCALNRANKS") == os.environ.get("PMI_SIZE", ""):
-            wanted[_WAYS] = "posix,self"
+            wanted[_WAYS] = _BY_SEGMENTS if segments() else _BY_FILES
     if on_several_hosts():
         wanted.update(_COPIES_TWICE)
     # Read, and then taken back: what this process starts may run where there is an adapter.

@@ -5,6 +5,7 @@ Ranks that end without ``MPI_Finalize`` leave the files behind that MPI has made
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import re
@@ -20,7 +21,12 @@ WAS_FULL = (
     "(docker run --shm-size=1g)"
 )
 
-#: What MPICH takes to start.
+# shmget(2), shmctl(2)
+_IPC_PRIVATE = 0
+_IPC_RMID = 0
+
+#: What MPICH takes to start: in each rank, and at the least.
+_RANK_NBYTES = 1_100_000
 _LEAST_NBYTES = 4 << 20
 
 #: By the names that the MPIs give it.
@@ -64,16 +70,27 @@ def unmappable(nbytes: int, fds: int, private: bool) -> str:
     return ""
 
 
-def too_little() -> str:
+def too_little(ranks: int = 1) -> str:
     """Return what to say where MPICH dies of a bus error before anybody can say why; else ""."""
     left = free()
-    if left is None or left >= _LEAST_NBYTES:
+    needed = max(_LEAST_NBYTES, ranks * _RANK_NBYTES)
+    if left is None or left >= needed:
         return ""
     return (
-        f"{SHM} has {left:,} bytes free, and MPICH needs some {_LEAST_NBYTES:,} to start: "
+        f"{SHM} has {left:,} bytes free, and MPICH needs some {needed:,} to start: "
         "remove left-over files there, or enlarge it (docker run --shm-size=1g), or raise what a "
         "file may have (ulimit -f)"
     )
+
+
+def segments() -> bool:
+    """Return whether this process can have shared memory that lies in no file system: System V's.
+
+    Not every kernel has it, nor may every process in a sandbox.
+    """
+    libc = ctypes.CDLL(None)
+    segment: int = libc.shmget(_IPC_PRIVATE, 1, 0o600)
+    return segment >= 0 and not libc.shmctl(segment, _IPC_RMID, None)
 
 
 def mpi_files(pid: int) -> set[str]:
