@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from launching import ROOT, Ended, job
@@ -24,6 +25,7 @@ from stand_in import launch
 from workpool.errors import ResourceError
 from workpool.launch import advice, launcher
 from workpool.launch.mpiexec import Kind
+from workpool.members.liveness import check_proc
 from workpool.system.shared_memory import SHM, WAS_FULL
 from workpool.system.status import Watch
 
@@ -258,6 +260,23 @@ def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         launcher.run(["true"], 1, mpiexec=fake)
 
 
+def test_a_temporary_directory_that_takes_no_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on some file systems of a network, or where umask takes all from oneself."""
+
+    def refuse(place: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    fake = launch(tmp_path, "")[3]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(launcher, "Watch", refuse)
+    there = len([*tmp_path.iterdir()])
+    with pytest.raises(ResourceError, match=rf"{tmp_path}': Operation not permitted: set TMPDIR"):
+        launcher.run(["true"], 1, mpiexec=fake)
+    assert len([*tmp_path.iterdir()]) == there
+
+
 def test_no_shared_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,6 +296,35 @@ def test_who_dies_at_the_start_may_have_found_too_little_shared_memory(
 ) -> None:
     monkeypatch.setattr(advice, "free", lambda: free_nbytes)
     assert (WAS_FULL in advice.memory_short(-6, Kind.OPENMPI, begun)) == told
+
+
+def test_open_mpi_does_not_start_without_a_network_interface(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not advice.network_missing(Kind.OPENMPI, begun=False)
+    monkeypatch.setattr(socket.socket, "connect", Mock(side_effect=OSError))
+    assert "ip link set lo up" in advice.network_missing(Kind.OPENMPI, begun=False)
+    assert not advice.network_missing(Kind.OPENMPI, begun=True)
+    assert not advice.network_missing(Kind.MPICH, begun=False)
+
+
+@pytest.mark.parametrize("seen", ["", "1"], ids=["none", "another"])
+def test_no_job_begins_where_proc_is_not_that_of_its_processes(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the living for dead, or for ever the dead for others that live."""
+
+    def readlink(path: str) -> str:
+        if not seen:
+            raise FileNotFoundError(path)
+        return seen
+
+    check_proc()
+    monkeypatch.setattr(os, "readlink", readlink)
+    with pytest.raises(ResourceError, match="mount -t proc"):
+        check_proc()
+    with pytest.raises(ResourceError, match="mount -t proc"):
+        launcher.run(["true"], 2)
 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from .errors import ResourceError, UsageError
 from .job import survival
 from .launch import program
 from .launch.program import Program
+from .members.liveness import check_proc
 from .system.ranks import (
     forget_line,
     is_alone,
@@ -74,8 +75,10 @@ def main() -> int:
     if may_be_first() and (text := too_little(size_here())):  # Open MPI may manage with that
         say(text)
     try:
+        if size_here() > 1:
+            check_proc()
         from . import rma
-    except ResourceError as error:  # there is no MPI: mostly on no rank
+    except ResourceError as error:  # there is no MPI, or no /proc: mostly on no rank
         status = _say_once(f"python -m workpool: {error}\n", sys.stderr, 1)
         if not may_be_first():  # and rank 0, which would have ended us, has one
             say(f"{rank_here()} on {os.uname().nodename}: {error}")

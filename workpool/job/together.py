@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import layout
-from ..members.liveness import Liveness, this_process
+from ..members.liveness import Liveness, check_proc, this_process
 from .control import Choice
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def meet(group: rma.Group) -> Liveness:
     """Tell each other who we are.  Collective."""
+    check_proc()
     here = this_process()._replace(rank=group.outer(group.rank))
     return Liveness(group.gather(here), here)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import stat
 from collections.abc import Collection, Mapping
 
@@ -60,6 +61,21 @@ def memory_short(status: int, kind: Kind, begun: bool) -> str:
     short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
     bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
     return f"; {WAS_FULL}" if bus or (short and not begun) else ""
+
+
+def network_missing(kind: Kind, begun: bool) -> str:
+    """Return what to do where Open MPI's mpiexec finds no network interface; else nothing."""
+    if begun or kind is not Kind.OPENMPI:
+        return ""
+    with socket.socket(type=socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("127.0.0.1", 9))  # sends nothing
+        except OSError:
+            return (
+                "; this host's loopback interface is not up, and without any Open MPI does not "
+                "start: ip link set lo up"
+            )
+    return ""
 
 
 def output_lost() -> str:

@@ -26,11 +26,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from ..clock import Stopwatch
 from ..errors import ResourceError, UsageError
+from ..members.liveness import check_proc
 from ..system import supervisor
 from ..system.ranks import is_alone, rank_here, without_rank
 from ..system.shared_memory import remove
@@ -114,7 +115,7 @@ def run(
     UsageError
         If this process is a rank among others.
     ResourceError
-        If there is no mpiexec for it, or no directory for temporary files.
+        If there is no mpiexec for it, no directory for temporary files, or no /proc.
     """
     here = rank_here()
     if here is not None and not is_alone():
@@ -123,29 +124,19 @@ def run(
             "under mpiexec, use `mpiexec -n N python -m workpool ...`"
         )
     open_streams()
+    check_proc()
     program = find(mpiexec)
     local = not placed(mpi_args)
     if local:
         check_room(program.kind, ranks)
     check_srun(program.kind, mpi_args)
     words = command_line(program, ranks, command, mpi_args, survive)
-    try:
-        long = len(tempfile.gettempdirb()) > 80  # a socket's path has 107 bytes
-    except FileNotFoundError as error:  # which tells where it has tried
-        raise ResourceError(f"{error.strerror}: set TMPDIR") from error
-    with (
-        # What cannot be removed is no failure of a job that has ended.
-        tempfile.TemporaryDirectory(
-            prefix="workpool-", dir="/tmp" if long else None, ignore_cleanup_errors=True
-        ) as place,
-        Watch(place) as watch,
-        Signals(watch, grace_s, interactive) as signals,
-    ):
+    with _listening() as watch, Signals(watch, grace_s, interactive) as signals:
         process = subprocess.Popen(
             words,
             env={
-                **environment(program.kind, without_rank() if here else os.environ, place),
-                VARIABLE: place,
+                **environment(program.kind, without_rank() if here else os.environ, watch.place),
+                VARIABLE: watch.place,
                 GRACE: str(grace_s),
                 supervisor.VARIABLE: "0",  # of a job that has started this one; a supervisor says 1
             },
@@ -155,6 +146,25 @@ def run(
             preexec_fn=leash(program.kind),  # no other thread of ours has a lock that it needs
         )
         return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
+
+
+@contextmanager
+def _listening() -> Iterator[Watch]:
+    """Make a directory of the job's own, and the socket in it."""
+    base = "/tmp"
+    with ExitStack() as held:
+        try:
+            if len(tempfile.gettempdirb()) <= 80:  # a socket's path has 107 bytes
+                base = tempfile.gettempdir()
+            # What cannot be removed is no failure of a job that has ended.
+            place = tempfile.TemporaryDirectory("", "workpool-", base, ignore_cleanup_errors=True)
+            watch = held.enter_context(Watch(held.enter_context(place)))
+        except OSError as error:  # or there is no such directory: it tells where it has tried
+            raise ResourceError(
+                f"the job's own socket cannot be made in {base!r}: {error.strerror}: set TMPDIR to "
+                "a directory of this host (not every file system has sockets), and see your umask"
+            ) from error
+        yield watch
 
 
 class _Job:
@@ -327,7 +337,7 @@ class _Job:
         began = "the driver never " + ("told how it ended" if self._watch.driver else "started")
         if told is not None:
             began = "the job broke"
-        more = f"{self._memory_short(status)}{self._advice(status)}"
+        more = f"{self._lacking(status)}{self._advice(status)}"
         say(f"{began}: mpiexec {_how(status)}{more}")
         return _exit_status(status) or 1
 
@@ -341,9 +351,11 @@ class _Job:
             return advice.RANK_DIED
         return advice.host_died(self._watch.elsewhere, self._routes.ended)
 
-    def _memory_short(self, status: int) -> str:
-        """Return what to do where a process died of too little shared memory; else nothing."""
-        return advice.memory_short(status, self._kind, begun=self._watch.driver is not None)
+    def _lacking(self, status: int) -> str:
+        """Return what to do where this host lacks what an MPI needs; else nothing."""
+        begun = self._watch.driver is not None
+        short = advice.memory_short(status, self._kind, begun)
+        return short or advice.network_missing(self._kind, begun)
 
     def _tell_of_death(self, ended: int | None) -> int:
         """Tell of a death that the job cannot outlive; return the status for it.
@@ -363,7 +375,7 @@ class _Job:
             status = self._fate
             who = f"the driver (rank 0, process {driver})"
             what = "and with it all that its program knew: no job outlives its driver"
-        more = f"{self._memory_short(status)}{advice.output_lost()}"
+        more = f"{self._lacking(status)}{advice.output_lost()}"
         say(f"{who} {_how(status)}, {what}{more}")
         return _exit_status(status) or 1
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from io import FileIO  # a program's tests, or a task, may replace `open`
 from typing import Literal, NamedTuple
 
+from ..errors import ResourceError
+
 State = Literal["running", "stopped", "dead", "elsewhere"]
 
 
@@ -98,6 +100,27 @@ class Liveness:
             self._left.update(members)
             for member in members:
                 self._dead.pop(member, None)  # seen to end before it was heard
+
+
+def check_proc() -> None:
+    """See that there is a /proc, and that it is of our space of process ids.
+
+    In another one's, as that of a host in a container, there are others by the numbers of ranks.
+
+    Raises
+    ------
+    ResourceError
+        If not.
+    """
+    seen = ""
+    with suppress(OSError):
+        seen = os.readlink("/proc/self")
+    if seen != str(os.getpid()):
+        raise ResourceError(
+            "a job looks in /proc which of its processes live, and here that is not mounted, or is "
+            "that of another PID namespace: mount -t proc proc /proc (unshare has --mount-proc, "
+            "bwrap --proc /proc)"
+        )
 
 
 def this_process() -> Process:
