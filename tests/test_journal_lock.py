@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from launching import ROOT, job
@@ -28,6 +29,18 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     journal.close()
     assert holder(path) is None
     Journal(path).close()
+
+
+def test_the_name_of_a_host_need_not_be_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename=os.fsdecode(b"v\xe9m")))
+    path = tmp_path / "run.db"
+    journal = Journal(path)
+    with pytest.raises(UsageError, match=r"run\.db is in use by a pool of this program"):
+        Journal(path)
+    assert str(holder(path)).endswith("on v\udce9m")
+    journal.close()
 
 
 def test_who_only_looks_keeps_no_job_from_starting(

@@ -64,7 +64,7 @@ def lock(path: str) -> int:
         if not _take(held):
             raise UsageError(f"journal {path} is in use by {_use(_holder(held))}")
         os.ftruncate(held, 0)
-        os.pwrite(held, _me().encode(), 0)
+        os.pwrite(held, os.fsencode(_me()), 0)  # the name of a host need not be text
     except BaseException as error:
         os.close(held)
         if not isinstance(error, OSError):
@@ -90,7 +90,7 @@ def _take(held: int) -> bool:
 
 
 def _holder(held: int) -> str:
-    return os.pread(held, 200, 0).decode(errors="replace") or "another process"
+    return os.fsdecode(os.pread(held, 200, 0)) or "another process"
 
 
 def _use(who: str) -> str:
