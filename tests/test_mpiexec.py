@@ -270,6 +270,21 @@ def test_on_one_host_mpich_looks_for_no_network(
     assert "UCX_TLS" not in os.environ
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_where_no_process_may_copy_from_another_mpich_does_not_try(
+    monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """It would not start: 2 ranks would wait for ever, 4 break off."""
+    from workpool.rma import mpi
+
+    assert shared_memory.may_copy()
+    if refused:  # as where seccomp lets nobody call process_vm_readv
+        monkeypatch.setattr(mpi, "may_copy", lambda: False)
+    monkeypatch.setattr(os, "environ", {})
+    with mpi.loading():
+        assert os.environ.get("MPIR_CVAR_CH4_CMA_ENABLE") == ("0" if refused else None)
+
+
 def test_a_process_by_itself_needs_no_home() -> None:
     script = """
         import os

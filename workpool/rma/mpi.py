@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import ResourceError
-from ..system.shared_memory import segments
+from ..system.shared_memory import may_copy, segments
 from ..system.supervisor import on_several_hosts
 
 __all__ = ["MPI", "loading"]
@@ -31,6 +31,9 @@ _BY_SEGMENTS, _BY_FILES = "sysv,self", "posix,self"
 
 #: Says to mpi4py where an MPI is.
 _LIBRARY = "MPI4PY_LIBMPI"
+
+#: Whether MPICH may copy from process to process.
+_COPIES = "MPIR_CVAR_CH4_CMA_ENABLE"
 
 _WITHOUT_ADAPTER = {
     "OMPI_MCA_osc": "^ucx",  # complains at the start of Open MPI
@@ -72,6 +75,8 @@ def loading() -> Iterator[None]:
             wanted[_WAYS] = _BY_SEGMENTS if segments() else _BY_FILES
     if on_several_hosts():
         wanted.update(_COPIES_TWICE)
+    if not may_copy():
+        wanted[_COPIES] = "0"  # MPICH 5 would find that out as it starts, and break off
     # Read, and then taken back: what this process starts may run where there is an adapter.
     spared = {_WATCH, _WAYS, "HOME"} & (wanted.keys() - os.environ.keys())
     for name, value in wanted.items():

@@ -93,6 +93,15 @@ def segments() -> bool:
     return segment >= 0 and not libc.shmctl(segment, _IPC_RMID, None)
 
 
+def may_copy() -> bool:
+    """Return whether processes may copy from each other's memory, which some sandboxes refuse."""
+    byte = ctypes.create_string_buffer(1)
+    piece = (ctypes.c_size_t * 2)(ctypes.addressof(byte), 1)  # struct iovec
+    one, flags = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    copied: int = ctypes.CDLL(None).process_vm_readv(os.getpid(), piece, one, piece, one, flags)
+    return copied == 1
+
+
 def mpi_files(pid: int) -> set[str]:
     """Return the files that MPI made for a process and that nobody removes if it is killed."""
     paths: set[str] = set()
