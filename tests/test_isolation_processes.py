@@ -243,6 +243,31 @@ def test_a_child_that_cannot_be_started_costs_an_attempt() -> None:
     )
 
 
+def test_there_are_children_where_no_file_can_be_in_memory() -> None:
+    """Python has no way to make one where it was built for an old C library, as conda's is."""
+    run(
+        2,
+        """
+        def refuse(name):
+            raise PermissionError(1, "refused")  # EPERM
+        def forget(missing):
+            if missing:
+                os.made = os.__dict__.pop("memfd_create", None)
+            else:
+                os.memfd_create = refuse
+        def stall():
+            time.sleep(60)
+
+        isolated = pool.with_options(isolate=True, timeout_s=0.5)
+        for missing in (True, False):
+            pool.submit(forget, missing).result(30)
+            timeout = error(isolated.submit(stall))  # which ends the child, if there was one
+            assert type(timeout) is TaskTimeout and "in stall" in str(timeout.__cause__), timeout
+            assert isolated.submit(add_one, 1).result(30) == 2
+        """,
+    )
+
+
 def test_a_limit_of_no_open_files_is_the_tasks_own_matter() -> None:
     run(
         2,

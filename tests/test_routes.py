@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 from collections.abc import Iterator
@@ -44,6 +45,16 @@ def test_the_first_to_end_is_known(ways: list[subprocess.Popen[bytes]]) -> None:
     ways[3].wait()
     routes.look()
     assert (routes.ended, len(routes.fds)) == ({"b.cluster"}, 0)
+
+
+def test_nothing_is_known_under_a_python_that_knows_of_no_such_descriptors(
+    ways: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was built where the system's headers are old: conda's."""
+    monkeypatch.delattr(os, "pidfd_open")
+    routes = Routes()
+    routes.find([way.pid for way in ways], HOSTS)
+    assert not routes.fds
 
 
 def test_nothing_is_known_without_all_of_them(ways: list[subprocess.Popen[bytes]]) -> None:

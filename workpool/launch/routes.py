@@ -39,7 +39,8 @@ class Routes:
         self.close()
         names = {host.partition(".")[0]: host for host in hosts}
         for pid in pids:
-            with suppress(OSError):  # gone, or this system has no such descriptors
+            # Gone, or this system has no such descriptors, or this Python knows of none.
+            with suppress(OSError, AttributeError):
                 text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 there = {word.rpartition("@")[2].partition(".")[0] for word in text.split("\0")}
                 if len(found := names.keys() & there) == 1:  # mpiexec itself may name several

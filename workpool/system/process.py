@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import errno
 import mmap
 import os
 import signal
@@ -85,11 +86,11 @@ class ChildProcess:
             passed.enter_context(theirs)
             self.channel = Channel(ours)
             held.callback(self.channel.close)
-            start_fd = os.memfd_create("workpool-start")
+            start_fd = _unnamed_file("workpool-start")
             passed.callback(os.close, start_fd)
-            self._stack_fd = os.memfd_create("workpool-stacks")
+            self._stack_fd = _unnamed_file("workpool-stacks")
             held.callback(os.close, self._stack_fd)
-            numbers_fd = os.memfd_create("workpool-numbers")
+            numbers_fd = _unnamed_file("workpool-numbers")
             passed.callback(os.close, numbers_fd)
             os.ftruncate(numbers_fd, 8 * NUMBERS)
             self.numbers = map_numbers(numbers_fd)
@@ -239,6 +240,24 @@ def _start(module: str, *arguments: object) -> bytes:
     argv = [word for word in sys.argv if isinstance(word, str)]
     text = ", ".join(map(ascii, arguments))
     return _START.format(path=path, argv=argv, module=module, arguments=text).encode()
+
+
+def _unnamed_file(name: str) -> int:
+    """Return the descriptor of a new file that goes with the last one who has it open.
+
+    In memory where that can be.  A Python that was built for an old C library, as that of conda is
+    and uv's have long been, does not know how, whatever the system that it runs on.
+    """
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.memfd_create(name)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):  # a sandbox that refuses it
+                raise
+    from tempfile import TemporaryFile  # 5 ms, which most programs can do without
+
+    with TemporaryFile(buffering=0) as file:
+        return os.dup(file.fileno())
 
 
 def map_numbers(fd: int) -> memoryview:
