@@ -17,6 +17,7 @@ from workpool.errors import ResourceError
 from workpool.launch import cli, launcher, mpiexec, program
 from workpool.launch.mpiexec import Kind, library
 from workpool.system import ranks
+from workpool.system.cores import cores
 from workpool.system.python import python
 
 # What it refuses: one line, status 2, nothing started.
@@ -194,8 +195,7 @@ def test_options(started: list[tuple[list[str], int, dict[str, object]]]) -> Non
         assert started.pop()[2]["mpi_args"] == one.split()
     assert cli.main(["run", "--survive", "--grace", "0", "-c", "pass", "--survive"]) == 7
     assert started[1][2] == {**started[1][2], "survive": True, "grace_s": 0}
-    cores = len(os.sched_getaffinity(0))
-    assert started[0][1] == cores + 1
+    assert started[0][1] == cores() + 1
 
 
 def test_an_interrupt_before_there_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +209,7 @@ def test_an_interrupt_before_there_is_a_job(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_batch_job_is_filled(
     monkeypatch: pytest.MonkeyPatch, started: list[tuple[list[str], int, dict[str, object]]]
 ) -> None:
-    cores = len(os.sched_getaffinity(0))
-    for given, size in (("64", 64), ("2", 2), ("1", cores + 1), ("2(x3)", cores + 1)):
+    for given, size in (("64", 64), ("2", 2), ("1", cores() + 1), ("2(x3)", cores() + 1)):
         monkeypatch.setenv("SLURM_NTASKS", given)
         assert cli.main(["run", "-c", "pass"]) == 7
         assert started.pop()[1] == size

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..errors import ResourceError, UsageError
+from ..system.cores import cores
 from ..system.python import python
 from ..system.ranks import room
 from ..system.status import GRACE_S
@@ -223,7 +224,7 @@ def _usual_workers() -> int:
     ranks = room()
     if ranks is not None and ranks > 1:
         return ranks - 1
-    return len(os.sched_getaffinity(0))
+    return cores()
 
 
 def _workers(text: str) -> int:

@@ -4,6 +4,7 @@
     status         the line between the launcher and the driver
     supervisor     the parent of a rank that may die
     ranks          what the environment says of this process's rank
+    cores          how many it may keep busy
     python         the command that runs it anew
     process        a child process that runs Python, and its end
     channel        messages between two processes
