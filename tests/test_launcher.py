@@ -26,6 +26,7 @@ from workpool.errors import ResourceError
 from workpool.launch import advice, launcher
 from workpool.launch.mpiexec import Kind
 from workpool.members.liveness import check_proc
+from workpool.system import supervisor
 from workpool.system.shared_memory import SHM, WAS_FULL
 from workpool.system.status import Watch
 
@@ -325,6 +326,14 @@ def test_no_job_begins_where_proc_is_not_that_of_its_processes(
         check_proc()
     with pytest.raises(ResourceError, match="mount -t proc"):
         launcher.run(["true"], 2)
+
+
+def test_a_supervisor_may_come_from_a_zip_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "__file__", "/app.zip/workpool/system/supervisor.py")
+    text = "import os; print(os.environ['WORKPOOL_SURVIVE'], flush=True); os._exit(3)"
+    command = supervisor.command([sys.executable, "-c", text])
+    ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60)
+    assert (ended.returncode, ended.stdout) == (3, b"1\n")
 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:

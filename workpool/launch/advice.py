@@ -72,8 +72,8 @@ def network_missing(kind: Kind, begun: bool) -> str:
             probe.connect(("127.0.0.1", 9))  # sends nothing
         except OSError:
             return (
-                "; this host's loopback interface is not up, and without any Open MPI does not "
-                "start: ip link set lo up"
+                "; no network interface of this host is up, with an address of IPv4, and without "
+                "one Open MPI does not start: ip link set lo up"
             )
     return ""
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 #: What a control group may use of the cores: its time in each period, and that.
-_QUOTA_1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-_QUOTA_2 = ("cpu.max",)
+_QUOTA_1 = ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+_QUOTA_2 = ["cpu.max"]
 
 
 def cores(groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> int:

@@ -39,7 +39,13 @@ _SIGNALS = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def command(words: Sequence[str]) -> list[str]:
     """Return the command that runs `words` below a supervisor."""
-    return [sys.executable, "-I", "-S", __file__, *words]
+    here = [__file__]
+    if not os.path.exists(__file__):  # this package is imported from a zip file
+        from pkgutil import get_data  # which a supervisor itself does without
+
+        text = get_data(__name__.rpartition(".")[0], os.path.basename(__file__))
+        here = ["-c", (text or b"").decode()]
+    return [sys.executable, "-I", "-S", *here, *words]
 
 
 def ends(place: str | None) -> dict[int, int]:
