@@ -77,6 +77,17 @@ with WorkPool() as pool:
 
 
 @pytest.mark.mpi
+def test_windows_of_open_mpi_that_share_no_memory_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find().kind is not Kind.OPENMPI:
+        pytest.skip("only Open MPI has such a choice")
+    monkeypatch.setenv("OMPI_MCA_osc", "rdma")  # as a cluster's modules set it
+    with run("-w", "2", "-c", "import workpool as w; w.WorkPool()") as started:
+        ended = started.wait()
+    assert ended.status == 1
+    assert "OMPI_MCA_osc=rdma leaves out sm" in ended.err
+
+
+@pytest.mark.mpi
 def test_little_shared_memory_is_enough_to_start() -> None:
     """More ranks, of which each prepares the same, fill the 64 MB that a container has."""
     if find().kind is not Kind.MPICH:

@@ -270,6 +270,26 @@ def test_on_one_host_mpich_looks_for_no_network(
     assert "UCX_TLS" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("choice", "left_out"),
+    [
+        ("", False),
+        ("^ucx", False),
+        ("sm,ucx", False),
+        ("ucx", True),
+        ("rdma,pt2pt", True),
+        ("^ucx,sm", True),
+    ],
+)
+def test_a_choice_that_leaves_out_shared_memory(
+    choice: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workpool.rma.mpi import unshared
+
+    monkeypatch.setenv("OMPI_MCA_osc", choice)
+    assert unshared() == (f"OMPI_MCA_osc={choice}" if left_out else "")
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_where_no_process_may_copy_from_another_mpich_does_not_try(
     monkeypatch: pytest.MonkeyPatch, refused: bool

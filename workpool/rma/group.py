@@ -15,7 +15,7 @@ from ..system.ranks import size_here
 from ..system.shared_memory import SHM, free, mpi_files, remove, unmappable
 from ..system.streams import say
 from ..whole import whole
-from .mpi import MPI
+from .mpi import MPI, unshared
 from .naming import LEVELS, library_version
 from .own import OwnWindow
 from .patient import PatientWindow
@@ -212,9 +212,12 @@ class Group:
                 make = MPI.Win.Allocate_shared if shared else MPI.Win.Allocate
                 win = make(mine, 1, comm=self.comm)
             except MPI.Exception as error:
+                remedy = "lower arena_nbytes= (WORKPOOL_ARENA_NBYTES)"
+                if shared and (choice := unshared()):
+                    remedy = f"{choice} leaves out sm, by which one host shares memory: add it"
                 raise ResourceError(
                     f"MPI allocates no window of {nbytes:,} bytes ({error.Get_error_string()}): "
-                    "lower arena_nbytes= (WORKPOOL_ARENA_NBYTES)"
+                    f"{remedy}"
                 ) from error
             memory = memoryview(win.tomemory()).cast("B")  # type: ignore[arg-type]
             win.Lock_all(MPI.MODE_NOCHECK)

@@ -15,7 +15,7 @@ from ..errors import ResourceError
 from ..system.shared_memory import may_copy, segments
 from ..system.supervisor import on_several_hosts
 
-__all__ = ["MPI", "loading"]
+__all__ = ["MPI", "loading", "unshared"]
 
 #: UCX, which comes with MPICH and with Open MPI, watches every mmap and munmap of the process, lest
 #: memory that a network's adapter knows changes unseen.  To begin with that takes 40 ms.
@@ -35,8 +35,11 @@ _LIBRARY = "MPI4PY_LIBMPI"
 #: Whether MPICH may copy from process to process.
 _COPIES = "MPIR_CVAR_CH4_CMA_ENABLE"
 
+#: Which components Open MPI may take for windows.
+_WINDOWS = "OMPI_MCA_osc"
+
 _WITHOUT_ADAPTER = {
-    "OMPI_MCA_osc": "^ucx",  # complains at the start of Open MPI
+    _WINDOWS: "^ucx",  # complains at the start of Open MPI
     "OMPI_MCA_btl": "^ofi",  # looks for an adapter for 1 s
     _WATCH: "none",
 }
@@ -86,6 +89,13 @@ def loading() -> Iterator[None]:
     finally:
         for name in spared:
             os.environ.pop(name, None)
+
+
+def unshared() -> str:
+    """Return by which choice of the user's Open MPI has no windows in shared memory; else ""."""
+    choice = os.environ.get(_WINDOWS, "")
+    named = "sm" in choice.lstrip("^").split(",")
+    return f"{_WINDOWS}={choice}" if choice and named == choice.startswith("^") else ""
 
 
 def _library_of(package: str) -> str:
