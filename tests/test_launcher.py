@@ -42,7 +42,7 @@ from workpool.system.status import Watch
         ("reporter.failed(1)", 1, ""),
         ("", 1, "never told"),
         ("sys.exit(6)", 6, "never told how it ended: mpiexec ended with status 6"),
-        ("sys.exit(7)", 7, " a rank has died: `workpool run --survive` says which"),
+        ("sys.exit(7)", 7, " a rank has died (of signal 9 mostly where memory is short"),
         ("os.kill(os.getpid(), 9)", 137, "mpiexec was killed by signal 9"),
         ("os.kill(os.getpid(), 7)", 135, "/dev/shm was full: lower arena_nbytes="),
         ("reporter.ended(0); sys.exit(6)", 6, "the job broke: mpiexec ended with status 6"),

@@ -19,9 +19,9 @@ _STDOUT = 1
 
 #: Where a rank has died, or has ended the job and said why.
 RANK_DIED = (
-    "; unless the reason is said above, a rank has died: `workpool run --survive` says which, and "
-    "goes on if it is a worker; submit tasks that may end their process by "
-    "pool.with_options(isolate=True)"
+    "; unless the reason is said above, a rank has died (of signal 9 mostly where memory is short, "
+    "or has a limit): `workpool run --survive` says which, and goes on if it is a worker; submit "
+    "tasks that may end their process by pool.with_options(isolate=True)"
 )
 
 
