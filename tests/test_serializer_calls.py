@@ -156,16 +156,47 @@ def test_what_the_function_reads_is_named(where):
         assert "read it as an attribute of a module" in message
 
 
+HOLDERS = """
+ended = (n for n in ())
+def by_default(w, x=ended): pass
+def by_keyword(w, x=1, *, y=ended): pass
+def by_attribute(x): pass
+by_attribute.kept = ended
+class Base:
+    kept = ended
+class Derived(Base):
+    def method(self, x): pass
+by_class = Derived().method
+def along(x): return by_default(x)
+del ended
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("by_default", "the default of 'x' of by_default,"),
+        ("by_keyword", "the default of 'y' of by_keyword,"),
+        ("by_attribute", "by_attribute.kept"),
+        ("by_class", "Base.kept, an attribute of the class,"),
+        ("along", "the default of 'x' of by_default,"),
+    ],
+)
+def test_what_comes_along_with_a_function_is_named(name, what):
+    script = define(HOLDERS)
+    message = str(failure(getattr(script, name), 1))
+    assert f"cannot pickle {what} of type generator for task" in message
+
+
 def test_a_callable_object_is_named():
     class Caller:
-        ended = (n for n in ())
-
         def __call__(self):
             pass
 
-    instance = Caller()
-    assert "the function of type" in str(failure(instance))
-    assert "Caller" in str(failure(instance))
+        def __reduce__(self):
+            raise TypeError("no")
+
+    assert "Caller for task" in str(failure(Caller()))
 
 
 def test_what_a_method_or_a_called_object_takes_along_is_named():

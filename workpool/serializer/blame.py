@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from types import FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
@@ -17,6 +17,9 @@ from .instances import functions_in
 from .names import innermost, reads
 from .values import encode
 from .wording import said, task_name, type_name
+
+#: What it is for a message, itself, and what pickles it.
+_Suspect: TypeAlias = tuple[str, object, Callable[[Any], object]]
 
 _DUMP: Final = cloudpickle.Pickler.dump.__code__
 
@@ -112,30 +115,50 @@ def _attributes(fn: Any) -> dict[str, Any]:
 
 
 def _read_along(value: object, seen: set[int]) -> tuple[str, object, BaseException] | None:
-    """Return the first failure of what functions read that come along with a value.
+    """Return the first failure of what comes along with a value by its functions and its class.
 
-    Those of its class do, and what they read brings others; `seen` are the ids of these.
+    What they read brings others; `seen` are the ids of these.
     """
     value = value.__self__ if type(value) is MethodType else value
-    functions = [value]
+    functions: list[Any] = [value]
+    suspects: list[_Suspect] = []
     if type(value) is not FunctionType:
         kind: Any = value if issubclass(type(value), type) else type(value)
         by_value = (cls for cls in kind.__mro__ if not named(cls))
-        members = (member for cls in by_value for member in vars(cls).copy().values())
-        parts = (part for member in members for part in functions_in(member) or (member,))
+        members = [(cls, *item) for cls in by_value for item in vars(cls).copy().items()]
+        parts = (part for _, _, member in members for part in functions_in(member) or (member,))
         functions = [part for part in parts if type(part) is FunctionType]
+        suspects += [
+            (f"{cls.__qualname__}.{name}, an attribute of the class,", member, encode)
+            for cls, name, member in members
+            if not (name.startswith("__") or type(member) is FunctionType or functions_in(member))
+        ]
     for function in functions:
-        # Else it comes by its name.
-        for name, read in reads(function) if _failure(function) is not None else ():
-            failure = None if id(read) in seen else _failure(read, locks_in)
-            if failure is None:
-                continue
-            seen.add(id(read))
-            if (deeper := _read_along(read, seen)) is not None:
-                return deeper
-            if not issubclass(type(read), (FunctionType, type)):
-                return f"{name!r}, which {task_name(function)} reads,", read, failure
+        if _failure(function) is not None:  # else it comes by its name
+            suspects[:0] = _brought(function)
+    for what, it, attempt in suspects:
+        failure = None if id(it) in seen else _failure(it, attempt)
+        if failure is None:
+            continue
+        seen.add(id(it))
+        if (deeper := _read_along(it, seen)) is not None:
+            return deeper
+        if not issubclass(type(it), (FunctionType, type)):
+            return what, it, failure
     return None
+
+
+def _brought(function: FunctionType) -> list[_Suspect]:
+    """Return what a function reads, and what else comes along with it."""
+    who, code = task_name(function), function.__code__
+    defaults = function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    given = {**dict(zip(names, defaults, strict=True)), **(function.__kwdefaults__ or {})}
+    return [
+        *((f"{name!r}, which {who} reads,", it, locks_in) for name, it in reads(function)),
+        *((f"the default of {name!r} of {who},", it, encode) for name, it in given.items()),
+        *((f"{who}.{name}", it, encode) for name, it in vars(function).items()),
+    ]
 
 
 def _first_failure(
