@@ -264,6 +264,37 @@ def test_each_worker_finds_items_however_slowly_they_are_pickled(
     assert set(sizes) == ({4096, 4 * workers} if nbytes == 10 else {4 * workers})
 
 
+class Counted:
+    """An item that counts how often it is pickled."""
+
+    times = 0
+
+    def __init__(self, nbytes: int) -> None:
+        self.content = bytes(nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        Counted.times += 1
+        return bytes, (self.content,)
+
+
+@pytest.mark.parametrize("fn", [len, partial(len)])
+@pytest.mark.parametrize("nbytes", [10, 1000, 10_000, 20_000])
+def test_large_items_are_not_encoded_again_and_again_to_see_how_large_they_are(
+    monkeypatch: pytest.MonkeyPatch, nbytes: int, fn: Any
+) -> None:
+    monkeypatch.setattr(Counted, "times", 0)
+    items = [Counted(nbytes) for _ in range(600)]
+    cutting = Cutter(count().__next__, 2, fn, CodeCache(), Schedule.ADAPTIVE)
+    uncut, found = cutting.begin(items), list[Any]()
+    while not uncut.ended:
+        cut = cutting.cut(uncut, large=False)
+        if cut is None:
+            break
+        found += cut
+    assert (found == []) == (nbytes > 16_000), "better sent one by one"
+    assert Counted.times <= cutter.LEAST_BLOCK + sum(stretch.items for stretch in found)
+
+
 @pytest.mark.parametrize("schedule", [Schedule.ADAPTIVE, Schedule.GUIDED])
 @pytest.mark.parametrize("nbytes", [10, 1000, 10_000, 20_000])
 def test_larger_items_are_fewer_in_a_block_and_in_a_segment(

@@ -107,7 +107,7 @@ host do at once.  So nothing here imports cloudpickle either, unless it has a us
 from __future__ import annotations
 
 from .atoms import ATOMS
-from .blocks import BLOCK, Blocks, encode_blocks
+from .blocks import BLOCK, BLOCK_NBYTES, Blocks, encode_blocks
 from .callables import CallableCache
 from .calls import pack_call, unpack_call, without_partial
 from .drawing import is_own_generator
@@ -136,6 +136,7 @@ __all__ = [
     "APART",
     "ATOMS",
     "BLOCK",
+    "BLOCK_NBYTES",
     "CONTRIBUTES",
     "SCRIPT_MODULES",
     "Blocks",

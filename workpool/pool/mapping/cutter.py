@@ -15,6 +15,7 @@ from ...reduction import Binary, Reduction
 from ...schedule import Schedule, tickets
 from ...serializer import (
     BLOCK,
+    BLOCK_NBYTES,
     Code,
     Encoded,
     Refer,
@@ -229,6 +230,8 @@ class Cutter:
         return found
 
     def _next(self, uncut: Uncut, large: bool) -> Stretch | None:
+        if uncut.at == 0 and self._ledger is None and not self._sized(uncut, large):
+            return None
         part, plan = uncut.part, None
         if self._ledger is not None:
             plan = self._ledger.plan(self.fn, self._own_code, part, self._several)
@@ -256,9 +259,24 @@ class Cutter:
             weight = SEGMENT_ITEMS  # the next one waits until this one is taken
         return Stretch(segment, len(part), plan, self.code, weight, uncut.ended)
 
-    def _encoded(self, items: Sequence[Any], uncut: Uncut) -> Encoded | None:
-        """Encode items, and have the function's code bring the definitions in them."""
-        fn = None if self._own_code else self.fn
+    def _sized(self, uncut: Uncut, large: bool) -> bool:
+        """Make blocks as small as the first items say; False if these are better sent one by one.
+
+        To encode a whole block first, and find it too large, may take longer than all the rest.
+        """
+        found = self._encoded(uncut.items[:LEAST_BLOCK], uncut, alone=True)
+        nbytes = BLOCK_NBYTES if found is None else len(found)
+        while uncut.block * nbytes > LEAST_BLOCK * BLOCK_NBYTES:
+            if not uncut.shrink(self._schedule is Schedule.ADAPTIVE):
+                break
+        return large or found is not None
+
+    def _encoded(self, items: Sequence[Any], uncut: Uncut, alone: bool = False) -> Encoded | None:
+        """Encode items, and have the function's code bring the definitions in them.
+
+        `alone`: without what is called with them, where it goes with them.
+        """
+        fn = None if alone or self._own_code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
         size, large = uncut.block, uncut.large
         encode = partial(encode_blocks, items, self._several, size=size, large=large)
