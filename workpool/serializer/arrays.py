@@ -79,8 +79,8 @@ copyreg.add_extension(__name__, maker.__name__, _EXTENSION)
 def has_arrays(obj: object) -> bool:
     """Return whether an object, or one of its first elements, is an array or a number of NumPy's.
 
-    Tuples among these are looked into as well: arguments that come with keywords, and items of a
-    starmap.
+    Tuples and lists among these are looked into as well: arguments that come with keywords, items
+    of a starmap, individuals of a population.
 
     Notes
     -----
@@ -100,7 +100,8 @@ def has_arrays(obj: object) -> bool:
             kind = type(element)
             if kind in _reducers:
                 return True
-            if kind is tuple and not _reducers.keys().isdisjoint(map(type, element[:_FIRST])):
+            looked_into = kind is tuple or kind is list
+            if looked_into and not _reducers.keys().isdisjoint(map(type, element[:_FIRST])):
                 return True
         return False
     return kind in _reducers
