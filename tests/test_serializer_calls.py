@@ -17,7 +17,14 @@ import pytest
 from scripted import define
 
 from workpool.errors import SerializationError, UsageError
-from workpool.serializer import Packed, pack_call, task_name, unpack_call, without_partial
+from workpool.serializer import (
+    Packed,
+    pack_call,
+    task_name,
+    unpack_call,
+    values,
+    without_partial,
+)
 from workpool.serializer.code_cache import CodeCache
 
 ENDED = (n for n in ())
@@ -37,6 +44,16 @@ def code():
 def test_calls_come_back(code, args, kwargs):
     assert unpack_call(pack_call(add, args, kwargs, code)) == (None, args, kwargs)
     assert unpack_call(pack_call(add, args, kwargs)) == (add, args, kwargs)
+
+
+def test_a_method_of_the_script_is_not_pickled_in_vain_first(codes, monkeypatch):
+    """By plain pickle, which would name its class."""
+    method = define("class Scale:\n  def times(self, x): return x").Scale().times
+    codes.pack(method, (2,), {}, None)
+    tried = []
+    monkeypatch.setattr(values, "dumps", lambda *args, **_: tried.append(args))
+    codes.pack(method, (2,), {}, None)
+    assert not tried
 
 
 def test_a_call_of_a_partial_is_one_of_its_function():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from functools import partial
 from pickle import PickleBuffer, dumps
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 from ..errors import SerializationError
@@ -140,6 +140,8 @@ def _is_of_script(obj: Any) -> bool:
         if kind is tuple and obj:  # the arguments of a call, or of the first of some calls
             obj = obj[0]
             kind = type(obj)
+    if kind is MethodType:
+        kind = type(obj.__self__)
     return (obj if kind is FunctionType else kind).__module__ in SCRIPT_MODULES
 
 
