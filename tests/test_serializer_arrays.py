@@ -37,12 +37,12 @@ def as_bytes(value):
 
 
 def facts(array):
-    """Return all that can be seen of an array or a number; str tells of masks."""
+    """Return what can be seen of an array or a number, but for whose memory it is in."""
     flags, dtype = array.flags, array.dtype
     content = array.tolist() if dtype.hasobject else array.tobytes()
     return (
         *(type(array), repr(dtype), dtype.metadata, array.shape, array.strides),
-        *(flags.writeable, flags.aligned, flags.owndata, repr(content), str(array)),
+        *(flags.writeable, flags.aligned, repr(content), str(array)),
     )
 
 
@@ -51,6 +51,7 @@ LAYOUTS = {
     "Fortran": np.asfortranarray,
     "backwards": lambda array: array[::-1] if array.ndim else array,
     "strided": lambda array: array[..., ::2] if array.ndim else array,
+    "turned": lambda array: np.moveaxis(np.stack([array, array]), 0, -1),
     "broadcast": lambda array: np.broadcast_to(array, (2, *array.shape)),
     "relaxed": lambda array: np.lib.stride_tricks.as_strided(
         array, (1, *array.shape), (999, *array.strides)
@@ -253,6 +254,14 @@ def test_numbers_are_seen_in_lists_that_are_items_or_arguments():
     for obj in ([several], (several,), [(several[0], 1)]):
         assert len(encode(obj)) < 0.9 * len(pickle.dumps(obj, 5))
     assert not arrays.has_arrays([[1, 2], ("text",)])
+
+
+def test_what_is_scattered_is_copied_once():
+    """A tile of an image, say: the copy is not copied into a pickle."""
+    tile = np.zeros((200, 200))[:100, :100]
+    assert [tile.nbytes in map(len, segments(encode(it))) for it in (tile, [tile])] == [True, True]
+    large = np.zeros((400, 400))[:200, :200]
+    assert isinstance(encode(large), bytes), "which many waiting tasks may share"
 
 
 def test_arrays_of_some_kilobytes_share_a_block():

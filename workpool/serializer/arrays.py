@@ -6,6 +6,9 @@ with the dtype's one-letter code.  A number that one of NumPy's functions return
 maker for its dtype.  A pickle holds each maker once, as a call of `maker`, which goes by a number
 that :mod:`copyreg` keeps: whoever restores it looks up no name.
 
+What NumPy copies into the pickle, since it is contiguous in no order (a tile of an image, every
+second column), is copied here as well, but then goes like the others, which are not copied again.
+
 Everything else of NumPy's (other dtypes, other orders, subclasses) is left to NumPy, and a type
 that has a reducer in :mod:`copyreg` to that.
 
@@ -27,7 +30,7 @@ from ..lazy import np
 from .atoms import ATOMS
 from .byname import PROTOCOL, Keep, reduce_method
 from .drawing import generator_reducers
-from .frames import Encoded, Packed, framed
+from .frames import ALIKE_NBYTES, Encoded, Packed, framed
 from .reach import check_torn
 from .tensors import reducers
 
@@ -136,6 +139,9 @@ def encode_alone(obj: object, value: Any, within_nbytes: int) -> Encoded | None:
     of_type = type(value)
     if of_type not in _reducers or of_type in copyreg.dispatch_table:
         return None
+    if of_type is np.ndarray and _is_scattered(value):
+        copy = value.copy()
+        return encode_alone(copy if value is obj else (copy,), copy, within_nbytes)
     elements: Any
     said: tuple[Any, ...]
     if of_type is not np.ndarray:
@@ -224,8 +230,24 @@ def _is_plain(array: NDArray[Any]) -> bool:
     return _dtypes.get(dtype.char) is dtype and array.flags.c_contiguous
 
 
+def _is_scattered(array: NDArray[Any]) -> bool:
+    """Return whether an array of plain numbers is contiguous in no order of its axes.
+
+    Not of a larger one: of its pickle, many waiting tasks share one copy.
+    """
+    flags, dtype = array.flags, array.dtype
+    if flags.c_contiguous or flags.f_contiguous or array.nbytes >= ALIKE_NBYTES:
+        return False
+    if _dtypes.get(dtype.char) is not dtype:
+        return False
+    axes = sorted(range(array.ndim), key=array.strides.__getitem__, reverse=True)
+    return not array.transpose(axes).flags.c_contiguous
+
+
 def _array_reducer(make: _Maker) -> Callable[[NDArray[Any]], Any]:
     def reduce(array: NDArray[Any]) -> Any:
+        if _is_scattered(array):
+            array = array.copy()
         if _is_plain(array):
             return make, (array.shape, array.dtype.char, PickleBuffer(cast("Any", array)))
         return array.__reduce_ex__(PROTOCOL)
