@@ -168,8 +168,7 @@ def test_what_the_function_reads_is_named(where):
     for task in (fn, functools.partial(fn, 1)):
         message = str(failure(task, 1))
         assert "'guard', which the function reads, of type generator" in message
-        assert "build it in the task or in the initializer" in message
-        assert "the script itself must have none under that name" in message
+        assert "in the initializer (the script itself must have none under that name" in message
         assert "read it as an attribute of a module" in message
 
 
