@@ -37,8 +37,8 @@ def cores(groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> in
             # A container may see the path that its host sees, and the group itself at the root.
             for group in (Path(path), *Path(path).parents):
                 with suppress(OSError, ValueError):  # "max": there is none
-                    files = [Path(f"{place}{group}", name).read_text() for name in names]
-                    quota, period = map(int, " ".join(files).split())
+                    files = [Path(f"{place}{group}", name).read_bytes() for name in names]
+                    quota, period = map(int, b" ".join(files).split())
                     if quota > 0:
                         most = min(most, math.ceil(quota / period))
     return most
