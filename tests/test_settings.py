@@ -81,6 +81,7 @@ def test_what_is_meant_is_the_package(statement: str, name: str, package: str) -
         ("mine.x = 1", "objects"),
         ("table['x'] = 1", "nothing"),
         ("np.set_printoptions(precision=3)", "arrays"),
+        ("np.options.display.width = 3", "arrays"),
         ("np.random.seed(0)", "arrays"),
         ("np.ones(3)", "arrays"),
         ("np.seterr(all='ignore')", "nothing"),

@@ -17,8 +17,11 @@ from typing import NamedTuple
 from ...serializer import reads, task_name
 from .warned import warn
 
-#: How functions are named that set something: not what shows numbers, which most tasks do not.
-_SETS = re.compile("(?!.*print)(set|use$|update|enable|disable|register)")
+#: How functions are named that set something.
+_SETS = re.compile("set|use$|update|enable|disable|register")
+
+#: What is in statements that say how to show numbers and tables, which most tasks do not.
+_SHOWS = re.compile("print|display")
 
 #: Modules whose settings workers have, or of which others warn, or that concern no task.
 _SEEN_TO = {"logging", "mpi4py", "os", "sys", "warnings", "workpool"}
@@ -101,8 +104,9 @@ def _settings(file: str | None) -> tuple[dict[str, str], list[_Setting]]:
         name = _set_by(node)
         if name in imports and imports[name] not in _SEEN_TO:
             said = ast.unparse(node)
-            said = said if len(said) <= 60 else f"{said[:57]}..."
-            settings.append(_Setting(imports[name], name, node.lineno, said))
+            if not _SHOWS.search(said):
+                said = said if len(said) <= 60 else f"{said[:57]}..."
+                settings.append(_Setting(imports[name], name, node.lineno, said))
     return imports, settings
 
 
