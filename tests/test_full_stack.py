@@ -6,6 +6,7 @@ lost with it, nor run twice.  What a cut step had in the arena may stay there.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -69,14 +70,20 @@ def nest(frames: int, act: Callable[[], object]) -> None:
 
 
 def is_cut(left: int, act: Callable[[], object]) -> bool:
-    """Do something with so many frames left; return whether these were too few."""
+    """Do something with so many frames left; return whether these were too few.
+
+    Nothing is collected there: what another test has left might find too few frames for its end.
+    """
     frame, depth = sys._getframe(), 0
     while frame is not None:
         frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    gc.disable()
     try:
         nest(sys.getrecursionlimit() - depth - left, act)
     except RecursionError:
         return True
+    finally:
+        gc.enable()
     return False
 
 
