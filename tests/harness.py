@@ -10,8 +10,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import os
 import sys
 import tempfile
 import textwrap
@@ -19,13 +17,13 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from jobs import TESTS, HangError, Job, JobError, Result, start_ranks
+from jobs import ROOT, Job, JobError, start_ranks
 from processes import PATIENCE
 
-CASES = TESTS / "cases"
+CASES = ROOT / "tests" / "cases"
 END_OF_JOB = "end_of_job"
 
 START_LIMIT_S = 30.0
@@ -33,6 +31,15 @@ START_LIMIT_S = 30.0
 
 HANGS_BORNE = 3
 """After so many hangs in one batch its other cases fail at once."""
+
+
+class Result(NamedTuple):
+    """What came of a job that ended."""
+
+    stdout: str
+    stderr: str
+    status: int
+    seconds: float
 
 
 def run_ranks(
@@ -85,20 +92,12 @@ def run_ranks(
         else:
             driver = script
         program = [*([] if spmd else ["-m", module]), str(driver), *args]
-        with contextlib.closing(start_ranks(n, program, env)) as job:
-            give_up = time.monotonic() + timeout * PATIENCE
-            while (status := job.status()) is None:
-                if time.monotonic() > give_up:
-                    stacks = job.stacks()
-                    message = f"{n} ranks did not end within {timeout * PATIENCE:g} s"
-                    raise HangError(f"{message}\n{stacks}\n{job.result()}")
-                time.sleep(0.01)
-            result = job.result()
-            if expect_status is not None and status != expect_status:
-                raise JobError(f"expected status {expect_status}, got {result}")
-            if orphans := job.orphans():
-                raise JobError("processes left behind:\n" + "\n".join(orphans) + f"\n{result}")
-            return result
+        begun = time.monotonic()
+        with start_ranks(n, program, env) as job:
+            ended = job.wait(timeout)
+    if expect_status is not None and ended.status != expect_status:
+        raise JobError(f"expected status {expect_status}, got {ended}")
+    return Result(ended.out, ended.err, ended.status, time.monotonic() - begun)
 
 
 # Many cases in one job.
@@ -182,7 +181,7 @@ class Batch:
         program = [str(CASES / f"{self.module}.py"), "--workers", str(self.workers or 1)]
         program += ["--cases", ",".join(self._waiting)]
         if self.workers is None:
-            self._job = Job([sys.executable, *program, "--executor", "threads"], os.environ)
+            self._job = Job([sys.executable, *program, "--executor", "threads"])
         else:
             self._job = start_ranks(self.workers + 1, ["-m", "workpool", *program])
         self._events = self._job.events()
@@ -199,7 +198,7 @@ class Batch:
                 self._settle(name, event["outcome"], event["text"])
             else:
                 if self._running is None:
-                    self._job.note_mpi_files()  # a case may end its processes
+                    self._job.members()  # notes their files: a case may end them
                 self._running = name
                 self._give_up = time.monotonic() + event["limit_s"] * PATIENCE
         name = self._running or (self._waiting[0] if self._waiting else END_OF_JOB)

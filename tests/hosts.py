@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from launching import Started, job
+from jobs import Job
 
 from workpool.launch.mpiexec import Kind, find
 
@@ -128,11 +128,11 @@ class Hosts:
         there = ["ip", "netns", "exec", first, "nsenter", f"--uts={self._place / first}"]
         return [*there, *command]
 
-    def run(self, *words: str, survive: bool = False) -> contextlib.AbstractContextManager[Started]:
+    def run(self, *words: str, survive: bool = False) -> Job:
         """Start ``workpool run`` on the first host: two ranks on each."""
         command = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "5"]
         command += ["--mpi-args", self.mpi_args([2, 2, 2]), *["--survive"] * survive]
-        return job(self.on_first([*command, *words]), self.environment, lasting=True)
+        return Job(self.on_first([*command, *words]), self.environment, lasting=True)
 
     def kill(self) -> None:
         """Kill everything that runs on the second host."""

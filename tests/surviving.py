@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
-from launching import Ended, Started, run
+from jobs import Ended, Job
+from launching import run
 
 #: Before each driver: `member(n)` is the process id of a member, `files()` are those in shared
 #: memory, `each(pool, fn, n)` runs a task on each of n workers and returns the values by rank,
@@ -48,12 +48,12 @@ def until_dead(*members):
 """
 
 
-def survive(text: str, workers: int = 3) -> contextlib.AbstractContextManager[Started]:
+def survive(text: str, workers: int = 3) -> Job:
     """Start a job that outlives its workers."""
     return run("--survive", "-w", str(workers), "-c", HEAD + text)
 
 
-def end(started: Started, limit_s: float = 40) -> Ended:
+def end(started: Job, limit_s: float = 40) -> Ended:
     """Wait for the end, and see that nothing is left in shared memory."""
     ended = started.wait(limit_s)
     for line in ended.out.splitlines():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_ranks
-from launching import LIMIT_S, ROOT, Ended, job
+from jobs import LIMIT_S, ROOT, Ended, Job
 
 
 def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_S) -> Ended:
@@ -24,7 +24,7 @@ def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_
     )
     words = ["-w", "2", "-c", "print('never')"]
     command = [sys.executable, "-m", "workpool.launch.cli", "run", *words]
-    with job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
+    with Job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
         ended = started.wait(limit_s)
     assert "never" not in ended.out
     return ended

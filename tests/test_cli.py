@@ -10,7 +10,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from launching import ROOT, by_hand, job
+from jobs import ROOT, Job
+from launching import by_hand
 
 import workpool
 from workpool.errors import ResourceError
@@ -255,7 +256,7 @@ def test_srun_that_starts_no_ranks() -> None:
     text = "import os; print('SLURM_STEP_NUM_TASKS' in os.environ)"
     for tasks, status, out in (("3", 2, ""), ("1", 0, "False\n")):
         env = {**ranks.without_rank(), "SLURM_STEP_NUM_TASKS": tasks}
-        with job([sys.executable, "-m", "workpool", "-c", text], env) as started:
+        with Job([sys.executable, "-m", "workpool", "-c", text], env) as started:
             ended = started.wait()
         assert (ended.status, ended.out) == (status, out)
         assert ended.err.startswith("python -m workpool: srun has started this 3 times" * (not out))
@@ -270,7 +271,7 @@ def test_the_host_of_a_worker_needs_no_script(tmp_path: Path) -> None:
     found = mpiexec.find()
     command = mpiexec.command_line(found, 2, ["sh", "-c", text, "sh", sys.executable])
     variables = mpiexec.environment(found.kind, os.environ)
-    with job(command, variables, cwd=tmp_path, lasting=True) as started:
+    with Job(command, variables, cwd=tmp_path, lasting=True) as started:
         assert started.wait()[:2] == (0, "/\n")
 
 
@@ -329,7 +330,7 @@ def test_an_mpiexec_of_another_mpi(rank: int) -> None:
 @pytest.mark.mpi
 @pytest.mark.smoke
 def test_info() -> None:
-    with job([sys.executable, "-m", "workpool.launch.cli", "info"]) as started:
+    with Job([sys.executable, "-m", "workpool.launch.cli", "info"]) as started:
         ended = started.wait()
     assert ended.status == 0, ended.err
     assert mpiexec.find().path in ended.out

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import by_hand, job, run
+from jobs import Job
+from launching import by_hand, run
 
 pytestmark = pytest.mark.mpi
 
@@ -45,7 +46,7 @@ def test_as_under_python(tmp_path: Path, text: str) -> None:
     script.write_text(text)
     (tmp_path / "beside.py").write_text("x = 5")
     words = [str(script), "-w", "a b", "--", ""]
-    with job([sys.executable, *words], text="from stdin") as under_python:
+    with Job([sys.executable, *words], text="from stdin") as under_python:
         expected = under_python.wait()
     with run("-w", "2", *words, text="from stdin") as under_us:
         ended = under_us.wait()
@@ -119,7 +120,7 @@ with WorkPool() as pool:
 """
     options = ["-OO", "-u", "-X", "dev", "-X", "mine=1", "-W", "error::UserWarning"]
     command = [sys.executable, *options, "-m", "workpool", "run", "-w", "1", "-c", text]
-    with job(command) as started:
+    with Job(command) as started:
         ended = started.wait()
     given = (2, True, {"dev": True, "mine": "1"}, ["default", "error::UserWarning"])
     assert ended == (0, f"{ {repr(given)} }\nunbuffered: True\n", "")

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from launching import by_hand, job, run, stored
+from jobs import Job
+from launching import by_hand, run, stored
 from processes import PATIENCE
 
 from workpool.launch.mpiexec import Kind, command_line, environment, find
@@ -56,7 +57,7 @@ def test_what_runs_at_sigterm_is_stored(tmp_path: Path, to: str, how: str) -> No
     if to in ("launcher", "everything"):
         start = run("-w", "2", *words, cwd=tmp_path)
     elif to == "alone":
-        start = job([sys.executable, *words], cwd=tmp_path)
+        start = Job([sys.executable, *words], cwd=tmp_path)
     else:
         start = by_hand(*words, cwd=tmp_path)
     with start as started:
@@ -166,7 +167,7 @@ pool = WorkPool(journal="run.db")
 for n in range(20):
     pool.submit(work, n)
 """
-    with job([sys.executable, "-c", program], cwd=tmp_path) as started:
+    with Job([sys.executable, "-c", program], cwd=tmp_path) as started:
         started.until("begun")
         started.signal(signum, after="waits")
         ended = started.wait()
@@ -206,7 +207,7 @@ print("all is done", flush=True)
     found = find()
     command = command_line(found, 3, [sys.executable, "driver.py"])
     variables = environment(found.kind, os.environ)
-    with job(command, variables, cwd=tmp_path, lasting=True) as started:
+    with Job(command, variables, cwd=tmp_path, lasting=True) as started:
         started.until("begun")
         started.until("waits")
         terminate(started.ranks()[:1])

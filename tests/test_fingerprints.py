@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import ROOT
+from jobs import ROOT
 
 from workpool.errors import UsageError
 from workpool.serializer.fingerprint import fingerprint

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import END_OF_JOB, Batch, HangError, JobError, case_names, run_ranks
+from harness import END_OF_JOB, Batch, case_names, run_ranks
+from jobs import HangError, JobError
 from processes import END_GRACE_S, marked
 
 pytestmark = pytest.mark.mpi

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hosts import Hosts, missing
-from launching import LIMIT_S, Ended
+from jobs import LIMIT_S, Ended
 from processes import PATIENCE
 
 from workpool.launch.mpiexec import Kind, find

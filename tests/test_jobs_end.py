@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import run_ranks
-from jobs import start_ranks
+from jobs import Ended, Job, start_ranks
 from launching import run
 from processes import PATIENCE
 
@@ -22,14 +20,10 @@ from workpool.system.shared_memory import remove
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
 
 
-def run_python(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_python(*words: str, text: str = "") -> Ended:
     """Run a Python that is a job by itself, with some input, and return what came of it."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, *words]
-    limit_s = 60 * PATIENCE
-    return subprocess.run(
-        command, env=env, input=text, capture_output=True, text=True, timeout=limit_s
-    )
+    with Job([sys.executable, *words], text=text) as job:
+        return job.wait()
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -75,14 +69,13 @@ def test_nobody_is_left_when_the_process_manager_is_killed(tmp_path: Path) -> No
     (tmp_path / "driver.py").write_text(textwrap.dedent(script))
     (place := tmp_path / "place").mkdir()
     words = ["-m", "workpool", str(tmp_path / "driver.py"), str(place)]
-    with contextlib.closing(start_ranks(3, words)) as job:
+    with start_ranks(3, words) as job:
         give_up = time.monotonic() + 30 * PATIENCE
         while not (place / "parent").exists() or not (place / "parent").read_text():
             assert job.status() is None, job.result()
             assert time.monotonic() < give_up, job.stacks()
             time.sleep(0.01)
-        assert len(job.members()) >= 4
-        job.note_mpi_files()  # nobody is left who could remove it
+        assert len(job.members()) >= 4  # and what they have in shared memory is noted
         os.kill(int((place / "parent").read_text()), signal.SIGKILL)
         give_up = time.monotonic() + 5 * PATIENCE
         while job.members():
@@ -122,8 +115,8 @@ def test_what_ends_a_process_by_itself_waits_for_no_tasks(
     """
     (tmp_path / "driver.py").write_text(textwrap.dedent(script))
     ended = run_python(str(tmp_path / "driver.py"))
-    assert ended.returncode == status
-    assert said in ended.stderr
+    assert ended.status == status
+    assert said in ended.err
     assert len(list(tmp_path.glob("ran-*"))) <= 2
 
 
@@ -136,8 +129,8 @@ futures = [pool.submit(time.sleep, 0.2), pool.submit(print, "ran")]
 1 / 0
 """
     ended = run_python("-i", text=text)
-    assert "ZeroDivisionError" in ended.stderr
-    assert "ran\n" in ended.stdout
+    assert "ZeroDivisionError" in ended.err
+    assert "ran\n" in ended.out
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -305,8 +298,8 @@ def test_a_pool_at_the_exit_is_refused(words: list[str], said: str, before: str)
         {before}
     """
     ended = run_python(*words, "-c", textwrap.dedent(script))
-    assert ended.stdout == f"{said}: no pool can be made any more\n"
-    assert ended.returncode == 0, ended
+    assert ended.out == f"{said}: no pool can be made any more\n"
+    assert ended.status == 0, ended
 
 
 def test_a_worker_may_begin_when_the_script_is_at_its_end() -> None:
@@ -325,7 +318,7 @@ def test_a_worker_may_begin_when_the_script_is_at_its_end() -> None:
         WorkPool().submit(print, "done", flush=True)
     """
     ended = run_python("-c", textwrap.dedent(script))
-    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended
+    assert (ended.status, ended.out) == (0, "done\n"), ended
 
 
 def test_a_process_by_itself_ends_at_a_hangup() -> None:
@@ -341,5 +334,5 @@ def test_a_process_by_itself_ends_at_a_hangup() -> None:
             time.sleep(5)
     """
     ended = run_python("-c", textwrap.dedent(script))
-    remove(set(ended.stdout.split()))
-    assert ended.returncode == -signal.SIGHUP, ended
+    remove(set(ended.out.split()))
+    assert ended.status == -signal.SIGHUP, ended

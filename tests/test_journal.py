@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from launching import ROOT
+from jobs import ROOT
 
 from workpool.errors import ResourceError, UsageError
 from workpool.journal.journal import Entry, Journal, read_keys

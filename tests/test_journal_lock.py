@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from launching import ROOT, job
+from jobs import ROOT, Job
 
 from workpool.errors import UsageError
 from workpool.journal import file as file_module
@@ -131,7 +131,7 @@ if os.fork() == 0:
 os.wait()
 signal.pause()
 """
-    with job([sys.executable, "-c", script], cwd=tmp_path) as started:
+    with Job([sys.executable, "-c", script], cwd=tmp_path) as started:
         started.signal(signal.SIGKILL, after="forked")
         assert started.process.wait() == -signal.SIGKILL
         assert started.members()

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import Started, alone, run, stored
+from jobs import Job
+from launching import alone, run, stored
 from processes import PATIENCE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.either, pytest.mark.usefixtures("claim")]
@@ -303,7 +304,7 @@ def test_killed_until_all_is_done(tmp_path: Path) -> None:
     assert len(keys) == len(set(keys)) == 450
 
 
-def kill(started: Started, victim: str) -> None:
+def kill(started: Job, victim: str) -> None:
     ranks = started.ranks()
     pids = {
         "driver": ranks[:1],

@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from launching import ROOT, Ended, job
+from jobs import ROOT, Ended, Job
 from processes import PATIENCE
 from stand_in import launch
 
@@ -50,7 +50,7 @@ from workpool.system.status import Watch
     ],
 )
 def test_status(tmp_path: Path, program: str, status: int, said: str) -> None:
-    with job(launch(tmp_path, program)) as started:
+    with Job(launch(tmp_path, program)) as started:
         ended = started.wait()
     assert (ended.status, ended.out) == (status, "begun\n")
     assert said in ended.err
@@ -62,7 +62,7 @@ def test_where_mpiexec_is_killed_no_host_is_blamed(
 ) -> None:
     monkeypatch.setenv("LSB_JOBID", "1")  # which may have given several hosts
     program = "reporter.hosts(['a', 'b']); os.kill(os.getpid(), 9)"
-    with job(launch(tmp_path, program)) as started:
+    with Job(launch(tmp_path, program)) as started:
         ended = started.wait()
     said = "the driver never told how it ended: mpiexec was killed by signal 9\n"
     assert ended == (137, "begun\n", f"workpool: {said}")
@@ -74,7 +74,7 @@ def test_a_driver_that_is_not_heard_is_killed(
 ) -> None:
     if said:
         monkeypatch.setenv("LSB_JOBID", "1")
-    with job(launch(tmp_path, "", before="echo up; exec sleep 60")) as started:
+    with Job(launch(tmp_path, "", before="echo up; exec sleep 60")) as started:
         started.until("up")
         started.signal(signal.SIGTERM)
         ended = started.wait()
@@ -84,7 +84,7 @@ def test_a_driver_that_is_not_heard_is_killed(
 
 
 def test_a_driver_that_never_begins_is_no_success(tmp_path: Path) -> None:
-    with job(launch(tmp_path, "", before="exit 0")) as started:
+    with Job(launch(tmp_path, "", before="exit 0")) as started:
         ended = started.wait()
     assert ended == (1, "", "workpool: the driver never started: mpiexec ended with status 0\n")
 
@@ -100,7 +100,7 @@ def test_an_mpiexec_that_ends_before_the_driver(tmp_path: Path, survive: bool, s
     ready = tmp_path / "ready"
     before = f'"$@" & while [ ! -e {ready} ]; do sleep 0.01; done; exit 6'
     program = f"open({str(ready)!r}, 'w'); time.sleep(30)"
-    with job(launch(tmp_path, program, before, survive=survive)) as started:
+    with Job(launch(tmp_path, program, before, survive=survive)) as started:
         ended = started.wait(10)
     assert said in ended.err
     assert ended.err.count("\n") == 1
@@ -108,7 +108,7 @@ def test_an_mpiexec_that_ends_before_the_driver(tmp_path: Path, survive: bool, s
 
 def test_an_mpiexec_that_misses_the_end_of_the_driver(tmp_path: Path) -> None:
     program = "os.execv('/bin/sleep', ['sleep', '0.2'])"
-    with job(launch(tmp_path, program, '"$@"; sleep 60')) as started:
+    with Job(launch(tmp_path, program, '"$@"; sleep 60')) as started:
         ended = started.wait(10)
     said = "workpool: the driver is gone, and with it all that its program knew\n"
     assert ended == (1, "begun\n", said)
@@ -130,7 +130,7 @@ def test_all_last_words_are_heard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["reporter.ended(0)", "reporter.failed(1)", "sys.exit(2)"])
 def test_nothing_outlives_the_job(tmp_path: Path, program: str) -> None:
     command = launch(tmp_path, program, before="setsid sleep 100 &", grace_s=0.3)
-    with job(command) as started:
+    with Job(command) as started:
         assert started.wait(10).status in (0, 1, 2)
 
 
@@ -146,7 +146,7 @@ reporter.failed(1)
 time.sleep(60)
 """
     try:
-        with job(launch(tmp_path, program, before=f"exec 9>{left_over}")) as started:
+        with Job(launch(tmp_path, program, before=f"exec 9>{left_over}")) as started:
             assert started.wait().status == 1
             assert not left_over.exists()
     finally:
@@ -164,7 +164,7 @@ def test_what_outlasts_the_driver_is_named(tmp_path: Path, left: str, named: str
     command = launch(tmp_path, "reporter.ended(3)", grace_s=1.1)
     fake = Path(command[3])
     fake.write_text(fake.read_text().replace('exec "$@"', f'"$@"; {left}'))
-    with job(command) as started:
+    with Job(command) as started:
         ended = started.wait(10)
     assert ended.status == 3
     said = rf"1\.1 s after its end \(--grace\) was killed: {named}"
@@ -175,13 +175,13 @@ def test_ranks_have_time_to_leave_however_short_the_grace(tmp_path: Path) -> Non
     command = launch(tmp_path, "reporter.ended(3)", grace_s=0)
     fake = Path(command[3])
     fake.write_text(fake.read_text().replace('exec "$@"', '"$@"; sleep 0.3'))
-    with job(command) as started:
+    with Job(command) as started:
         assert started.wait(10) == Ended(3, "begun\n", "")
 
 
 def test_what_is_left_is_killed_though_the_launcher_was_stopped(tmp_path: Path) -> None:
     program = "import subprocess; subprocess.Popen(['sleep', '100']); reporter.ended(0)"
-    with job(launch(tmp_path, program, grace_s=1)) as started:
+    with Job(launch(tmp_path, program, grace_s=1)) as started:
         started.until("begun")
         time.sleep(0.5)
         os.kill(started.process.pid, signal.SIGSTOP)  # as by Ctrl-Z
@@ -191,7 +191,7 @@ def test_what_is_left_is_killed_though_the_launcher_was_stopped(tmp_path: Path) 
 
 
 def test_launcher_killed(tmp_path: Path) -> None:
-    with job(launch(tmp_path, "time.sleep(30)")) as started:
+    with Job(launch(tmp_path, "time.sleep(30)")) as started:
         started.signal(signal.SIGKILL, after="begun")
         started.process.wait(5)
         started.gone_within(5)
@@ -236,7 +236,7 @@ def test_a_temporary_directory_of_any_name(name: str) -> None:
         place = Path(base, name)
         place.mkdir()
         command = launch(Path(base), "reporter.ended(4)")
-        with job(["env", f"TMPDIR={place}", *command]) as started:
+        with Job(["env", f"TMPDIR={place}", *command]) as started:
             assert started.wait().status == 4
         assert not [*place.iterdir()]
 
@@ -338,5 +338,5 @@ def test_a_supervisor_may_come_from_a_zip_file(monkeypatch: pytest.MonkeyPatch) 
 
 def test_closed_standard_streams(tmp_path: Path) -> None:
     command = launch(tmp_path, "reporter.ended(4)")
-    with job(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as started:
+    with Job(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as started:
         assert started.wait(20).status == 4

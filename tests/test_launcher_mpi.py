@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from launching import SIGNALS, Ended, job, run
+from jobs import Ended, Job
+from launching import SIGNALS, run
 from processes import PATIENCE
 
 from workpool.launch import advice
@@ -94,7 +95,7 @@ def test_little_shared_memory_is_enough_to_start() -> None:
         pytest.skip("Open MPI needs 16 MB")
     text = "from workpool import *\nwith WorkPool() as p: print(sum(p.map(len, ['1' * 9999] * 99)))"
     words = [sys.executable, "-m", "workpool.launch.cli", "run", "-w", "3", "-c", text]
-    with job(small_shm("8m", *words)) as started:
+    with Job(small_shm("8m", *words)) as started:
         assert started.wait() == (0, f"{99 * 9999}\n", "")
 
 
@@ -105,7 +106,7 @@ def test_who_reads_what_tasks_print_may_leave(survive: list[str]) -> None:
     # met nobody who left.
     text = "import workpool as w; p = w.WorkPool()\nwhile True: list(p.map(print, range(10_000)))"
     launcher = [sys.executable, "-m", "workpool.launch.cli", "run", *survive, "-w", "2", "-c", text]
-    with job(["sh", "-c", '"$@" | head -n 1', "sh", *launcher]) as started:
+    with Job(["sh", "-c", '"$@" | head -n 1', "sh", *launcher]) as started:
         ended = started.wait()
     assert "whoever read its output is gone" in ended.err
     assert "--survive" not in ended.err

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import SIGNALS, Ended, job
+from jobs import Ended, Job
+from launching import SIGNALS
 from stand_in import launch
 
 from workpool.launch.signals import Signals
@@ -88,7 +89,7 @@ def test_a_signal_that_comes_with_the_end_is_what_the_job_has_ended_for(watch: W
 
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_before_the_driver_begins(tmp_path: Path, signum: int) -> None:
-    with job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
+    with Job(launch(tmp_path, "", before="echo started; sleep 30")) as started:
         started.signal(signum, after="started")
         assert started.wait(5) == (128 + signum, "started\n", "")
 
@@ -99,7 +100,7 @@ def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
         f"signal.signal({signum}, lambda *_: (reporter.ended(9), sys.exit()))\n"
         "print('ready', flush=True); time.sleep(30)"
     )
-    with job(launch(tmp_path, program)) as started:
+    with Job(launch(tmp_path, program)) as started:
         started.signal(signum, after="ready")
         assert started.wait(5).status == 9
 
@@ -107,7 +108,7 @@ def test_signal_goes_to_the_driver(tmp_path: Path, signum: int) -> None:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
 def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
     program = f"signal.signal({signum}, signal.SIG_IGN); print('deaf', flush=True); time.sleep(30)"
-    with job(launch(tmp_path, program, grace_s=0.3)) as started:
+    with Job(launch(tmp_path, program, grace_s=0.3)) as started:
         started.signal(signum, after="deaf")
         ended = started.wait(5)
     assert ended.status == 128 + signum
@@ -115,7 +116,7 @@ def test_driver_that_does_not_end_is_ended(tmp_path: Path, signum: int) -> None:
 
 
 def test_a_driver_that_a_signal_has_ended_was_not_late(tmp_path: Path) -> None:
-    with job(launch(tmp_path, "print('ready', flush=True); time.sleep(30)")) as started:
+    with Job(launch(tmp_path, "print('ready', flush=True); time.sleep(30)")) as started:
         started.signal(signal.SIGTERM, after="ready")
         assert started.wait(5) == Ended(143, "begun\nready\n", "")
 
@@ -126,7 +127,7 @@ def test_a_program_that_catches_an_interrupt_goes_on(tmp_path: Path) -> None:
         "except KeyboardInterrupt:\n    time.sleep(1)\n"
         "reporter.ended(5)"
     )
-    with job(launch(tmp_path, program, grace_s=0.9)) as started:
+    with Job(launch(tmp_path, program, grace_s=0.9)) as started:
         started.signal(signal.SIGINT, after="ready")
         assert started.wait(10) == Ended(5, "begun\nready\n", "")
 
@@ -144,7 +145,7 @@ def test_sigterm_after_an_interrupt_that_was_caught(tmp_path: Path) -> None:
         "signal.signal(15, lambda *_: (time.sleep(0.5), reporter.ended(75), sys.exit()))\n"
         f"{CATCHES}time.sleep(30)"
     )
-    with job(launch(tmp_path, program, grace_s=10)) as started:
+    with Job(launch(tmp_path, program, grace_s=10)) as started:
         started.signal(signal.SIGINT, after="ready")
         started.signal(signal.SIGTERM, after="caught")
         assert started.wait(10).status == 75
@@ -153,7 +154,7 @@ def test_sigterm_after_an_interrupt_that_was_caught(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("end", "status"), [("os._exit(6)", 6), ("os.kill(os.getpid(), 9)", 137)])
 def test_a_failure_long_after_an_interrupt_is_told(tmp_path: Path, end: str, status: int) -> None:
     program = f"{CATCHES}time.sleep(1); {end}"
-    with job(launch(tmp_path, program, grace_s=0.2)) as started:
+    with Job(launch(tmp_path, program, grace_s=0.2)) as started:
         started.signal(signal.SIGINT, after="ready")
         ended = started.wait(10)
     assert ended.status == status
@@ -173,7 +174,7 @@ def hears_two(signum: int) -> str:
 
 
 def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
-    with job(launch(tmp_path, hears_two(signal.SIGUSR1), grace_s=0)) as started:
+    with Job(launch(tmp_path, hears_two(signal.SIGUSR1), grace_s=0)) as started:
         started.signal(signal.SIGUSR1, after="ready")
         started.signal(signal.SIGUSR1, after="heard 1\n")
         assert started.wait(5).status == 5
@@ -185,14 +186,14 @@ def test_second_signal_does_not_wait(tmp_path: Path) -> None:
         "print('ready', flush=True)\n"
         "while True: time.sleep(30)"
     )
-    with job(launch(tmp_path, program, grace_s=30)) as started:
+    with Job(launch(tmp_path, program, grace_s=30)) as started:
         started.signal(signal.SIGINT, after="ready")
         started.signal(signal.SIGINT, after="heard")
         assert started.wait(5).status == 130
 
 
 def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
-    with job(launch(tmp_path, hears_two(signal.SIGINT), grace_s=0.2)) as started:
+    with Job(launch(tmp_path, hears_two(signal.SIGINT), grace_s=0.2)) as started:
         started.signal(signal.SIGINT, after="ready")
         started.until("heard 1")
         time.sleep(0.3)
@@ -202,7 +203,7 @@ def test_a_signal_an_hour_later_is_not_the_second_one(tmp_path: Path) -> None:
 
 def test_a_signal_ends_the_wait_for_what_ranks_have_started(tmp_path: Path) -> None:
     command = launch(tmp_path, "reporter.ended(0)", before="setsid sleep 100 &", grace_s=60)
-    with job(command) as started:
+    with Job(command) as started:
         started.until("begun")
         while len(started.members()) > 2:  # the launcher, and what is left
             time.sleep(0.02)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 
 import pytest
-from launching import ROOT, Ended, run
+from jobs import ROOT, Ended
+from launching import run
 from processes import PATIENCE
 from surviving import deaths, end, survive
 
@@ -343,8 +343,8 @@ print("exact")
 def test_the_contract_of_accumulators() -> None:
     words = [str(ROOT / "tests" / "cases" / "accumulate.py"), "--workers", "2"]
     with run("--survive", "-w", "2", *words) as started:
-        ended = started.wait(120)
-    events = [json.loads(line) for line in ended.out.splitlines() if line.startswith("{")]
+        ended, reported = started.wait(120), started.events()
+        events = [*iter(lambda: next(reported), {})]
     failed = {event["case"]: event["text"] for event in events if event.get("outcome") == "failed"}
     assert ended.status == 0, ended
     assert not failed

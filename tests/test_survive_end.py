@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import LIMIT_S, ROOT, Ended, job, run
+from jobs import LIMIT_S, ROOT, Ended, Job
+from launching import run
 from processes import PATIENCE
 from surviving import BUSY, HEAD, deaths, end, survive
 
@@ -89,7 +90,7 @@ if "{victim}" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RA
 """)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     words = ["-m", "workpool.launch.cli", "run", "--survive", "-w", "3", "-c", "pass"]
-    with job([sys.executable, *words], environment) as started:
+    with Job([sys.executable, *words], environment) as started:
         give_up = time.monotonic() + LIMIT_S * PATIENCE
         while not died.exists():
             assert time.monotonic() < give_up
@@ -124,7 +125,7 @@ def by_hand(text: str, until: str, times: int) -> Ended:
         program, 4, [sys.executable, "-m", "workpool", "-c", HEAD + text], survive=True
     )
     variables = {**environment(program.kind, os.environ), "PYTHONPATH": str(ROOT)}
-    with job(command, variables, lasting=True) as started:
+    with Job(command, variables, lasting=True) as started:
         started.until(until, times)
         os.kill(started.ranks()[0], signal.SIGKILL)
         return end(started, 10)
