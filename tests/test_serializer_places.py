@@ -79,7 +79,7 @@ def test_a_class_that_only_this_process_has_put_into_a_module_is_missed(run_scri
         try:
             run(lambda: shapes.late, shapes.late())
         except Exception as error:
-            assert "no class factory.<locals>.Local under the name late" in str(error), error
+            assert "no factory.<locals>.Local under the name late" in str(error), error
         else:
             raise AssertionError
         """,

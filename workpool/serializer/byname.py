@@ -120,14 +120,6 @@ def place_of(cls: type) -> tuple[str, str] | None:
         return None
 
 
-def find_class(module: str, name: str, qualname: str) -> type:
-    """Return the class that has a `place_of` its own."""
-    found = getattr(import_module(module), name, None)
-    if not isinstance(found, type) or found.__qualname__ != qualname:
-        raise UnpicklingError(f"module {module} has no class {qualname} under the name {name} here")
-    return found
-
-
 def settle(obj: Any) -> bool:
     """Have what cannot be copied go by the name that a module has for it; tell whether one has.
 
@@ -170,12 +162,17 @@ def settled_at(obj: object) -> tuple[str, str] | None:
         return None
 
 
-def find_settled(module: str, name: str, qualname: str) -> Any:
-    """Return what is `settled_at` that place in another process."""
+def find_at(module: str, name: str, qualname: str) -> Any:
+    """Return what is at a place, of `place_of` or `settled_at` in another process.
+
+    `qualname` is that of a class, or of the class of anything else.
+    """
     found = getattr(import_module(module), name, None)
-    if type(found).__qualname__ != qualname:
+    kind = found if isinstance(found, type) else type(found)
+    if kind.__qualname__ != qualname:
         raise UnpicklingError(f"module {module} has no {qualname} under the name {name} here")
-    _settled.keep(id(found), (found, module, name))
+    if kind is not found:
+        _settled.keep(id(found), (found, module, name))
     return found
 
 

@@ -32,8 +32,7 @@ from .byname import (
     PROTOCOL,
     REFUSALS,
     Keep,
-    find_class,
-    find_settled,
+    find_at,
     is_found,
     is_imported,
     name_of_mark,
@@ -172,7 +171,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         if kind is ModuleType and is_imported(obj):
             return import_module, (obj.__name__,)
         if self._places and (place := self._places.get(id(obj))) is not None:
-            return find_settled, (*place, kind.__qualname__)
+            return find_at, (*place, kind.__qualname__)
         if id(obj) in self._kept and is_left_to_pickle(kind):
             return reduce_kept(obj)
         if kind is MethodType:  # which cloudpickle takes apart; functions of pybind11 refuse
@@ -187,7 +186,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if kind in copyreg.dispatch_table and obj.__module__ not in SCRIPT_MODULES:
                 return NotImplemented  # its metaclass has said how a class like this is made
             if (place := place_of(obj)) is not None:
-                return find_class, (*place, obj.__qualname__)
+                return find_at, (*place, obj.__qualname__)
             reduced = self._reduce_class(obj)
             if reduced is NotImplemented or len(reduced) < 6:
                 return reduced
