@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from ..errors import SerializationError, UsageError
 from ..interrupts import interrupts
-from .frames import Buffer, Encoded, decode
+from .frames import Buffer, Encoded, unpack
 from .reach import Torn
 from .references import Code, Refer, UnknownDefinition
 from .values import encode
-from .wording import type_name, unrestored
+from .wording import type_name
 
 _NO_ARGUMENTS: Final = encode(())
 
@@ -123,12 +123,7 @@ def unpack_call(
     -----
     Cost: 0.2 us for atoms.
     """
-    try:
-        call = decode(buffer)
-    except (interrupts(), MemoryError, SerializationError):
-        raise
-    except BaseException as error:  # __setstate__ may raise anything, SystemExit included
-        raise unrestored(what, error) from error
+    call = unpack(buffer, what)
     if type(call) is tuple:
         return None, call, {}
     if type(call) is list and len(call) == 2:

@@ -303,9 +303,7 @@ def _first_of(cls: type, attributes: dict[str, Any]) -> list[_First]:
 
 def set_first(cls: type, attributes: dict[str, Any]) -> None:
     """Give a restored class some of its attributes; leave a native one alone."""
-    known = _CLASSES.get(cls)
-    assert known is not None
-    if not known.native:
+    if not _CLASSES.is_native(cls):
         _set_each(cls, attributes)
 
 
