@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from ..clock import monotonic, sleep
 from ..errors import ResourceError, UsageError
@@ -120,16 +123,10 @@ def holder(path: str) -> str | None:
 
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to a journal that is one, made if the file is new."""
-    _look(path, _ANOTHER)
-    try:
-        # Some names without a directory are no files to SQLite: ":memory:", and "file:..." if it is
-        # built to take them for URIs.
-        whole = os.path.abspath(path)
-        connection = sqlite3.connect(whole, isolation_level=None, check_same_thread=False)
-    except sqlite3.Error as error:
-        raise failed(path, "open", error) from error
-    try:
-        _check(connection, path, _ANOTHER)
+    # Some names without a directory are no files to SQLite: ":memory:", and "file:..." if it is
+    # built to take them for URIs.
+    whole, options = os.path.abspath(path), {"isolation_level": None, "check_same_thread": False}
+    with _opened(path, _ANOTHER, whole, **options) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -137,13 +134,7 @@ def connect(path: str) -> sqlite3.Connection:
             connection.executescript(_SCHEMA)
         connection.execute("BEGIN IMMEDIATE")  # now is the time to see that it can be written
         connection.execute("ROLLBACK")
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        connection.close()
-        raise failed(path, "open", error) from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        return connection
 
 
 def inspect(path: str) -> sqlite3.Connection:
@@ -156,22 +147,29 @@ def inspect(path: str) -> sqlite3.Connection:
     """
     from pathlib import Path  # much for a rank, and it is not a rank that asks
 
-    _look(path, _THE_ONE)
+    # To read while another writes, or after one was killed, takes files beside the journal.
+    mode = "mode=ro" if os.path.exists(beside(path, "-wal")) else "immutable=1"
+    uri = f"{Path(path).absolute().as_uri()}?{mode}"
+    with _opened(path, _THE_ONE, uri, uri=True) as connection:
+        if not _tables(connection):
+            raise UsageError(f"{path} is empty: nothing was ever stored in it")
+        return connection
+
+
+@contextmanager
+def _opened(path: str, remedy: str, name: str, **options: Any) -> Iterator[sqlite3.Connection]:
+    """Give a connection to a journal, if it is one; it is closed where something fails."""
+    _look(path, remedy)
     try:
-        # To read while another writes, or after one was killed, takes files beside the journal.
-        mode = "mode=ro" if os.path.exists(beside(path, "-wal")) else "immutable=1"
-        uri = Path(path).absolute().as_uri()
-        connection = sqlite3.connect(f"{uri}?{mode}", uri=True)
+        connection = sqlite3.connect(name, **options)
         try:
-            _check(connection, path, _THE_ONE)
-            if not _tables(connection):
-                raise UsageError(f"{path} is empty: nothing was ever stored in it")
+            _check(connection, path, remedy)
+            yield connection
         except BaseException:
             connection.close()
             raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise failed(path, "open", error) from error
-    return connection
 
 
 def beside(path: str, suffix: str) -> str:

@@ -24,7 +24,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..caches import LruCache
@@ -106,22 +106,18 @@ class Journal:
         self._readers = 0
         self._closed = False
         self._recent: LruCache[Record] = LruCache(_RECENT, _RECENT_NBYTES)
-        self._lock_fd = lock(self.path)
-        try:
+        with ExitStack() as held:
+            self._lock_fd = lock(self.path)
+            held.callback(os.close, self._lock_fd)
             self._connection = connect(self.path)
-            try:
-                functions = self._ask("SELECT name, number FROM functions")
-                self._functions: dict[str, int] = dict(functions)
-                self._read_keys()
-                # The program may go to another directory.
-                files = os.path.abspath(self.path), beside(self.path, "-wal")
-                self._files = {path: os.stat(path) for path in files if os.path.exists(path)}
-            except BaseException:
-                self._connection.close()
-                raise
-        except BaseException:
-            os.close(self._lock_fd)
-            raise
+            held.callback(self._connection.close)
+            functions = self._ask("SELECT name, number FROM functions")
+            self._functions: dict[str, int] = dict(functions)
+            self._read_keys()
+            # The program may go to another directory.
+            files = os.path.abspath(self.path), beside(self.path, "-wal")
+            self._files = {path: os.stat(path) for path in files if os.path.exists(path)}
+            held.pop_all()  # nothing has failed: both stay open
 
     def __len__(self) -> int:
         return len(self._keys)
