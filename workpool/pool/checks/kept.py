@@ -8,9 +8,9 @@ Here each task has copies of what the script has: it finds nothing there, and lo
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 
 from ...interrupts import FAILURES
 from ...lazy import dis
@@ -37,18 +37,18 @@ def look(function: FunctionType) -> None:
 
 def _made(function: FunctionType) -> Iterator[str]:
     code, names = function.__code__, function.__globals__
-    for name in _made_late(code):
+    bound, called = bound_names(code), {"setdefault", *_FILL} & {*code.co_names}
+    if not (bound or called or _SET & {dis.opname[operation] for operation in code.co_code[::2]}):
+        return
+    steps = list(dis.get_instructions(code))
+    for name in _made_late(steps, bound):
         if names.get(name, function) is None:
             yield f"makes the global {name!r} of the script where that is None"
-    called = {"setdefault", *_FILL} & {*code.co_names}
-    if not (called or _SET & {dis.opname[operation] for operation in code.co_code[::2]}):
-        return
     holders = {name: value for name, value in reads(function) if not isinstance(value, ModuleType)}
     cls = names.get(function.__qualname__.rpartition(".")[0])
     if cls is not None and code.co_varnames[:1] == ("cls",):
         holders["cls"] = cls
     empty = {name for name, it in holders.items() if type(it) in _CONTAINERS and not it}
-    steps = list(dis.get_instructions(code))
     loads = Counter(map(_loaded, steps))
     seen: set[object] = set()  # attributes that were looked at: what is only set is no search
     for at, step in enumerate(steps):
@@ -97,13 +97,10 @@ def _lacks(value: object, attribute: str) -> bool:
     return False
 
 
-def _made_late(code: CodeType) -> list[str]:
-    """Return the names of the globals that some code reads before it gives them a value."""
-    bound = bound_names(code)
-    if not bound:
-        return []
+def _made_late(steps: Sequence[dis.Instruction], bound: Set[str]) -> list[str]:
+    """Return those of the globals that some code binds which it reads before it does."""
     first: dict[str, str] = {}
-    for step in dis.get_instructions(code):
+    for step in steps:
         if "GLOBAL" in step.opname and step.argval in bound:
             first.setdefault(step.argval, step.opname)
     return [name for name, operation in first.items() if operation == "LOAD_GLOBAL"]
