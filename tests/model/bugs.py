@@ -29,7 +29,10 @@ class Bug(NamedTuple):
 
 
 _EVICTED = {"tasks": 1, "suspicions": 1}
+_PIECES = {"tasks": 1, "how": "pieces", "workers": 1}
 _FLUSH = [("    self.window.flush()", "    pass")]
+_HELD = [("if found == claim.word:", "if True:")]
+_DONE = [("return found == row.word", "return True")]
 _COMPLETE = (
     "found, *others = self.window.put_and_swap(geometry.outcome(claim.number), record, steps)"
 )
@@ -77,17 +80,12 @@ BUGS = {
         Claimant,
         "request",
         _FLUSH,
-        {"tasks": 1, "how": "pieces", "workers": 1},
+        _PIECES,
         "writes the outcome .* WANTED",
         "Piece.* is wanted",  # what the row's record said before
     ),
     "supply without a flush": Bug(
-        Publisher,
-        "supply",
-        _FLUSH,
-        {"tasks": 1, "how": "pieces", "workers": 1},
-        "writes the outcome .* CLAIMED",
-        "WindowError",
+        Publisher, "supply", _FLUSH, _PIECES, "writes the outcome .* CLAIMED", "WindowError"
     ),
     "the outcome after the commit": Bug(
         Claimant,
@@ -214,40 +212,20 @@ BUGS = {
         {"tasks": 1, "remembers": True},
         "an attempt ran twice",
     ),
-    "an eviction ignored": Bug(
-        Claimant,
-        "complete",
-        [("if found == claim.word:", "if True:")],
-        _EVICTED,
-        "row 0 is left EVICTED",
-    ),
+    "an eviction ignored": Bug(Claimant, "complete", _HELD, _EVICTED, "row 0 is left EVICTED"),
     "an eviction before a commit ignored": Bug(
-        Claimant,
-        "_change",
-        [("if found == claim.word:", "if True:")],
-        _EVICTED | {"how": "commit"},
-        "contributed twice",
+        Claimant, "_change", _HELD, _EVICTED | {"how": "commit"}, "contributed twice"
     ),
     "an eviction taken for an answer": Bug(
         Claimant,
         "answered",
         [("if word != claim.word and not self._keeps(claim, word):", "if False:")],
-        {"tasks": 1, "how": "pieces", "suspicions": 1, "workers": 1},
+        _PIECES | {"suspicions": 1},
         "WindowError",
     ),
-    "a lost reclaim ignored": Bug(
-        Publisher,
-        "step",
-        [("return found == row.word", "return True")],
-        _EVICTED,
-        "row 0 is left DONE",
-    ),
+    "a lost reclaim ignored": Bug(Publisher, "step", _DONE, _EVICTED, "row 0 is left DONE"),
     "a lost cancel ignored": Bug(
-        Publisher,
-        "step",
-        [("return found == row.word", "return True")],
-        {"tasks": 1, "cancels": 1},
-        "a cancelled attempt ran",
+        Publisher, "step", _DONE, {"tasks": 1, "cancels": 1}, "a cancelled attempt ran"
     ),
     "a lost reservation ignored": Bug(
         Reserver,
