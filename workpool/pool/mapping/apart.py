@@ -74,21 +74,18 @@ def _in_order(
 ) -> Iterator[Any]:
     given = 0
 
-    def first() -> Any:
+    def first() -> list[Any]:
         nonlocal given
         left = None if deadline is None else deadline - monotonic()
-        result = _result(futures[0], left, given if single else None)
+        found = _results(futures[0], left, given if single else None)
         given += 1
         futures.popleft()  # not before: whatever is left there is cancelled
         futures.extend(islice(more, 1))
-        return result
+        return found
 
     try:
         while futures:
-            if single:
-                yield first()  # in no variable of ours: it may be large, and needed no more
-            else:
-                yield from forgetting(first())
+            yield from forgetting(first())
     finally:
         # The last one first: else each makes room for another, which then is published.  And none
         # is kept: of one that has failed, the traceback has this frame.
@@ -112,7 +109,7 @@ def _as_they_come(
             places[future] = next(numbers)
             ended.watch(future)
 
-    def next_one() -> Any:
+    def next_one() -> list[Any]:
         left = None if deadline is None else deadline - monotonic()
         try:
             if not pool.driver.wait(lambda: bool(ended), left):
@@ -125,29 +122,26 @@ def _as_they_come(
         future = ended.popleft()
         place = places.pop(future)
         try:
-            result = _result(future, None, place if single else None)
+            found = _results(future, None, place if single else None)
         finally:
             del future  # the traceback has this frame
         watch(islice(more, 1))
-        return result
+        return found
 
     try:
         watch(futures)
         futures.clear()
         while places:
-            if single:
-                yield next_one()
-            else:
-                yield from forgetting(next_one())
+            yield from forgetting(next_one())
     finally:
         while places:
             pool.callbacks.outside(places.popitem()[0].cancel)
 
 
-def _result(future: PoolFuture[Any], left: float | None, item: int | None) -> Any:
-    """Return the result of a task; what it has raised says now of which item, if it is of one."""
+def _results(future: PoolFuture[Any], left: float | None, item: int | None) -> list[Any]:
+    """Return the results of a task: of a chunk, or of one item, of which then its error tells."""
     try:
-        return future.result(left)
+        return future.result(left) if item is None else [future.result(left)]
     except BaseException as error:
         if item is not None:
             of_item(item, error)
