@@ -187,3 +187,26 @@ def test_a_call_that_reads_what_cannot_be_copied_is_the_same_in_the_next_run(run
         """,
         **MODULES,
     )
+
+
+def test_what_random_draws_from_is_not_copied_with_an_argument(run_script):
+    """As scipy's distributions have it: each task would draw the same."""
+    run_script(
+        """
+        import random
+        import numpy as np
+        from holder import Holder
+        from workpool.serializer.fingerprint import fingerprint
+        class Own(Holder): pass
+        def draw(it): return it.rng.random()
+        for rng in random._inst, np.random.mtrand._rand:
+            for held in Holder(rng), Own(rng):
+                before = fingerprint(held, complex)
+                assert len({run(draw, held) for _ in range(9)} | {rng.random()}) == 10, held
+                assert run(lambda it: it, held).rng is rng
+                assert fingerprint(held, complex) == before
+        alike = Holder(random.Random(0))
+        assert len({run(draw, alike) for _ in range(3)}) == 1
+        """,
+        holder="class Holder:\n    def __init__(self, rng): self.rng = rng\n",
+    )

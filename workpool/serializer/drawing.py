@@ -16,6 +16,10 @@ from typing import Any, Final
 _OWN: Final = (("random", "_inst", "Random"), ("numpy.random.mtrand", "_rand", "RandomState"))
 """Modules, with the names that their generators and the classes of these have there."""
 
+RANDOM: Final = b"\x8c\x06Random"
+RANDOM_STATE: Final = b"__randomstate_ctor"
+"""In every plain pickle that has a generator of these classes."""
+
 _reducers: Final[dict[type, Callable[[Any], Any]]] = {}
 
 

@@ -37,6 +37,7 @@ from .definitions import (
     function_parts,
     storage_parts,
 )
+from .drawing import RANDOM, RANDOM_STATE
 from .instances import HEAP_TYPE
 from .names import reads
 from .rebuilt import maker_anew
@@ -50,8 +51,12 @@ LARGE_NBYTES: Final = 1 << 26
 MOST_SETS: Final = 6
 """Sets, each within the one before: objects that know each other by sets have very many paths."""
 
-#: In every plain pickle that has a definition of the script, a set, a method, a tensor of PyTorch.
-_SUSPECT: Final = (b"_main__", b"\x8f", b"\x91", METHOD, b"_load_from_bytes")
+#: In every plain pickle that has a definition of the script, a set, a method, a tensor of PyTorch,
+#: a generator of random numbers.
+_SUSPECT: Final = (
+    *(b"_main__", b"\x8f", b"\x91", METHOD, b"_load_from_bytes"),
+    *(RANDOM, RANDOM_STATE),
+)
 
 
 def fingerprint(obj: object, refused: type) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from .byname import PROTOCOL, Keep, named, reduce_method
 from .classes import known_class, refer_to
+from .drawing import generator_reducers
 from .enumerations import reduce_member
 from .names import CACHED
 from .reach import Reach, check_torn
@@ -67,8 +68,7 @@ class _Pickler(Pickler):
     def __init__(self, file: BytesIO, keep: Keep, refer: Refer) -> None:
         super().__init__(file, PROTOCOL, buffer_callback=keep)
         self._refer = refer.to
-        if own := reducers():
-            self.dispatch_table = {**own, **copyreg.dispatch_table}
+        self.dispatch_table = {**generator_reducers(), **reducers(), **copyreg.dispatch_table}
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to find a definition or a member of one, NotImplemented for the rest."""

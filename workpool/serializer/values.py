@@ -9,13 +9,14 @@ from collections.abc import Callable, Set
 from functools import partial
 from pickle import PickleBuffer, dumps
 from types import FunctionType, MethodType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..errors import SerializationError
 from ..interrupts import interrupts
 from .arrays import dumps_by_makers, encode_alone, has_arrays, is_flat
 from .atoms import ATOMS
 from .byname import METHOD, PROTOCOL, REFUSALS, Keep, has, names_by_value
+from .drawing import RANDOM, RANDOM_STATE
 from .frames import OUT_OF_BAND_NBYTES, Encoded, framed
 from .pipes import refuse_pipes
 from .reach import Reach, Torn
@@ -24,6 +25,9 @@ from .script import SCRIPT_MODULES
 from .tensors import reducers
 
 _Dump: TypeAlias = Callable[[object, Keep], bytes]
+
+#: To search a pickle of so many bytes takes longer than to look at what it is of.
+_LONG_NBYTES: Final = 1 << 12
 
 
 def encode(
@@ -98,9 +102,9 @@ def encode(
             else:
                 dump = dumps_by_makers if has_arrays(obj) else _dumps
             pickled = _attempt(dump, obj, keep)
-            if pickled is not None and dump is _dumps and has(pickled, METHOD):
+            if pickled is not None and dump is _dumps and _is_looked_at(obj, pickled):
                 frames.clear()
-                pickled = _attempt(dumps_by_makers, obj, keep)  # which looks at methods
+                pickled = _attempt(dumps_by_makers, obj, keep)
         if pickled is None and refer is not None:  # by reference
             frames.clear()
             pickled = _attempt(partial(dumps_by_reference, refer=refer), obj, keep)
@@ -143,6 +147,13 @@ def _is_of_script(obj: Any) -> bool:
     if kind is MethodType:
         kind = type(obj.__self__)
     return (obj if kind is FunctionType else kind).__module__ in SCRIPT_MODULES
+
+
+def _is_looked_at(obj: object, pickled: bytes) -> bool:
+    """Tell whether there is in an object what `dumps_by_makers` looks at: methods, generators."""
+    if len(pickled) >= _LONG_NBYTES and is_flat(obj):
+        return False
+    return has(pickled, METHOD) or has(pickled, RANDOM) or has(pickled, RANDOM_STATE)
 
 
 def _dumps(obj: object, keep: Keep) -> bytes:
