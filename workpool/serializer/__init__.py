@@ -54,7 +54,8 @@ which asks for each kind in turn.  From the top down (``pyproject.toml`` says wh
       outcomes      values and exceptions on their way home
       code_cache    the driver's functions whose code crosses once
       callables     what a worker restores from these codes
-      blocks        the items of a map; common: what these and its function share
+      blocks        the items of a map; common: what these and its function share; repeats: what
+                    many of them are given
       frozen        results that the next call may change
       prepared      globals that an initializer sets
       fingerprint   what a call is, in the next run as well; definitions: those of the script
@@ -129,6 +130,7 @@ from .names import innermost, reads
 from .outcomes import APART, CONTRIBUTES, Kind, pack_exception, pack_value, unpack_outcome
 from .reach import Torn
 from .references import Code, Refer, UnknownDefinition
+from .repeats import encode_rests, repeated
 from .script import SCRIPT_MODULES, clear_script, leave_script, stay_in_script
 from .wording import said, task_name
 
@@ -155,6 +157,7 @@ __all__ = [
     "collect_globals",
     "compact",
     "encode_blocks",
+    "encode_rests",
     "frozen",
     "innermost",
     "is_own_generator",
@@ -166,6 +169,7 @@ __all__ = [
     "pack_exception",
     "pack_value",
     "reads",
+    "repeated",
     "said",
     "segments",
     "split",

@@ -1,10 +1,12 @@
 """Many items as blocks that can be fetched and restored a few at a time.
 
-    head       items, items in a block, blocks, whether an item is a tuple of arguments, whether
-               each block is in one pickle with the function, and whether the function holds items
-    offsets    where the function and each block begin, and where the last one ends
+    head       items, items in a block, blocks, rests, whether an item is a tuple of arguments,
+               whether each block is in one pickle with the function, and whether the function
+               holds items
+    offsets    where the function, each block and each rest begin, and where the last one ends
     function   its pickle, or nothing when it travels as code; with the items that it holds
     blocks     the pickle of a slice of the items each, or of the function and them
+    rests      what items repeat, see `repeats`; there is a number of one with each item then
 
 A ``range`` is one block, whatever its length.
 """
@@ -22,6 +24,7 @@ from .common import in_common, with_places, without_places
 from .frames import Buffer, Packed, as_bytes, unpack
 from .reach import Reach, Torn
 from .references import Refer
+from .repeats import Original
 from .values import encode
 
 BLOCK: Final = 256
@@ -39,7 +42,7 @@ LONG_S: Final = 50e-6
 The last chunks of a map are as short as that.
 """
 
-_HEAD: Final = struct.Struct("<QQQQ")
+_HEAD: Final = struct.Struct("<QQQQQ")
 _SEVERAL: Final = 1
 _EACH: Final = 2
 _IN_COMMON: Final = 4
@@ -54,6 +57,7 @@ def encode_blocks(
     refer: Refer | None = None,
     of_class: bool = False,
     each: Callable[..., Any] | None = None,
+    rests: Sequence[bytes] = (),
     size: int = BLOCK,
     large: bool = False,
 ) -> bytes | None:
@@ -75,6 +79,8 @@ def encode_blocks(
         Whether `function` is what is called, and refers to that code as they do.
     each : callable, optional
         What is called with them, to be in one pickle with each block; without `beside`.
+    rests : sequence of bytes
+        Of `encode_rests`, if items are what `repeated` has made of them.
     size : int
         Items in a block.
     large : bool
@@ -122,9 +128,11 @@ def encode_blocks(
         if isinstance(encoded, Packed) and not large:
             return None
         parts.append(as_bytes(encoded))
+    blocks = len(parts) - 1
+    parts += rests
     offsets = [*accumulate(map(len, parts), initial=_HEAD.size + 8 * (len(parts) + 1))]
     flags = several * _SEVERAL + (each is not None) * _EACH + bool(shared) * _IN_COMMON
-    head = _HEAD.pack(len(items), size, len(parts) - 1, flags)
+    head = _HEAD.pack(len(items), size, blocks, len(rests), flags)
     return b"".join([head, struct.pack(f"<{len(offsets)}Q", *offsets), *parts])
 
 
@@ -146,6 +154,8 @@ class Blocks:
         Whether each item is a tuple of arguments.
     has_function : bool
         Whether something that is called, or folds, comes with the items.
+    repeats : bool
+        Whether items repeat something, so that each is a piece.
     """
 
     LEAST = 4096
@@ -154,20 +164,25 @@ class Blocks:
         self.fetch = fetch
         self._have = memoryview(beginning)
         try:
-            self.total, self._size, blocks, flags = _HEAD.unpack(self._part(0, _HEAD.size))
-            stop = _HEAD.size + 8 * (blocks + 2)
-            self._offsets = struct.unpack(f"<{blocks + 2}Q", self._part(_HEAD.size, stop))
+            head = _HEAD.unpack(self._part(0, _HEAD.size))
+            self.total, self._size, self._blocks, self._rests, flags = head
+            offsets = self._blocks + self._rests + 2
+            stop = _HEAD.size + 8 * offsets
+            self._offsets = struct.unpack(f"<{offsets}Q", self._part(_HEAD.size, stop))
         except (struct.error, OverflowError, MemoryError) as error:
             raise SerializationError(f"the head of encoded items is damaged: {error}") from error
-        if not self._size or blocks != -(-self.total // self._size):
-            raise SerializationError(f"{blocks} blocks of {self._size} items are not {self.total}")
+        blocks, size = self._blocks, self._size
+        if not size or blocks != -(-self.total // size):
+            raise SerializationError(f"{blocks} blocks of {size} items are not {self.total}")
         self.several = bool(flags & _SEVERAL)
+        self.repeats = self._rests > 0
         self.has_function = self._offsets[1] > self._offsets[0]
         self._each = bool(flags & _EACH)
         self._holds_items = bool(flags & _IN_COMMON)
         self._function: Any = None
         self._shared: list[Any] = []  # the items that it holds
         self._kept: tuple[int, list[Any], int] | None = None  # from where on, and with what
+        self._original: tuple[int, Original] | None = None  # of the rest with that number
 
     def function(self) -> Any:
         """Return the function, None if it travels as code; the same one until it is forgotten."""
@@ -180,11 +195,15 @@ class Blocks:
         """Restore the function anew when it is wanted again, and items that were restored early."""
         self._function = self._kept = None
 
+    def end(self) -> None:
+        """Say that no more items will be wanted."""
+        self._original = None
+
     def pieces(self, wanted: range, code: int = 0) -> Iterator[tuple[Any, Sequence[Any]]]:
         """Yield some of the items, with what is called with them if it came along with them.
 
         Each piece is restored when it is its turn: a class that came along is then what it is in
-        the same pickle as the function.
+        the same pickle as the function.  Of items that repeat something each is a piece.
 
         Parameters
         ----------
@@ -193,6 +212,14 @@ class Blocks:
         code : int
             Another number when the code that items refer to was restored anew.
         """
+        for function, part in self._stretches(wanted, code):
+            if self.repeats:
+                for it in part:
+                    yield function, [self._given(it)]
+            else:
+                yield function, part
+
+    def _stretches(self, wanted: range, code: int) -> Iterator[tuple[Any, Sequence[Any]]]:
         first, last = wanted.start // self._size, (wanted.stop - 1) // self._size
         start = self._offsets[first + 1]
         content = self._part(start, self._offsets[last + 2])
@@ -225,6 +252,17 @@ class Blocks:
                 del part  # nobody else holds them
         if found:
             yield None, found
+
+    def _given(self, it: Any) -> Any:
+        """Return an item with its rest."""
+        if type(it) is not tuple or len(it) != 2 or it[0] not in range(self._rests):
+            raise SerializationError("an item has no rest")
+        number, item = it
+        if self._original is None or self._original[0] != number:
+            self._original = None  # first: what it has is no longer needed
+            at = 1 + self._blocks + number
+            self._original = number, Original(self._part(*self._offsets[at : at + 2]))
+        return self._original[1].given(item)
 
     def _take_kept(self, start: int, code: int) -> list[Any] | None:
         """Return the items from one on that were restored with others before it, if there are."""

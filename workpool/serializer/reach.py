@@ -75,7 +75,7 @@ class Reach:
 
     def joined(self, more: Reach) -> Reach:
         """Return one of what is in two pickles."""
-        other = Reach(self._held)
+        other = Reach((*self._held, *more._held))
         other._functions += self._functions + more._functions
         other._classes += self._classes + more._classes
         return other

@@ -209,7 +209,9 @@ class Attempts:
         turn = TurnRun(self._runners.own, pool, self._pace, take, descriptor, terms, blocks)
         self._runners.latest = blocks
         encoded = turn.run()
-        self._spent |= turn.exhausted
+        if turn.exhausted:
+            self._spent = True
+            blocks.end()
         return encoded
 
     def _holds(self, claim: Claim) -> bool:

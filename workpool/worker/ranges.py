@@ -264,6 +264,8 @@ class TurnRun:
         pieces = self._blocks.pieces(taken, self._pool.callables.restores)
         while self._failed is None:
             try:
+                if self._blocks.repeats:  # as for a task of its own
+                    function = self._pool.callables.get(self._code_id)
                 sent, items = next(pieces)
             except StopIteration:
                 break

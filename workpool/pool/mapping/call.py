@@ -29,11 +29,11 @@ class MapCall(Turns):
         Says of what, and makes segments of the items.
     """
 
-    def begin(self, items: Sequence[Any], large: bool = False) -> bool:
+    def begin(self, items: Sequence[Any], large: bool = False, only: bool = False) -> bool:
         """Take on the first items.
 
-        Large ones are better sent one by one: then this returns False, or with `large` takes them
-        all the same.
+        Large ones are better sent one by one: then this returns False.  With `large` it takes them
+        all the same; if they are the `only` ones, also those that repeat what makes them large.
 
         Raises
         ------
@@ -42,6 +42,8 @@ class MapCall(Turns):
         """
         uncut = self._cutter.begin(items)
         found = self._cutter.cut(uncut, large)
+        if found is None and only and (smaller := self._cutter.begin_repeated(items)):
+            uncut, found = smaller, self._cutter.cut(smaller, large)
         if found is None:
             return False
         self._take_on(uncut, found)

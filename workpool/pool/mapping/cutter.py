@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ...clock import monotonic
 from ...errors import SerializationError
@@ -22,7 +22,9 @@ from ...serializer import (
     Torn,
     UnknownDefinition,
     encode_blocks,
+    encode_rests,
     pack_call,
+    repeated,
 )
 from ...serializer.code_cache import CodeCache
 from ...tasks import Segment
@@ -48,6 +50,11 @@ WORKER_ITEMS = 4
 #: of which a block would have fewer than the least are better sent one by one.
 SHRINK = 4
 LEAST_BLOCK = 4
+
+#: What items repeat crosses once if it is no more than this: workers keep it beside their copies.
+RESTS_NBYTES = 1 << 27
+
+T = TypeVar("T")
 
 
 class Uncut:
@@ -76,6 +83,8 @@ class Uncut:
         How many small items take as much room as one of these.
     large : bool
         Whether an item may be larger than a block.
+    rests : list of bytes
+        What items repeat, if they are what `repeated` has made of them.
     """
 
     def __init__(self, items: Sequence[Any], size: int, least: int, paced: bool) -> None:
@@ -87,6 +96,7 @@ class Uncut:
         self.block = BLOCK
         self.heavier = 1
         self.large = False
+        self.rests: list[bytes] = []
 
     @property
     def ended(self) -> bool:
@@ -193,6 +203,27 @@ class Cutter:
             size = max(FIRST_ITEMS if paced else SEGMENT_ITEMS, least)
         return Uncut(items, size, least, paced)
 
+    def begin_repeated(self, items: Sequence[Any]) -> Uncut | None:
+        """Return large items that are to be cut; None unless most is what they repeat.
+
+        Raises
+        ------
+        Exception
+            Whatever pickle raises.
+        """
+        if self._own_code is None or self._ledger is not None:
+            return None
+        found, rests = repeated(items), None
+        if found is not None:
+            with suppress(Torn):
+                rests = self._referring(partial(encode_rests, found, RESTS_NBYTES))
+        if found is None or rests is None:
+            return None
+        self.at_once = True  # what is pickled now, as the rests are
+        uncut = self.begin(found.items)
+        uncut.rests = rests
+        return uncut
+
     def cut(self, uncut: Uncut, large: bool) -> list[Stretch] | None:
         """Return what is cut off next; None if the items are better sent one by one.
 
@@ -279,21 +310,27 @@ class Cutter:
         fn = None if alone or self._own_code else self.fn
         function: object = fn if self.operation is None else Reduction(fn, self.operation)
         size, large = uncut.block, uncut.large
-        encode = partial(encode_blocks, items, self._several, size=size, large=large)
+        rests = () if alone else uncut.rests
+        encode = partial(encode_blocks, items, self._several, rests=rests, size=size, large=large)
+        of_class = self._owner is not self.fn
+        try:
+            return self._referring(partial(encode, function, of_class=of_class))
+        except Torn:
+            if of_class:  # all of it by value
+                self.code, self._owner = None, self.fn
+                return self._encoded(items, uncut, alone)
+            without = None if self.operation is None else Reduction(None, self.operation)
+            return encode(without, each=self.fn)
+
+    def _referring(self, encode: Callable[..., T]) -> T:
+        """Encode with references to the code, and have it bring the definitions that are met."""
         refer: Refer | None = None
         if self.code is not None:
             refer = self._codes.refer(self._owner, self.code)
         while True:
             beside = None if self.code is None else self.code.reach
-            of_class = self._owner is not self.fn
             try:
-                return encode(function, beside=beside, refer=refer, of_class=of_class)
-            except Torn:
-                if of_class:  # all of it by value
-                    self.code, self._owner, refer = None, self.fn, None
-                    continue
-                without = None if self.operation is None else Reduction(None, self.operation)
-                return encode(without, each=self.fn)
+                return encode(beside=beside, refer=refer)
             except UnknownDefinition as unknown:
                 assert self.code is not None
                 self.code, refer = self._codes.extended(self._owner, self.code, unknown.definition)

@@ -75,7 +75,7 @@ class Source:
         """Give a map its first windows; return all items if it wants none."""
         window = self._next()
         try:
-            taken = mapping.begin(window)
+            taken = mapping.begin(window, only=self._window is None)
         except failures():
             if mapping.started:
                 raise
