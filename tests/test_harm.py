@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from harness import run_ranks
 from launching import run
+from processes import PATIENCE
 
 from workpool.system.shared_memory import remove
 
@@ -146,6 +150,23 @@ def test_a_rank_whose_streams_are_closed_starts_children() -> None:
             print(pool.with_options(isolate=True).submit(loud).result(20))
     """
     assert run_ranks(2, script).stdout == "heard\n"
+
+
+def test_mpi_does_not_take_the_places_of_closed_streams(tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            pool.with_options(isolate=True).submit(print, "nobody reads this").result(20)
+            with open(sys.argv[1], "w") as report:
+                print([os.readlink(f"/proc/self/fd/{fd}") for fd in range(3)], file=report)
+    """
+    report = tmp_path / "report"
+    command = [sys.executable, "-c", dedent(script), str(report)]
+    closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    subprocess.run([*closing, *command], timeout=60 * PATIENCE, check=True)
+    assert report.read_text() == f"{['/dev/null'] * 3}\n"
 
 
 def test_what_the_driver_has_no_memory_for_fails_alone() -> None:

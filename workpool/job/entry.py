@@ -22,7 +22,7 @@ from ..forked import FORKED
 from ..system.ranks import room
 from ..system.shared_memory import mpi_files, remove, too_little
 from ..system.status import Reporter, exit_status
-from ..system.streams import flush, say, write_files
+from ..system.streams import flush, open_streams, say, write_files
 from . import service
 from .drain import Terminated, finish, interrupted
 from .runtime import IN_A_STEP, Runtime
@@ -64,6 +64,7 @@ def current() -> Runtime:
             return _current
         if not threading.main_thread().is_alive():  # nobody would end the job
             raise UsageError("the program is at its end: no pool can be made any more")
+        open_streams()  # else what MPI opens takes their places, and tasks write into that
         if text := too_little():  # said, not raised: Open MPI may do with less
             say(text)
         from .. import rma
