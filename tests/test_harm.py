@@ -169,6 +169,18 @@ def test_mpi_does_not_take_the_places_of_closed_streams(tmp_path: Path) -> None:
     assert report.read_text() == f"{['/dev/null'] * 3}\n"
 
 
+def test_a_task_that_forgets_all_modules_is_a_task_like_others() -> None:
+    script = """
+        import sys
+        from workpool import WorkPool
+
+        with WorkPool() as pool:
+            print(pool.submit(exec, "import sys; sys.modules.clear()").exception())
+            print(pool.submit(abs, -1).result())
+    """
+    assert run_ranks(2, script).stdout == "None\n1\n"
+
+
 def test_what_the_driver_has_no_memory_for_fails_alone() -> None:
     script = """
         import resource
