@@ -21,6 +21,7 @@ from workpool.driver import waits as waits_module
 from workpool.driver.waits import Waits
 from workpool.errors import SerializationError
 from workpool.job.drain import finish
+from workpool.pool.future import Condition
 from workpool.pool.mapping.call import MapCall
 from workpool.pool.mapping.cutter import Cutter
 from workpool.pool.mapping.stretch import Stretch
@@ -359,16 +360,16 @@ def test_a_finalizer_that_comes_while_its_thread_has_the_pools_lock_cannot_wait(
     """Whoever resolves the future that it waits for wants that lock, and may begin any time."""
     pool = make(workers=1)
     future = pool.submit(abs, -1)
-    conditions, refused = threading.Condition, []
+    refused = []
 
-    def condition() -> threading.Condition:  # where the garbage collector runs
+    def condition() -> Condition:  # where the garbage collector runs
         pool.members.states[1] = "stopped"
         with pytest.raises(RuntimeError, match="a finalizer"):
             future.result()
         del pool.members.states[1]
         refused.append(True)
-        return conditions()
+        return Condition()
 
-    monkeypatch.setattr(threading, "Condition", condition)
+    monkeypatch.setattr("workpool.pool.future.Condition", condition)
     future.add_done_callback(bool)
     assert refused == [True]

@@ -377,3 +377,24 @@ def test_who_is_interrupted_while_he_locks_futures_leaves_none_locked() -> None:
     """
     said = "[False, False, False, False]\n[None, None, None, None]\n"
     assert run_ranks(3, CUT_OFF + script).stdout == said
+
+
+def test_who_is_interrupted_as_he_has_locked_a_future_does_not_leave_it_locked() -> None:
+    script = """
+        def interrupt(frame, event, function):
+            if event == "c_return" and function.__name__ == "__enter__":
+                signal.raise_signal(signal.SIGALRM)
+
+        with WorkPool() as pool:
+            future = pool.submit(time.sleep, 0.2)
+            sys.setprofile(interrupt)
+            try:
+                future.add_done_callback(len)
+            except Alarm:
+                print("cut off")
+            finally:
+                sys.setprofile(None)
+            time.sleep(1)  # so that another thread takes in what it returns
+            print(future.result(20), pool.submit(abs, -1).result(20))
+    """
+    assert run_ranks(3, CUT_OFF + script).stdout.endswith("None 1\n")

@@ -4,13 +4,15 @@ The standard library's future makes a ``Condition`` for itself, which costs more
 One condition for all futures of a pool would be cheap, but ``concurrent.futures.wait`` locks the
 conditions of its futures in the order of the futures, so two threads that wait for futures of two
 pools would deadlock.  Here each future has its own, made when somebody asks for it: ``wait``,
-``as_completed``, a callback.  A future that nobody watches is resolved without one.
+``as_completed``, a callback.  A future that nobody watches is resolved without one.  It is but the
+lock of a condition: whoever waits for a future of ours makes progress, or has an event of his own.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from _thread import RLock
 from concurrent.futures import CancelledError, Future, _base
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NoReturn, Protocol, TypeVar, cast
@@ -45,6 +47,18 @@ class Pool(Protocol):
         """Give up a future of which nothing can come any more."""
 
 
+class Condition(RLock):  # type: ignore[misc]  # final for type checkers alone
+    """What the standard library takes for the condition of a future.
+
+    To lock it is a step of C.  That of a ``threading.Condition`` is a function, in which a signal's
+    handler may raise when the lock is taken: it would stay so, and whoever resolves the futures of
+    the pool would wait for it for ever.
+    """
+
+    def notify_all(self) -> None:
+        """Do nothing: nobody waits for it."""
+
+
 class PoolFuture(Future[T]):
     """The future of one task of a pool."""
 
@@ -52,7 +66,7 @@ class PoolFuture(Future[T]):
     # would look at each list again and again.
     _waiters: Any = ()
     _done_callbacks: Any = ()
-    _own_condition: threading.Condition | None = None
+    _own_condition: Condition | None = None
     _resolved = False
     _state = "PENDING"
     _result: Any = None
@@ -65,7 +79,7 @@ class PoolFuture(Future[T]):
 
     @property
     @whole
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
+    def _condition(self) -> Condition:  # type: ignore[override]
         """What the standard library locks before it looks at a future."""
         condition = self._own_condition
         if condition is None:
@@ -74,7 +88,7 @@ class PoolFuture(Future[T]):
                 if condition is None:
                     # Nobody looks at them without the condition.
                     self._waiters, self._done_callbacks = [], []
-                    condition = self._own_condition = threading.Condition()
+                    condition = self._own_condition = Condition()
                     if self._state not in _ENDED:
                         self._pool.watched.add(self)
             if self in self._pool.watched:
@@ -283,8 +297,8 @@ def _name_attributes() -> None:
 
 _name_attributes()
 
-# Where the standard library locks futures.  Whoever leaves these in the middle leaves locks behind,
-# for which the thread that resolves the futures would wait for ever.
-for _locks in (getattr(_base, "_AcquireFutures", threading.Condition), threading.Condition):
+# Where the standard library locks several futures.  Whoever leaves these in the middle leaves locks
+# behind, for which the thread that resolves the futures would wait for ever.
+if _locks := getattr(_base, "_AcquireFutures", None):
     uncut(_locks.__enter__)
     uncut(_locks.__exit__)
