@@ -135,6 +135,31 @@ def test_a_rank_that_mpiexec_does_not_hear_any_more_ends_the_job() -> None:
     assert result.status != 0
 
 
+def test_a_task_that_damages_the_heap_ends_the_job() -> None:
+    script = """
+        import ctypes
+        import os
+        from workpool import WorkPool
+        from workpool.system.shared_memory import mpi_files
+
+        def damage():
+            libc = ctypes.CDLL(None)
+            libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+            places = [libc.malloc(1000) for _ in range(2000)]  # the last one is behind all others
+            ctypes.memset(places[-1], 0xFF, 1100)
+            for _ in range(100):
+                libc.malloc(5000)  # the C library sees it, and aborts the process
+
+        with WorkPool() as pool:
+            print(*mpi_files(os.getpid()), flush=True)
+            pool.submit(damage).result()
+    """
+    result = run_ranks(3, script, expect_status=None)
+    remove(set(result.stdout.split("=", 1)[0].split()))  # what MPICH's mpiexec says comes after it
+    assert result.seconds < 30
+    assert result.status != 0
+
+
 def test_a_rank_whose_streams_are_closed_starts_children() -> None:
     script = """
         import os

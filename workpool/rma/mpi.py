@@ -69,6 +69,9 @@ def loading() -> Iterator[None]:
         "MPIR_CVAR_CH4_RMA_ENABLE_DYNAMIC_AM_PROGRESS": "1",
         # Each accumulate of MPICH 5 would keep 128 bytes for good.
         "MPIR_CVAR_ENABLE_YAKSA_REDUCTION": "0",
+        # Open MPI would show the stack of C at a signal that ends the process.  For that it wants
+        # memory: where it was the heap that is damaged, the process would never end.
+        "OMPI_MCA_opal_signal": "",
         # Open MPI does not start without one.
         "HOME": os.path.expanduser("~"),
     }
