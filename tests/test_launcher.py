@@ -299,6 +299,22 @@ def test_who_dies_at_the_start_may_have_found_too_little_shared_memory(
     assert (WAS_FULL in advice.memory_short(-6, Kind.OPENMPI, begun)) == told
 
 
+@pytest.mark.parametrize(
+    ("free_nbytes", "kind", "told"),
+    [
+        (1 << 20, Kind.MPICH, True),
+        (1 << 30, Kind.MPICH, False),
+        (1 << 20, Kind.OPENMPI, False),
+    ],
+)
+def test_one_of_several_signals_that_mpich_mixes_may_be_that_of_too_little_memory(
+    free_nbytes: int, kind: Kind, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "free", lambda: free_nbytes)
+    mixed = signal.SIGBUS | signal.SIGKILL
+    assert (WAS_FULL in advice.memory_short(mixed, kind, begun=True)) == told
+
+
 def test_open_mpi_does_not_start_without_a_network_interface(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

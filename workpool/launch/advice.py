@@ -60,7 +60,9 @@ def memory_short(status: int, kind: Kind, begun: bool) -> str:
     left_nbytes = free()
     short = left_nbytes is not None and left_nbytes < _SHORT_NBYTES
     bus = abs(status) in (signal.SIGBUS, 128 + signal.SIGBUS)
-    return f"; {WAS_FULL}" if bus or (short and not begun) else ""
+    # MPICH's mpiexec ends with the signals of all ranks, bit by bit, and kills those that are left.
+    perhaps = kind is not Kind.OPENMPI and status == signal.SIGBUS | signal.SIGKILL
+    return f"; {WAS_FULL}" if bus or (short and (perhaps or not begun)) else ""
 
 
 def network_missing(kind: Kind, begun: bool) -> str:
