@@ -112,6 +112,25 @@ with WorkPool() as pool:
     assert line.endswith("died, signal 9, while it ran task die")
 
 
+def test_a_worker_that_fails_by_itself_says_that_it_alone_is_lost() -> None:
+    text = """
+def broken():
+    os.sched_yield = None  # which the worker waits with
+
+with WorkPool() as pool:
+    each(pool, os.getpid)
+    pool.submit(broken).exception()
+    while "dead" not in map(entry.current().liveness.state, range(1, 4)):
+        time.sleep(0.01)
+    print(sum(pool.map(abs, range(1000))))
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "499500\n" in ended.out) == (0, True), ended
+    assert "failed, it alone is lost\n" in ended.err
+
+
 @pytest.mark.parametrize("ended_by", ["subprocess", "multiprocessing"])
 def test_programs_of_the_others_go_on(ended_by: str) -> None:
     text = f"""

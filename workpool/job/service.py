@@ -59,7 +59,8 @@ def serve(group: rma.Group, survive: bool = False) -> None:
 
     Notes
     -----
-    A failure of the worker's own loop ends the whole job with status 1 and its traceback.
+    A failure of the worker's own loop ends the whole job with status 1 and its traceback; where the
+    job outlives its workers, this one alone.
     """
     from .. import rma
 
@@ -71,7 +72,8 @@ def serve(group: rma.Group, survive: bool = False) -> None:
         _orders = outer
         rma.at_finalize(None)
     except BaseException:
-        report_failure(f"worker rank {group.outer(group.rank)} failed")
+        so = ["it alone is lost"] if survive else []
+        report_failure(f"worker rank {group.outer(group.rank)} failed", *so)
         abort(group, 1)
 
 

@@ -65,13 +65,13 @@ def _write(stream: TextIO | None, text: str) -> None:
             stream.flush()
 
 
-def report_failure(what: str) -> None:
+def report_failure(what: str, so: str = "the job ends here") -> None:
     """Say on standard error that the runtime itself has failed, and how.  Raises nothing."""
     try:
         how = traceback.format_exc().rstrip()
     except BaseException:  # the exception is the user's, and so are its methods
         how = "(it raised an exception that cannot be shown)"
-    text = f"{what}, the job ends here\n{how}"
+    text = f"{what}, {so}\n{how}"
     say(text)
     if sys.stderr is not sys.__stderr__:  # a task's own, which may end with the process
         _write(sys.__stderr__, text)
