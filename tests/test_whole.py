@@ -90,6 +90,28 @@ def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
 
 
 @pytest.mark.usefixtures("deferring")
+def test_an_interrupt_after_one_that_came_late_waits_for_the_end_of_its_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @whole
+    def marked(seconds: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(seconds)
+
+    def program() -> None:
+        marked(0)
+        time.sleep(5)
+        raise AssertionError("it has been lost")
+
+    monkeypatch.setattr(interrupts, "MOST_S", 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        marked(30)
+    monkeypatch.setattr(interrupts, "MOST_S", 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        program()
+
+
+@pytest.mark.usefixtures("deferring")
 @pytest.mark.parametrize("profiled", [False, True])
 def test_an_interrupt_comes_between_marked_functions(
     monkeypatch: pytest.MonkeyPatch, profiled: bool

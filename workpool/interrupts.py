@@ -99,10 +99,10 @@ class Deferring:
             self._act_now(signum, frame)
 
     def _act_now(self, signum: int, frame: FrameType | None) -> None:
-        self._since_s = self._within = None
         if self._hook is not None and sys.getprofile() is self._hook:
             sys.setprofile(None)
         self._hook = None
+        self._since_s = self._within = None  # last: the steps of this function are looked at, too
         self._act(signum, frame)
 
     def _nudge(self, thread: int, signum: int, since_s: float, after_s: float) -> None:
