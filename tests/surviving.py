@@ -9,9 +9,10 @@ from launching import run
 
 #: Before each driver: `member(n)` is the process id of a member, `files()` are those in shared
 #: memory, `each(pool, fn, n)` runs a task on each of n workers and returns the values by rank,
-#: `strike(pool, signum, *members)` sends a signal to members when all workers are idle.
+#: `strike(pool, signum, *members)` sends a signal to members when all workers are idle, `kill(n)`
+#: kills one at any moment, but not while it holds a lock of Open MPI's, which nobody could unlock.
 HEAD = """\
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from workpool import WorkPool
 from workpool.job import entry
 from workpool.system.shared_memory import mpi_files
@@ -40,6 +41,23 @@ def strike(pool, signum, *members, workers=3):
     time.sleep(0.2)
     for n in members:
         os.kill(member(n), signum)
+
+def answers():
+    window = entry.current().tables.drivers[0].window
+    asked = threading.Thread(target=window.load, args=[0], daemon=True)
+    asked.start()
+    asked.join(1)
+    return not asked.is_alive()
+
+def kill(n):
+    while "OMPI_COMM_WORLD_RANK" in os.environ:
+        os.kill(member(n), signal.SIGSTOP)
+        while entry.current().liveness.state(n) != "stopped":
+            time.sleep(0.001)
+        if answers():
+            break
+        os.kill(member(n), signal.SIGCONT)
+    os.kill(member(n), signal.SIGKILL)
 
 def until_dead(*members):
     while any(entry.current().liveness.state(n) != "dead" for n in members):

@@ -11,6 +11,7 @@ from jobs import ROOT, Ended
 from launching import run
 from processes import PATIENCE
 from surviving import deaths, end, survive
+from workpool.launch.mpiexec import Kind, find
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
@@ -112,6 +113,37 @@ with WorkPool() as pool:
     assert line.endswith("died, signal 9, while it ran task die")
 
 
+def test_a_worker_dies_with_a_lock_inside_mpi() -> None:
+    if find().kind is not Kind.MPICH:
+        pytest.skip("only MPICH's locks name who holds them")
+    text = """
+import ctypes, re
+from workpool.system.abandoned import _MAPPED
+
+def die(first):
+    if os.path.exists(first):
+        return "done"
+    open(first, "w").close()
+    with open("/proc/self/maps") as maps:
+        for place in _MAPPED.findall(maps.read()):
+            if ctypes.c_int.from_address(int(place, 16) + 16).value == 130:  # a mutex
+                ctypes.CDLL(None).pthread_mutex_lock(ctypes.c_void_p(int(place, 16)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with WorkPool() as pool:
+    each(pool, os.getpid)
+    fatal = pool.submit(die, "first")
+    futures = [pool.submit(abs, -n) for n in range(5_000)]
+    print(fatal.result(), sum(future.result() for future in futures))
+    files()
+"""
+    with survive(text) as started:
+        ended = end(started)
+    assert (ended.status, "done 12497500\n" in ended.out) == (0, True), ended
+    (line,) = deaths(ended)
+    assert line.endswith("died, signal 9, while it ran task die")
+
+
 def test_a_worker_that_fails_by_itself_says_that_it_alone_is_lost() -> None:
     text = """
 def broken():
@@ -180,7 +212,7 @@ with WorkPool() as pool:
     futures = [pool.submit(task, n) for n in range(3_000)]
     for n, turn in enumerate((500, 1_000, 1_500), 1):
         futures[turn].result()
-        os.kill(member(n), signal.SIGKILL)
+        kill(n)
     assert [future.result() for future in futures] == list(range(3_000))
     print(total.value(), sum(pool.map(abs, range(10_000))))
     files()
@@ -205,7 +237,7 @@ with WorkPool() as pool:
     found = []
     for n in range(1, 5):
         found += islice(results, 500)
-        os.kill(member(n), signal.SIGKILL)
+        kill(n)
     found += results
     print(found == list(range(4_000)))
     files()

@@ -2,8 +2,8 @@
 
 A rank that dies leaves MPI as it is: the windows of others go on working, but a collective call
 that counts on the dead never ends, ``MPI_Finalize`` included, nor does a call that waits for a lock
-which the dead has held.  So every rank has a ``Sentry``, a thread that looks whether it can go on,
-and nobody leaves by way of MPI.
+which the dead has held, unless that can be unlocked.  So every rank has a ``Sentry``, a thread that
+looks whether it can go on, and nobody leaves by way of MPI.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from ..clock import sleep
 from ..members.liveness import Liveness
 from ..system import supervisor
+from ..system.abandoned import unlock
 from ..system.shared_memory import WAS_FULL, mpi_files, remove
 from ..system.status import VARIABLE
 from ..system.streams import VitalThread, flush
@@ -104,11 +106,19 @@ class Sentry(VitalThread):
             busy = 0 if self._answers(SENTRY_S) else busy + 1
             if not busy:
                 self._share()
-            if busy > self._patience and (dead := self._liveness.dead()):
-                name = name_of(self._liveness, dead[0])
-                why = why or f"a call into MPI does not end after {name} died; start the job again"
+            elif dead := self._liveness.dead():
+                self._unlock(dead)
+                if busy > self._patience and not why:
+                    name = name_of(self._liveness, dead[0])
+                    why = f"a call into MPI does not end after {name} died; start the job again"
             if why and not self._stopped.is_set():
                 self._end(why)
+
+    def _unlock(self, dead: list[int]) -> None:
+        """Unlock what the dead have locked: that may be what the call under way waits for."""
+        pids = {self._liveness.members[n].pid for n in dead if self._liveness.near(n)}
+        with suppress(OSError):  # no descriptor is left, or another process is just at it
+            unlock(pids)
 
     def stop(self) -> None:
         """Look no more."""
