@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import IO
 
 import pytest
+
 from workpool.system.abandoned import unlock
 from workpool.system.shared_memory import SHM
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 
@@ -11,6 +10,7 @@ from jobs import ROOT, Ended
 from launching import run
 from processes import PATIENCE
 from surviving import deaths, end, survive
+
 from workpool.launch.mpiexec import Kind, find
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
@@ -57,21 +57,6 @@ with WorkPool() as pool:
     line, _, advice = line.partition("; ")
     assert line == f"workpool: worker rank 2 died, signal {signum}"
     assert ("/dev/shm was full" in advice) == (signum == signal.SIGBUS)
-
-
-def test_the_driver_dies_with_its_supervisor_before_anything_has_begun() -> None:
-    with survive("") as started:
-        driver, begun = 0, dict[int, int]()  # the supervisors, by their ranks' processes
-        while driver not in begun:
-            assert started.process.poll() is None
-            ranks = started.ranks()
-            driver = ranks[0] if len(ranks) == 4 else 0
-            notes = started.place.glob("workpool-*/begun.*")
-            begun = {int(rank): int(pid) for _, pid, rank in (n.name.split(".") for n in notes)}
-        os.kill(begun[driver], signal.SIGKILL)
-        ended = end(started)
-    assert ended.status in (1, 137)
-    assert "start it again" in ended.err or "all that its program knew" in ended.err
 
 
 def test_half_of_the_workers_die() -> None:

@@ -14,6 +14,8 @@ from launching import run
 from processes import PATIENCE
 from surviving import BUSY, HEAD, deaths, end, survive
 
+from workpool.launch.mpiexec import Kind, find
+
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("claim")]
 
 
@@ -28,6 +30,35 @@ def test_the_driver_dies(signum: int) -> None:
     assert f"was killed by signal {signum}" in ended.err
     assert "no job outlives its driver" in ended.err
     assert "leaves" not in ended.err  # who has a launcher does not say it as well
+
+
+def test_the_driver_dies_with_its_supervisor_before_anything_has_begun() -> None:
+    with survive("") as started:
+        driver, begun = 0, dict[int, int]()  # the supervisors, by their ranks' processes
+        while driver not in begun:
+            assert started.process.poll() is None
+            ranks = started.ranks()
+            driver = ranks[0] if len(ranks) == 4 else 0
+            notes = started.place.glob("workpool-*/begun.*")
+            begun = {int(rank): int(pid) for _, pid, rank in (n.name.split(".") for n in notes)}
+        os.kill(begun[driver], signal.SIGKILL)
+        ended = end(started)
+    assert ended.status in (1, 137)
+    assert "start it again" in ended.err or "all that its program knew" in ended.err
+
+
+def test_a_supervisor_dies_before_its_rank_has_begun() -> None:
+    """It has noted nothing by then.  MPICH's mpiexec ends the job, and Open MPI's does nothing."""
+    with survive("") as started:
+        supervisors: list[int] = []
+        while not supervisors:
+            members = started.members()
+            supervisors = [n for n, line in members.items() if line.split()[1:3] == ["-I", "-S"]]
+        os.kill(supervisors[0], signal.SIGKILL)
+        ended = end(started)
+    assert ended.status in (9, 137)
+    told = "start it again" in ended.err
+    assert told or (find().kind is Kind.MPICH and "the driver never started" in ended.err), ended
 
 
 def test_the_driver_leaves_the_hard_way() -> None:

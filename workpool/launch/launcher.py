@@ -55,7 +55,8 @@ from .signals import Signals
 #: How often the launcher looks; what it costs is invisible.
 _LOOK_S = 0.02
 
-#: How often it notes which files MPI has made, until the driver begins: a rank may die before that.
+#: How often it notes what ranks there are, and MPI's files, until the driver begins: one may die
+#: before that.
 _NOTE_S = 0.1
 
 #: How many times less often where the driver may be on another host: it cannot report from there
@@ -145,7 +146,8 @@ def run(
             restore_signals=False,  # SIGPIPE, which would end it where nobody reads what it writes
             preexec_fn=leash(program.kind),  # no other thread of ours has a lock that it needs
         )
-        return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
+        below = Processes(watch.mark, ranks)
+        return _Job(process, program.kind, below, watch, signals, grace_s, local, survive).wait()
 
 
 @contextmanager
@@ -174,6 +176,7 @@ class _Job:
     ----------
     process : subprocess.Popen
     kind : Kind
+    processes : Processes
     watch : Watch
     signals : Signals
         That have arrived.
@@ -188,6 +191,7 @@ class _Job:
         self,
         process: subprocess.Popen[bytes],
         kind: Kind,
+        processes: Processes,
         watch: Watch,
         signals: Signals,
         grace_s: float,
@@ -203,7 +207,7 @@ class _Job:
         self._local = local
         self._survive = survive
         self._clock = Stopwatch()
-        self._processes = Processes(watch.mark)
+        self._processes = processes
         #: With --survive: how ranks have ended, by process id; not those that we have ended.
         self._ends: dict[int, int] = {}
         #: With --survive: how the driver has ended, if it had before we ended the rest.
@@ -228,7 +232,7 @@ class _Job:
             known = self._watch.driver is not None
             if not begun and (known or now > noted + _NOTE_S * (1 if self._local else _SELDOM)):
                 begun, noted = known, now
-                self._processes.note_mpi_files()  # once MPI has started, every rank has its files
+                self._processes.note()  # once MPI has started, every rank has its files
             if len(self._watch.elsewhere) > hosts:
                 hosts = len(self._watch.elsewhere)
                 self._routes.find(self._processes.find(), self._watch.elsewhere)
@@ -262,7 +266,7 @@ class _Job:
 
     def _end(self) -> None:
         """End every process of the job on this host."""
-        self._processes.note_mpi_files()
+        self._processes.note()
         if self._survive and self._watch.driver in self._processes.find():
             with suppress(ProcessLookupError):
                 os.kill(self._watch.driver, signal.SIGKILL)  # else it tells of the deaths to come
@@ -297,7 +301,7 @@ class _Job:
             self._ends = supervisor.ends(self._watch.place)
         if self._watch.driver is None:
             self._ends = self._ends or supervisor.killed(self._watch.place)
-            return self._local and bool(self._ends)
+            return self._local and (bool(self._ends) or self._processes.lack_a_rank())
         gone = self._watch.silent or self._process.poll() is not None  # mpiexec takes ranks along
         return gone and self._watch.ending is None
 
@@ -364,8 +368,8 @@ class _Job:
         """
         driver = self._watch.driver
         if driver is None:
-            first, status = next(iter(self._ends.items()))
-            who = f"a rank (process {first})"
+            first, status = next(iter(self._ends.items()), (0, -int(signal.SIGKILL)))
+            who = f"a rank (process {first})" if first else "a rank"
             what = "before the job had begun, which takes all of its ranks: start it again"
         else:
             if self._fate is None:

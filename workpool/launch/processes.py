@@ -6,8 +6,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from ..clock import Stopwatch
 from ..system.shared_memory import mpi_files
 from ..system.supervisor import RANK_VARIABLES
+
+#: How long it may take from the first rank until there are all.
+_COMPLETE_S = 10.0
 
 #: How many processes a message names, and how many characters of their commands.
 _NAMED = 4
@@ -21,6 +25,8 @@ class Processes:
     ----------
     mark : str
         ``NAME=value``, in the environment of each of them and of no other process.
+    ranks : int
+        How many there will be.
 
     Attributes
     ----------
@@ -28,9 +34,13 @@ class Processes:
         Files, as far as they were noted, that MPI forgets when its ranks are killed.
     """
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, ranks: int) -> None:
         self.mpi_files: set[str] = set()
         self._mark = os.fsencode(mark)
+        self._ranks = ranks
+        self._some = False  # whether some ranks lived when they were noted last, and others did not
+        self._clock = Stopwatch()
+        self._since_s = 0.0
 
     def find(self) -> dict[int, list[bytes]]:
         """Return those that live: their environments, by process id."""
@@ -49,9 +59,20 @@ class Processes:
                 return variables
         return []
 
-    def note_mpi_files(self) -> None:
-        """Note the files that MPI has made for them."""
-        self.mpi_files.update(path for pid in self.find() for path in mpi_files(pid))
+    def note(self) -> None:
+        """Note which ranks live, and the files that MPI has made for them."""
+        found = self.find()
+        self.mpi_files.update(path for pid in found for path in mpi_files(pid))
+        words = (word.partition(b"=") for variables in found.values() for word in variables)
+        ranks = {rank for name, _, rank in words if os.fsdecode(name) in RANK_VARIABLES}
+        self._some = 0 < len(ranks) < self._ranks
+
+    def lack_a_rank(self) -> bool:
+        """Return whether one was gone before anybody could note it: the others wait for it."""
+        now = self._clock.look()
+        if not self._some:
+            self._since_s = now
+        return now > self._since_s + _COMPLETE_S
 
     def left(self) -> str:
         """Name what is left of the ranks: themselves, or what their tasks have started."""
