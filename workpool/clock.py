@@ -1,7 +1,7 @@
-"""The time that goes on: a program's tests may freeze that of the module `time`.
+"""Clocks and a sleep that are still the system's when a program's tests replace those of `time`.
 
-A wait whose end was set by a frozen clock would never come to it, or a thread never do what is due.
-Nor are our sleeps among those that tests count, cut short or forbid.
+Tests may freeze ``time.monotonic``: by such a clock a wait of ours would never end, and a thread
+never do what is due.  They may also count, shorten or forbid calls of ``time.sleep``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ monotonic_ns: Final[Callable[[], int]] = partial(time.clock_gettime_ns, time.CLO
 
 #: ``sleep(seconds)``.
 sleep: Final[Callable[[float], object]] = (
-    time.sleep  # 2 us less than the other, which is for who imports us when it is replaced already
+    time.sleep  # 2 us quicker than `select`, which serves where it was replaced before our import
     if isinstance(time.sleep, BuiltinFunctionType)
     else partial(select.select, (), (), ())
 )
 
-#: What takes longer than a look does: this process was stopped, and most likely all of its job.
+#: Between two looks at a stopwatch less time goes by, unless this process was stopped, and with it
+#: most likely all of its job.
 PAUSE_S = 1.0
 
 
 class Stopwatch:
-    """How long something was waited for: of the time between two looks at most so much counts.
+    """How long somebody has waited: of the time between two looks no more than a limit counts.
 
-    A batch system may stop a whole job for hours: that is no time for which anybody has waited.
+    A batch system may stop a whole job for hours: nobody has waited for that long.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Spec(NamedTuple):
-    """Which numbers are meant; all that crosses when a task gets an accumulator."""
+    """Which numbers an accumulator stands for; this is all that is sent with it to a task."""
 
     pool: int  # number of the pool that it belongs to
     offset: int  # displacement of the first, in the window of that pool's table
@@ -80,12 +80,12 @@ class Contributions:
         self.parts[spec] = values if known is None else combine(spec, (known, values))
 
     def keep(self) -> None:
-        """The task has ended well: what it added, if anything, counts if the attempt does.
+        """Say that the task has ended well: what it added counts if the attempt is committed.
 
         Raises
         ------
         MemoryError
-            Then it does not.
+            What it added does not count.
         """
         if not self.parts:
             return
@@ -98,7 +98,7 @@ class Contributions:
         self.parts.clear()
 
     def drop(self) -> None:
-        """The task has failed: what it added does not count."""
+        """Say that the task has failed: what it added does not count."""
         self.parts.clear()
 
     def total(self) -> Parts:

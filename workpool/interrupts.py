@@ -1,13 +1,13 @@
-"""What a signal's handler raises: when it may come, and that it is not taken for a failure.
+"""Exceptions that signal handlers raise: when they may come, and how they differ from failures.
 
 ::
 
     Deferring(act, harms)       a handler that raises when it does no harm
-    defer_interrupts()          Ctrl-C waits until no function is under way that must be `whole`
-    with defer_handlers():      what any handler raises waits for the end of a `collective` one
-    by_handler(error)           any signal's handler has raised it, and not the user's objects
-    except interrupts():        such a one, or Ctrl-C
-    except failures():          what the user's objects raise, and neither of these
+    defer_interrupts()          Ctrl-C waits for the end of functions that are marked `whole`
+    with defer_handlers():      every handler waits for the end of those marked `collective`
+    by_handler(error)           whether a signal's handler has raised it, not the user's objects
+    except interrupts():        takes Ctrl-C, and whatever a signal's handler has raised
+    except failures():          takes what the user's objects have raised, and none of these
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Shared:
 
 
 class SharedCode(Shared):
-    """A function, and how long its tasks take.
+    """The code of a function, and how long its tasks take.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class Task:
 #: In the place of the row of a batch that was never published.
 NOWHERE = Row(-1, 0)
 
-#: What a row needs that others need as well.
+#: Shared bytes that a row needs.
 Holds: TypeAlias = tuple[Shared | None, ...]
 
 

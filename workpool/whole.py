@@ -8,12 +8,12 @@ themselves nothing::
 
     @whole                      the function is one of them
     @collective                 the same, and other ranks wait for its end
-    @uncut                      the same, but who comes in its midst finds no lock to wait for
+    @uncut                      the same, but it holds no lock: a finalizer in its midst may go on
     within(frame)               one of them is under way
-    delays(frame, late)         one is for which Ctrl-C waits
-    held(frame)                 one that may hold a lock is
-    inside(frame, modules)      any function of some modules is
-    need_stack(frames)          it is not to end in the middle for want of stack either
+    delays(frame, late)         one for which Ctrl-C has to wait is under way
+    held(frame)                 one that may hold a lock is under way
+    inside(frame, modules)      any function of some modules is under way
+    need_stack(frames)          raises now if the stack would be full in the middle of a step
 
 What a signal's handler does about it: see ``interrupts``.
 """
@@ -38,7 +38,7 @@ def whole(function: F) -> F:
 
 
 def uncut(function: F) -> F:
-    """Mark a function as `whole` does; who comes in its midst finds no lock to wait for."""
+    """Mark a function as `whole` does, but one that holds no lock: a finalizer may come in it."""
     _codes.add(function.__code__)
     return function
 
@@ -59,7 +59,7 @@ def within(frame: FrameType | None, codes: Container[CodeType] = _codes) -> bool
 
 
 def delays(frame: FrameType | None, late: bool) -> bool:
-    """Return whether Ctrl-C has to wait: if `late`, it has done so, then for other ranks alone."""
+    """Return whether Ctrl-C has to wait; `late`: it has waited long, so only for other ranks."""
     return within(frame, _collective if late else _codes)
 
 
@@ -85,6 +85,6 @@ def inside(frame: FrameType | None, modules: tuple[str, ...]) -> bool:
 
 
 def need_stack(frames: int) -> None:
-    """Raise RecursionError if there is less left of the stack: rather before a step than in it."""
+    """Raise RecursionError if fewer frames are left of the stack: before a step, not within it."""
     if frames:
         need_stack(frames - 1)

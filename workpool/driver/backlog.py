@@ -17,14 +17,14 @@ from ..context import LARGE_NBYTES
 from ..serializer import join
 from ..tasks import Batch, Segment, Task
 
-#: Most of a batch: its tasks, the bytes of their payloads, and its work, by the measure of its
-#: function.
+#: Limits of a batch: its tasks, the bytes of their payloads, and how long they take together, as
+#: was measured for their function.
 BATCH_TASKS = layout.MAX_TASKS
 BATCH_NBYTES = 256 << 10
 BATCH_S = 0.5e-3
 
-#: Where the steps of a row take long, as they do between hosts, its work may be so many times what
-#: these take, but no more than that.
+#: Between hosts the steps of a row take long.  There a batch may take so many times as long as its
+#: steps, but no longer than that.
 BATCH_STEPS = 4
 LONGEST_BATCH_S = 10e-3
 
@@ -35,7 +35,7 @@ LARGE_BATCH_NBYTES = 1 << 20
 #: without.
 ROW_PART = 0.1
 
-#: How likely it may be that one of a batch's tasks is slow, for which those behind it would wait.
+#: How likely it may be that a batch has a slow task, for which those behind it would wait.
 RISK = 0.25
 
 
@@ -82,7 +82,7 @@ class Backlog:
 
     @property
     def untried(self) -> bool:
-        """Whether many that could share a row are next, but it is not known how long they take."""
+        """Whether the next tasks could share rows, but it is not known yet how long they take."""
         tasks = self.tasks
         first = _first(tasks)
         if first is None or first.code is None or first.code.known:
@@ -147,7 +147,7 @@ class Backlog:
             segment = first.segment
             if segment is None or segment.items is not None:
                 break
-            if not self._without and self._lend(segment):  # others without one come first
+            if not self._without and self._lend(segment):  # those set aside get counters first
                 break
             self._without.append(tasks.popleft())  # set aside: those behind it need not wait
         else:
