@@ -1,4 +1,4 @@
-"""Caches: of what was used most recently, bounded in number and in bytes; of answers, by class."""
+"""Caches: of what was used last, bounded in number and in bytes; and of one answer per class."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class WeakLruCache(Generic[_V]):
         self._entries: LruCache[tuple[weakref.ref[Any], _V]] = LruCache(capacity)
 
     def get(self, of: object) -> _V | None:
-        """Return what is known of an object; None if it is another one that has its id by now."""
+        """Return what is known of an object; None if nothing, or only of one with its id before."""
         found = self._entries.use(id(of))
         return found[1] if found is not None and found[0]() is of else None
 
@@ -98,7 +98,7 @@ MOST_CLASSES: Final = 256
 
 
 def once_for_each_class(ask: Callable[[Any], _V]) -> Callable[[Any], _V]:
-    """Have what is asked of a class be found out once; the answer must not refer to the class.
+    """Return a function that asks once for each class; the answer must not refer to the class.
 
     A class is not kept alive for it: its methods may read whatever is large.
 

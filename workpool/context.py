@@ -1,4 +1,4 @@
-"""What driver and workers must agree on beyond the table: how tasks are called, and within what.
+"""What driver and workers must agree on beyond the table: how tasks are called, in what context.
 
 A descriptor has a task's ``TaskKind``, and names the ``Context`` that it shares with others.
 """
@@ -50,7 +50,7 @@ def encode_setup(
 
 
 class Limits(NamedTuple):
-    """What a task may use; enforced upon the child process that runs it."""
+    """What a task may use; the child process that runs it is held to that."""
 
     timeout_s: float | None = None
     memory_nbytes: int | None = None  #: besides what the child has between two tasks

@@ -1,4 +1,4 @@
-"""What one thread waits for and others set: less than an event, and safe in finalizers."""
+"""A flag that one thread waits for and others set: less than an Event, but safe in finalizers."""
 
 from __future__ import annotations
 

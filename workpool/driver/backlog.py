@@ -133,7 +133,7 @@ class Backlog:
         return bool(self._without)
 
     def stepped(self, steps_s: float) -> None:
-        """Take in how long a batch has taken beside its tasks."""
+        """Take in how long the steps of a batch have taken, without its tasks."""
         if steps_s < self._steps_s:
             self._steps_s = steps_s
         else:

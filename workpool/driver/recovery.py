@@ -1,4 +1,4 @@
-"""What becomes of the tasks of workers that are gone: they are taken back, and told of it."""
+"""Takes back the tasks of workers that are gone; their pools decide what comes next."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Recovery:
         self._said = False  # whether it was said that one is silent
 
     def put_off(self) -> None:
-        """Have a while go by before the next look: nobody runs anything yet, and all has ended."""
+        """Put off the next look: all has ended, and of what comes now nobody runs anything yet."""
         self._deserted = False
         if self._leases is not None:
             self._leases.put_off()
@@ -89,7 +89,7 @@ class Recovery:
             say("every worker is stopped, silent or dead: what is left waits until one answers")
 
     def _take_back_from(self, member: int, batches: list[Batch], loss: Loss) -> None:
-        """Void what a member runs that is gone; those who wait for it decide what comes next."""
+        """Void what a member that is gone was running, and hand that on to the pools."""
         for batch in batches:
             if loss.why is Why.DEAD and self._published.settle(batch):
                 continue  # it is DONE now

@@ -1,4 +1,4 @@
-"""The counters behind the items of ranges: which of them have one."""
+"""Which ranges have a counter, from which workers take their items."""
 
 from __future__ import annotations
 

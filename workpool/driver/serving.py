@@ -1,4 +1,4 @@
-"""Rests of a driver whose workers are on other hosts: they get on while it is inside MPI."""
+"""How a driver sleeps whose workers are on other hosts: it enters MPI meanwhile for them."""
 
 from __future__ import annotations
 

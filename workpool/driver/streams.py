@@ -1,4 +1,4 @@
-"""What goes through the table in pieces, because all of it finds no room there at once.
+"""What goes through the table in pieces, because there is no room for all of it at once.
 
 The owner of a row asks for one piece after another, by the row's word::
 

@@ -129,7 +129,7 @@ class Waits:
                     told.set()  # it is the next one to look
 
     def _lost_s(self, lost_s: float, ended: Callable[[], bool]) -> float:
-        """Return from when on what is waited for is lost, if nothing comes; raise if it is."""
+        """Return when what is waited for will count as lost; raise TaskLost if it is lost now."""
         if self._outstanding():
             return math.inf
         now = monotonic()

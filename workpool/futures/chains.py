@@ -1,4 +1,4 @@
-"""Futures made of others, by mpi4py.futures, for the futures of a pool.
+"""``collect`` and ``compose`` of ``mpi4py.futures``, for the futures of a pool.
 
 mpi4py makes each new future of the class of an old one, and ends it itself; but the future of a
 pool is ended by its task alone.  So mpi4py is given a plain future that *follows* it.

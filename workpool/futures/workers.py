@@ -1,4 +1,4 @@
-"""What is called on a worker."""
+"""What runs on a worker: its communicator for tasks, and how an initializer sets it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends in order.  SIGTERM with a journal: what runs may end and is stored, no more is started.
+"""SIGTERM while a journal is open: what runs may end and is stored, no more is started.
 
 ::
 

@@ -48,7 +48,7 @@ class Processes:
         return {pid: variables for pid in pids if (variables := self._variables(pid))}
 
     def lives(self, pid: int | None) -> bool:
-        """Return whether a process is one of them, and not even a zombie."""
+        """Return whether a process is one of them, and more than a zombie."""
         return pid is not None and bool(self._variables(pid))
 
     def _variables(self, pid: int) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Where everything lies in the window of a table, as its sizes say."""
+"""Where everything lies in the window of a table, computed from the sizes of the table."""
 
 from __future__ import annotations
 

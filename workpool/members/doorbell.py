@@ -1,4 +1,4 @@
-"""Wakes workers that sleep because there was nothing to do, where they hear it: on the same host.
+"""Wakes workers of the same host that sleep because there was nothing to do.
 
 An idle worker looks at its tables from time to time, ever more seldom the longer nothing came, so
 it costs next to nothing.  A task that comes after a pause would have to wait for the next look;

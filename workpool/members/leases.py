@@ -92,7 +92,7 @@ class Leases:
         return True
 
     def put_off(self) -> None:
-        """Let it be time to look only a while from now."""
+        """Put off the next look by `LOOK_S`."""
         self._looked = self._clock()
 
     def gone(self, members: Collection[int]) -> dict[int, Gone]:

@@ -1,4 +1,4 @@
-"""What a pool has its attendant do: what must not be done in whatever thread finds it to do."""
+"""What a pool leaves to its attendant, because the thread that meets it may hold locks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Callbacks:
             raise
 
     def give_time(self, called: Callable[[], bool], timeout: float | None) -> None:
-        """Wait until callbacks were called that are short, as who waits for a result expects.
+        """Wait for short callbacks: who gets a result expects that they have been called.
 
         Where one thread resolves a future and then calls them, as in the standard library, they are
         mostly over when another one has noticed: a program's bar shows all that has ended.  Not for

@@ -140,7 +140,7 @@ class Core:
             raise RuntimeError(SHUT)
 
     def check_submits(self) -> None:
-        """Raise unless tasks can be submitted by who asks."""
+        """Raise unless this thread can submit tasks now."""
         self.check_open()
         # Frames show whether a thread may hold any other lock that a submit takes.  The main thread
         # can hold none but a journal's, and to look through its frames would cost a task 1 us.

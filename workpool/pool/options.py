@@ -1,4 +1,4 @@
-"""What a pool asks for, by its arguments, by the environment, by default; and what its tasks do."""
+"""Options of a pool, from its arguments, the environment or by default; and those of its tasks."""
 
 from __future__ import annotations
 

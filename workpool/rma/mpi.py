@@ -1,4 +1,4 @@
-"""MPI, loaded with the variables of the environment that spare its start what nobody needs.
+"""Loads MPI, with environment variables that keep it from what nobody needs, or what hurts.
 
 What a user has set stands.
 """

@@ -1,4 +1,4 @@
-"""What a person asks first about an MPI, in words."""
+"""An MPI and its window described in words: for ``workpool info``, and for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a class follows from its body: made by Python, ``dataclasses``, attrs, ``namedtuple``."""
+"""What a class has that Python, dataclasses, attrs or namedtuple have made from its body."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What `functools.singledispatch` makes of functions is made again of its implementations.
+"""Generic functions of `functools.singledispatch`: made again from their implementations.
 
-It holds weak references, and looks itself up by what it keeps: neither can be pickled.
+Such a function holds weak references, and looks itself up by what it keeps: neither can be pickled.
 """
 
 from __future__ import annotations

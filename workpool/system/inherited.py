@@ -1,4 +1,4 @@
-"""What a process has from the program that starts it: the ranks of a job are told by that program.
+"""Search path, directory and variables of the program, which the ranks of its job get as well.
 
 ``multiprocessing`` gives its processes the program's search path, its working directory and the key
 of its managers, and they inherit the variables of its environment.  A rank was started beside the

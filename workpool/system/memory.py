@@ -1,4 +1,4 @@
-"""Memory of this process in which something large is received."""
+"""Memory in which this process receives something large."""
 
 from __future__ import annotations
 

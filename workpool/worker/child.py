@@ -51,7 +51,7 @@ _OF_THE_WORKER = (signal.SIGINT, signal.SIGTERM)
 
 
 class Request(NamedTuple):
-    """One task."""
+    """A task, as the worker sends it."""
 
     pool_id: int
     code_id: int

@@ -271,7 +271,7 @@ class IsolatedRunner:
         return None
 
     def _limit_s(self, limits: Limits) -> float | None:
-        """Return how long the child may be at what it is at."""
+        """Return how long the child may take for the stage that it is at."""
         limit_s = limits.timeout_s
         if limit_s is None or self._stage is Stage.TASK:
             return limit_s
@@ -307,7 +307,7 @@ class IsolatedRunner:
             look_s = min(2 * look_s, LONGEST_LOOK_S)
 
     def _forget(self) -> ChildProcess:
-        """Return the child's process, which is the child no more."""
+        """Let go of the child, and return its process."""
         assert self._child is not None
         with self._lock:
             process, self._child = self._child, None

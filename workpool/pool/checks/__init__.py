@@ -1,4 +1,4 @@
-"""What a pool warns of: functions that would do otherwise in other pools.
+"""What a pool warns of: functions that behave otherwise here than in other pools.
 
     generators    if all tasks would draw the same random numbers
     ranks         if they take the driver's rank for their own

@@ -1,4 +1,4 @@
-"""A warning to the program, of the line in it that has called us."""
+"""Warnings that name the line of the program that has called us."""
 
 from __future__ import annotations
 
