@@ -105,7 +105,7 @@ def test_who_rests_is_told_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) ->
     waits, _ = waits_of(1e-3)
     over: list[None] = []
     with waiting(waits, 1, lambda: len(over) == 2):
-        until(lambda: waits._looks is not None)
+        until(lambda: waits._looker is not None)
         with waiting(waits, 3, lambda: bool(over)):
             until(lambda: len(waits._resting) == 3)
             over.append(None)
@@ -123,16 +123,16 @@ def test_another_looks_when_the_one_who_did_has_ended(
     with ExitStack() as threads:
         for rest in range(1 + end_with_it):
             threads.enter_context(waiting(waits, 1, lambda: bool(over)))
-            until(lambda rest=rest: waits._looks is not None and len(waits._resting) == rest)
-        first = waits._looks
+            until(lambda rest=rest: waits._looker is not None and len(waits._resting) == rest)
+        first = waits._looker
         with waiting(waits, 1, lambda: len(over) == 2):
             until(lambda: len(waits._resting) == 1 + end_with_it)
             over.append(None)
-            until(lambda: waits._looks not in (None, first))
+            until(lambda: waits._looker not in (None, first))
             seen = len(steps)
             until(lambda: len(steps) > seen + 2)
             over.append(None)
-    assert waits._looks is None
+    assert waits._looker is None
     assert not waits._resting
 
 

@@ -71,13 +71,13 @@ class Backlog:
         self.tasks: deque[Task] = deque()
         self.batch_s = BATCH_S
         self._steps_s = 0.0  # what the steps of a batch take, if nothing holds them up
-        self._without: deque[Task] = deque()  # turns in ranges for which no counter was left
+        self._counterless: deque[Task] = deque()  # turns in ranges for which no counter was left
         self._later: list[tuple[float, int, Task]] = []  # a heap, by time and then by number
         self._numbers = count()
 
     def __iter__(self) -> Iterator[Task]:
         yield from self.tasks
-        yield from self._without
+        yield from self._counterless
         yield from (task for _, _, task in self._later)
 
     @property
@@ -97,7 +97,7 @@ class Backlog:
         # Looked for anew and not counted: a lost task, which is not here, may be cancelled as well.
         while self._later and self._later[0][2].over:
             heappop(self._later)
-        return bool(_first(self.tasks) or _first(self._without) or self._later)
+        return bool(_first(self.tasks) or _first(self._counterless) or self._later)
 
     def put_back(self, tasks: Sequence[Task]) -> None:
         """Put tasks before all others, in no row any more: they have waited for longest."""
@@ -121,16 +121,17 @@ class Backlog:
         Returns whether some still wait.
         """
         places = count()
-        while (first := _first(self._without)) is not None:
+        while (first := _first(self._counterless)) is not None:
             segment = first.segment
             assert segment is not None
             if not self._lend(segment):
                 break
-            turns = [task for task in self._without if task.segment is segment]
-            self._without = deque(task for task in self._without if task.segment is not segment)
+            waiting = self._counterless
+            turns = [task for task in waiting if task.segment is segment]
+            self._counterless = deque(task for task in waiting if task.segment is not segment)
             for task in turns:
                 self.tasks.insert(next(places), task)
-        return bool(self._without)
+        return bool(self._counterless)
 
     def stepped(self, steps_s: float) -> None:
         """Take in how long the steps of a batch have taken, without its tasks."""
@@ -147,9 +148,9 @@ class Backlog:
             segment = first.segment
             if segment is None or segment.items is not None:
                 break
-            if not self._without and self._lend(segment):  # those set aside get counters first
+            if not self._counterless and self._lend(segment):  # those set aside come first
                 break
-            self._without.append(tasks.popleft())  # set aside: those behind it need not wait
+            self._counterless.append(tasks.popleft())  # set aside: those behind it need not wait
         else:
             return None
         first = tasks.popleft()

@@ -59,7 +59,7 @@ class Waits:
         self._still = still
         self._sleep = sleep
         self._threads: set[int] = set()
-        self._looks: int | None = None  # the one of them that looks
+        self._looker: int | None = None  # the one of them that looks
         #: By thread what the others wait for, and the flag that ends their rest.
         self._resting: dict[int, tuple[Callable[[], bool], Flag]] = {}
         self._patience_s = LOST_S
@@ -104,9 +104,9 @@ class Waits:
                     if held(sys._getframe()):
                         raise RuntimeError(NOBODY)
                     allowed = True
-                if self._looks is None:
-                    self._looks = me
-                if self._looks != me:
+                if self._looker is None:
+                    self._looker = me
+                if self._looker != me:
                     self._rest(me, ended, left)
                 elif self.pause(backoff, left, monotonic() - since_s):
                     # A glance at one word takes a third of the time of a whole look.
@@ -120,11 +120,11 @@ class Waits:
             return True
         finally:
             self._threads.discard(me)
-            if self._looks == me:
-                self._looks = None
+            if self._looker == me:
+                self._looker = None
             # Even if it was not we who looked: we may have been woken to do so, and have found
             # that what we wait for has ended as well.
-            if self._looks is None:
+            if self._looker is None:
                 for _, told in tuple(self._resting.values())[:1]:
                     told.set()  # it is the next one to look
 
