@@ -22,7 +22,7 @@ The rules that hold in every reachable table:
   back is published again under a new ticket, so an outcome is private to its attempt until
   ``next``, ``commit`` or ``complete`` shows it.
 * Only the submitter changes a word that is DONE, and only the owner one that is CLAIMED, but for
-  ``reclaim`` and ``recall``.
+  the steps RECLAIM and RECALL, which are the submitter's.
 * A row may stand for several tasks, a batch.  Its owner starts them in order, the first by its
   claim; the step to the next, or to a stride of several at once, says that the outcomes of those
   before are in the window.  Its submitter may recall what is not started: after that there is no

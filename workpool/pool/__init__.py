@@ -9,7 +9,7 @@
     maps          its map and reduce: which items are shared out, which are tasks of their own
     core          what all views of a pool share
     contexts      what tasks have in common, by limits
-    checks        warns of functions that would do otherwise in other pools
+    checks        warns of functions that behave otherwise here than in other pools
     callbacks     what the attendant does for it
     future        the future whose waiting makes the progress
     resolver      from outcomes to futures

@@ -29,7 +29,16 @@ acts, so that its knowledge may be old but not wrong:
 
 Nor can a Get that meets a store half way make up a state: that lies within one byte of the word.
 
-``Publisher`` is the submitter's half and ``Claimant`` the worker's; any member may be both.
+The modules::
+
+    table         what both halves share: the words of the rows, as one member has seen them
+    publisher     the submitter's half, ``Publisher``; reserver: which rows it publishes next
+    claimant      the worker's half, ``Claimant``; awaiter: how it waits for the next row
+    tickets       the two ways to take tickets
+    claim         what a worker may have of a row
+    items         the counters that hand out the items of a map
+
+Any member may be both submitter and worker.
 """
 
 from __future__ import annotations

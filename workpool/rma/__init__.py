@@ -32,6 +32,18 @@ Every call into MPI holds one lock per process, so ``MPI_THREAD_SERIALIZED`` is 
 window of a rank that is alone is an ``OwnWindow``: the same verbs, on its memory.  Where ranks of
 other hosts may be lost, it is a ``PatientWindow``, which counts by compare-and-swap.
 
+The modules::
+
+    mpi           loads MPI
+    group         the ranks of a job, which allocate windows together
+    window        all verbs; those on words and on arrays of numbers are in words and elements
+    own, patient  the other kinds of windows
+    glance        how a rank without work looks at the memory of another host, asleep
+    ticker        the thread that makes progress on a window's host
+    ops           MPI's operations and datatypes, by name
+    naming        MPI and a window, described in words
+    ending        what is done when somebody calls MPI.Finalize
+
 References: MPI-4.1 chapter 12 (one-sided communications), sections 12.2.2 (``MPI_Win_allocate``),
 12.2.3 (``MPI_Win_allocate_shared``), 12.3.4 (atomics), 12.5.3 (``MPI_Win_lock_all``), 12.5.4
 (flush), 12.7 (semantics).

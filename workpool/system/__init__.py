@@ -8,12 +8,13 @@
     python         the command that runs it anew
     process        a child process that runs Python, and its end
     channel        messages between two processes
-    memory         of this process, in which something large is received
-    spares         of which what is free is used again
-    pages          and what fresh memory costs
-    copies         of what a program passes on again and again: one for all
+    memory         memory in which something large is received
+    spares         blocks of it that are used again
+    pages          fresh memory, and what it costs
+    copies         one copy for all of what a program passes on again and again
     shared_memory  how much there is, and what was left behind in it
-    inherited      what a process has from the program that starts it
+    abandoned      locks in it that the dead have held
+    inherited      search path, directory and variables of the program, for its ranks
 
 None of it knows what the runtime is for.
 """
