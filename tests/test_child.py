@@ -89,12 +89,6 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(1e-3)
 
 
-def test_a_task_that_takes_too_long_need_have_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildProcess, "stack", lambda self, signum: "")
-    found = Child(time.sleep, Limits(timeout_s=0.1))
-    assert found.call(payload(60)).why is Why.TIMEOUT
-
-
 def test_tasks_that_are_sent_ahead_do_not_wait_for_the_worker(child: Child, tmp_path: Path) -> None:
     tasks = [payload(n) for n in range(1, 9)]
     child.send_ahead(tasks)
@@ -287,6 +281,8 @@ def test_a_child_that_no_signal_ends_is_left_behind(
     assert child.process is not None
     frozen = child.process
     monkeypatch.setattr(process, "GONE_S", 0.1)
+    monkeypatch.setattr(process, "STACK_S", 0.1)
+    os.kill(frozen.pid, signal.SIGSTOP)
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda pid, signum: None)
         lost = child.call(payload(1, str(tmp_path / "gate")))
@@ -294,7 +290,7 @@ def test_a_child_that_no_signal_ends_is_left_behind(
         assert lost.why == Why.TIMEOUT
         assert not frozen.ended()
     assert child.call(payload(2)) == -2
-    (tmp_path / "gate").touch()
+    os.kill(frozen.pid, signal.SIGCONT)
     until(frozen.ended)
 
 

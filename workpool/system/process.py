@@ -112,15 +112,9 @@ class ChildProcess:
             held.pop_all()  # nothing has failed: all of that stays open
 
     def stack(self, signum: int) -> str:
-        """Have the process write its stack at a signal, and return it."""
+        """Have the process write its stack at a signal, which then ends it, and return that."""
         self._send(signum)
-        give_up = monotonic() + STACK_S
-        nbytes = -1
-        while monotonic() < give_up:
-            sleep(5e-3)
-            before, nbytes = nbytes, os.fstat(self._stack_fd).st_size
-            if nbytes == before > 0:
-                break
+        self._wait(STACK_S)
         return os.pread(self._stack_fd, 1 << 16, 0).decode(errors="replace").strip()
 
     @contextlib.contextmanager
@@ -158,7 +152,7 @@ class ChildProcess:
             As ``subprocess.Popen`` has it: -n after signal n.  None if it went on, and was killed.
         stderr : str
         """
-        self._wait()
+        self._wait(GONE_S)
         ended = self.ended()
         self.kill()
         return self._process.returncode if ended else None, self._tail.text()
@@ -186,7 +180,7 @@ class ChildProcess:
             self._end_before_trackers()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._wait()
+        self._wait(GONE_S)
         if self._process.poll() is None:
             self._process.returncode = -signal.SIGKILL  # as it will be
 
@@ -205,10 +199,10 @@ class ChildProcess:
             while any(map(_tracks, trackers)) and watch.look() < GONE_S:
                 sleep(1e-3)
 
-    def _wait(self) -> None:
+    def _wait(self, limit_s: float) -> None:
         """Wait for the process to end: a frozen one, or one whose disk is gone, may never do so."""
         watch = Stopwatch()
-        while not self.ended() and watch.look() < GONE_S:
+        while not self.ended() and watch.look() < limit_s:
             sleep(1e-3)
 
 

@@ -30,7 +30,8 @@ from ..system.spares import EASE_S, spares
 from ..system.supervisor import die_with
 from .runner import SPARES_NBYTES, Runner
 
-#: Makes the process write the stack of its main thread, even if that holds the interpreter lock.
+#: Makes the process write the stack of its main thread, even if that holds the interpreter lock,
+#: and then ends it: so the stack is known to be whole.
 STACK_SIGNAL = signal.SIGRTMAX - 3
 
 # Messages that are no answers.
@@ -111,7 +112,7 @@ def main(fd: int, stack_fd: int, numbers_fd: int, parent: int, rank: int, host: 
         after_in_child=_be_ordinary,
     )
     faulthandler.enable()
-    faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False)
+    faulthandler.register(STACK_SIGNAL, stack_fd, all_threads=False, chain=True)
     sys.meta_path.insert(0, _NoMPI())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
