@@ -199,7 +199,7 @@ class Job:
 
     def gone_within(self, limit_s: float) -> None:
         """Wait until every process of the job has gone."""
-        give_up = time.monotonic() + limit_s
+        give_up = time.monotonic() + limit_s * PATIENCE
         while (left := self.members()) and time.monotonic() < give_up:
             time.sleep(0.05)
         assert not left
