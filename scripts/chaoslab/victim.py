@@ -26,6 +26,7 @@ import numpy as np
 
 from chaoslab import trap
 from workpool import Accumulator, WorkPool
+from workpool.job import entry
 from workpool.schedule import Schedule
 
 LEASE_S = 0.5
@@ -115,10 +116,36 @@ class Chaos(threading.Thread):
         send(rank, signal.SIGCONT)
 
     def _kill_rank(self) -> None:
-        if self.counts["deaths"] < self._may_die:
-            rank = self._ranks.pop(self._random.randrange(len(self._ranks)))
-            if send(rank, signal.SIGKILL):
-                self.counts["deaths"] += 1
+        """Kill a rank, but not while it holds a lock of Open MPI's, which nobody could unlock."""
+        if self.counts["deaths"] == self._may_die:
+            return
+        rank = self._random.choice(self._ranks)
+        if "OMPI_COMM_WORLD_RANK" in os.environ:
+            while not stands_still(rank):
+                send(rank, signal.SIGSTOP)
+                time.sleep(0.001)
+            if not answers():
+                send(rank, signal.SIGCONT)
+                return
+        self._ranks.remove(rank)
+        self.counts["deaths"] += send(rank, signal.SIGKILL)
+
+
+def answers() -> bool:
+    """Return whether the window can be used: no process that stands still has locked it."""
+    window = entry.current().tables.drivers[0].window
+    asking = threading.Thread(target=window.load, args=[0], daemon=True)
+    asking.start()
+    asking.join(1)
+    return not asking.is_alive()
+
+
+def stands_still(process: int) -> bool:
+    """Return whether a process is stopped, or gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "TXZ"
+    except OSError:
+        return True
 
 
 def send(process: int, signum: int) -> bool:
