@@ -261,7 +261,8 @@ def test_there_are_children_where_no_file_can_be_in_memory() -> None:
         isolated = pool.with_options(isolate=True)
         for missing in (True, False):
             pool.submit(forget, missing).result(30)
-            timeout = error(isolated.with_options(timeout_s=0.5).submit(stall))  # which ends the child, if there was one
+            # Which ends the child, if there was one.
+            timeout = error(isolated.with_options(timeout_s=0.5).submit(stall))
             assert type(timeout) is TaskTimeout and "in stall" in str(timeout.__cause__), timeout
             assert isolated.submit(add_one, 1).result(30) == 2
         """,

@@ -33,7 +33,7 @@ def test_the_driver_dies(signum: int) -> None:
 
 
 def test_the_driver_dies_with_its_supervisor_before_anything_has_begun() -> None:
-    with survive("") as started:
+    with survive("time.sleep(60)") as started:
         driver, begun = 0, dict[int, int]()  # the supervisors, by their ranks' processes
         while driver not in begun:
             assert started.process.poll() is None
@@ -92,12 +92,17 @@ def test_every_worker_dies() -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_the_drivers(signum: int) -> None:
-    text = HEAD + BUSY.format(options="")
+    seen = """
+    while not entry.current().tables.drivers[0].recovery.ran:
+        time.sleep(0.01)
+    print("seen", flush=True)
+    futures[0].result()
+"""
+    text = HEAD + BUSY.replace("\n    futures[0].result()\n", seen).format(options="")
     with run("--survive", "--grace", "8", "-w", "3", "-c", text) as started:
         started.until("busy")
         os.kill(started.ranks()[1], signal.SIGKILL)
-        time.sleep(0.5)
-        started.signal(signum)
+        started.signal(signum, after="seen")
         ended = end(started, 15)
     assert ended.status == 128 + signum
     assert deaths(ended) == ["workpool: worker rank 1 died, signal 9, while it ran task sleep"]
