@@ -173,11 +173,21 @@ def hears_two(signum: int) -> str:
     )
 
 
-def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path) -> None:
-    with Job(launch(tmp_path, hears_two(signal.SIGUSR1), grace_s=0)) as started:
-        started.signal(signal.SIGUSR1, after="ready")
-        started.signal(signal.SIGUSR1, after="heard 1\n")
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGQUIT])
+def test_a_signal_of_the_programs_own_ends_nothing(tmp_path: Path, signum: int) -> None:
+    with Job(launch(tmp_path, hears_two(signum), grace_s=0)) as started:
+        started.signal(signum, after="ready")
+        started.signal(signum, after="heard 1\n")
         assert started.wait(5).status == 5
+
+
+def test_a_signal_that_ends_the_program_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = "print('ready', flush=True)\ntime.sleep(30)"
+    with Job(launch(tmp_path, program)) as started:
+        started.signal(signal.SIGQUIT, after="ready")
+        ended = started.wait()
+        assert ended.status > 0
+        assert not list(started.place.glob("workpool-*"))
 
 
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from ..system.status import Watch
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: Signals that mean what the driver's program takes them for.
-_PASSED = (signal.SIGUSR1, signal.SIGUSR2)
+#: Signals that mean what the driver's program takes them for: Ctrl-\\ may show its stacks.
+_PASSED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 
 
 class Signals:
