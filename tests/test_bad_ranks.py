@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from harness import run_ranks
 from jobs import LIMIT_S, ROOT, Ended, Job
+
+from workpool.launch.mpiexec import Kind, find
 
 
 def with_bad_rank(tmp_path: Path, rank: int, fault: str, limit_s: float = LIMIT_S) -> Ended:
@@ -79,3 +82,26 @@ def test_a_rank_that_fails_before_the_program_begins(tmp_path: Path, rank: int) 
     ended = with_bad_rank(tmp_path, rank, fault, 20)
     assert ended.status == 1
     assert "OSError: no memory for this" in ended.err
+
+
+@pytest.mark.mpi
+@pytest.mark.either
+@pytest.mark.parametrize("survive", [[], ["--survive"]], ids=["", "survive"])
+def test_what_has_started_the_ranks_is_killed_before_they_begin(
+    tmp_path: Path, survive: list[str]
+) -> None:
+    if find().kind is not Kind.MPICH:
+        pytest.skip("Open MPI's mpiexec starts them itself")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\nif 'PMI_RANK' in os.environ: time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "workpool.launch.cli", "run", *survive, "-w", "2", "-c", ""]
+    with Job(["env", f"PYTHONPATH={tmp_path}:{ROOT}", *command]) as started:
+        while len(started.ranks()) < 3:
+            assert started.process.poll() is None
+        time.sleep(0.5)  # the launcher has seen who has started them
+        (proxy,) = (pid for pid, line in started.members().items() if "hydra_pmi_proxy" in line)
+        os.kill(proxy, signal.SIGKILL)
+        ended = started.wait(25)
+    assert ended.status == 137
+    assert "a rank, or what has started it, was killed by signal 9, before" in ended.err

@@ -146,8 +146,7 @@ def run(
             restore_signals=False,  # SIGPIPE, which would end it where nobody reads what it writes
             preexec_fn=leash(program.kind),  # no other thread of ours has a lock that it needs
         )
-        below = Processes(watch.mark, ranks)
-        return _Job(process, program.kind, below, watch, signals, grace_s, local, survive).wait()
+        return _Job(process, program.kind, watch, signals, grace_s, local, survive).wait()
 
 
 @contextmanager
@@ -176,7 +175,6 @@ class _Job:
     ----------
     process : subprocess.Popen
     kind : Kind
-    processes : Processes
     watch : Watch
     signals : Signals
         That have arrived.
@@ -191,7 +189,6 @@ class _Job:
         self,
         process: subprocess.Popen[bytes],
         kind: Kind,
-        processes: Processes,
         watch: Watch,
         signals: Signals,
         grace_s: float,
@@ -207,7 +204,7 @@ class _Job:
         self._local = local
         self._survive = survive
         self._clock = Stopwatch()
-        self._processes = processes
+        self._processes = Processes(watch.mark)
         #: With --survive: how ranks have ended, by process id; not those that we have ended.
         self._ends: dict[int, int] = {}
         #: With --survive: how the driver has ended, if it had before we ended the rest.
@@ -230,6 +227,7 @@ class _Job:
             self._routes.look()
             now = self._clock.look()
             known = self._watch.driver is not None
+            begins = self._local and not known
             if not begun and (known or now > noted + _NOTE_S * (1 if self._local else _SELDOM)):
                 begun, noted = known, now
                 self._processes.note()  # once MPI has started, every rank has its files
@@ -243,7 +241,7 @@ class _Job:
                 self._driver_gone |= not self._routes.ended
                 told = self._watch.driver in (None, *supervisor.ends(self._watch.place))
                 give_up = min(give_up, now + (_DRAIN_S if told else _TIDY_S))
-            elif now > self._missed() + _NOTICE_S:
+            elif now > self._missed() + _NOTICE_S or (begins and self._processes.broken()):
                 self._driver_gone, give_up = True, now
             limit_s = self._signals.pass_on()
             hurried |= limit_s < math.inf and self._watch.ending is not None
@@ -301,7 +299,7 @@ class _Job:
             self._ends = supervisor.ends(self._watch.place)
         if self._watch.driver is None:
             self._ends = self._ends or supervisor.killed(self._watch.place)
-            return self._local and (bool(self._ends) or self._processes.lack_a_rank())
+            return self._local and (bool(self._ends) or self._processes.broken())
         gone = self._watch.silent or self._process.poll() is not None  # mpiexec takes ranks along
         return gone and self._watch.ending is None
 
@@ -369,7 +367,7 @@ class _Job:
         driver = self._watch.driver
         if driver is None:
             first, status = next(iter(self._ends.items()), (0, -int(signal.SIGKILL)))
-            who = f"a rank (process {first})" if first else "a rank"
+            who = f"a rank (process {first})" if first else "a rank, or what has started it,"
             what = "before the job had begun, which takes all of its ranks: start it again"
         else:
             if self._fate is None:

@@ -10,8 +10,14 @@ from ..clock import Stopwatch
 from ..system.shared_memory import mpi_files
 from ..system.supervisor import RANK_VARIABLES
 
-#: How long it may take from the first rank until there are all.
-_COMPLETE_S = 10.0
+#: How long mpiexec may take to notice that a rank, or what has started it, is gone; and how long it
+#: may take from the first rank of this host until there are all.
+_BROKEN_S = 10.0
+
+#: By which an Open MPI rank knows how many of them are on its host.
+_LOCAL_SIZE = b"OMPI_COMM_WORLD_LOCAL_SIZE"
+
+_RANKS = [name.encode() for name in RANK_VARIABLES]
 
 #: How many processes a message names, and how many characters of their commands.
 _NAMED = 4
@@ -25,8 +31,6 @@ class Processes:
     ----------
     mark : str
         ``NAME=value``, in the environment of each of them and of no other process.
-    ranks : int
-        How many there will be.
 
     Attributes
     ----------
@@ -34,13 +38,13 @@ class Processes:
         Files, as far as they were noted, that MPI forgets when its ranks are killed.
     """
 
-    def __init__(self, mark: str, ranks: int) -> None:
+    def __init__(self, mark: str) -> None:
         self.mpi_files: set[str] = set()
         self._mark = os.fsencode(mark)
-        self._ranks = ranks
-        self._some = False  # whether some ranks lived when they were noted last, and others did not
+        self._held: set[int] = set()  # ranks whose parent was mpiexec, or a proxy of it
+        self._broken = False  # whether a rank, or what had started it, was gone at the last note
         self._clock = Stopwatch()
-        self._since_s = 0.0
+        self._whole_s = 0.0  # when that was last not so
 
     def find(self) -> dict[int, list[bytes]]:
         """Return those that live: their environments, by process id."""
@@ -63,16 +67,24 @@ class Processes:
         """Note which ranks live, and the files that MPI has made for them."""
         found = self.find()
         self.mpi_files.update(path for pid in found for path in mpi_files(pid))
-        words = (word.partition(b"=") for variables in found.values() for word in variables)
-        ranks = {rank for name, _, rank in words if os.fsdecode(name) in RANK_VARIABLES}
-        self._some = 0 < len(ranks) < self._ranks
+        named = {pid: dict(map(_split, variables)) for pid, variables in found.items()}
+        ranks = {pid: it[name] for pid, it in named.items() for name in _RANKS if name in it}
+        managers = found.keys() - ranks.keys()
+        held = {pid for pid in ranks if _parent(pid) in managers}
+        sizes = [int(it[_LOCAL_SIZE]) for it in named.values() if _LOCAL_SIZE in it]
+        missing = bool(ranks) and len(set(ranks.values())) < max(sizes, default=0)
+        self._broken = missing or not self._held.isdisjoint(ranks.keys() - held)
+        self._held |= held
 
-    def lack_a_rank(self) -> bool:
-        """Return whether one was gone before anybody could note it: the others wait for it."""
+    def broken(self) -> bool:
+        """Return whether ranks have long waited for one that is gone, or have lost their parent.
+
+        As long as they start MPI, they cannot notice that, and not every mpiexec does.
+        """
         now = self._clock.look()
-        if not self._some:
-            self._since_s = now
-        return now > self._since_s + _COMPLETE_S
+        if not self._broken:
+            self._whole_s = now
+        return now > self._whole_s + _BROKEN_S
 
     def left(self) -> str:
         """Name what is left of the ranks: themselves, or what their tasks have started."""
@@ -87,3 +99,15 @@ class Processes:
                 left += [f"process {pid} of rank {rank} ({command})" for rank in ranks[:1]]
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
+
+
+def _split(variable: bytes) -> tuple[bytes, bytes]:
+    name, _, value = variable.partition(b"=")
+    return name, value
+
+
+def _parent(pid: int) -> int:
+    """Return who has started a process, or has it now; 0 if it is gone."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    return 0
