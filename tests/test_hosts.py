@@ -253,7 +253,7 @@ import ctypes
 from workpool import WorkPool
 
 def hold():
-    ctypes.PyDLL(None).usleep(2_500_000)
+    ctypes.PyDLL(None).usleep(4_500_000)  # a heart may rest for a second before the first task
     return 1
 
 with WorkPool(lease_s=0.5) as pool:
