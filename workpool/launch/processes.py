@@ -15,9 +15,7 @@ from ..system.supervisor import RANK_VARIABLES
 _BROKEN_S = 10.0
 
 #: By which an Open MPI rank knows how many of them are on its host.
-_LOCAL_SIZE = b"OMPI_COMM_WORLD_LOCAL_SIZE"
-
-_RANKS = [name.encode() for name in RANK_VARIABLES]
+_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 
 #: How many processes a message names, and how many characters of their commands.
 _NAMED = 4
@@ -67,8 +65,8 @@ class Processes:
         """Note which ranks live, and the files that MPI has made for them."""
         found = self.find()
         self.mpi_files.update(path for pid in found for path in mpi_files(pid))
-        named = {pid: dict(map(_split, variables)) for pid, variables in found.items()}
-        ranks = {pid: it[name] for pid, it in named.items() for name in _RANKS if name in it}
+        named = {pid: _named(variables) for pid, variables in found.items()}
+        ranks = {pid: rank for pid, it in named.items() if (rank := _rank(it))}
         managers = found.keys() - ranks.keys()
         held = {pid for pid in ranks if _parent(pid) in managers}
         sizes = [int(it[_LOCAL_SIZE]) for it in named.values() if _LOCAL_SIZE in it]
@@ -90,20 +88,26 @@ class Processes:
         """Name what is left of the ranks: themselves, or what their tasks have started."""
         left = []
         for pid, variables in self.find().items():
-            named = dict(word.decode(errors="replace").partition("=")[::2] for word in variables)
-            ranks = [named[name] for name in RANK_VARIABLES if name in named]  # or those above it
+            rank = _rank(_named(variables))
+            if not rank:  # mpiexec, or a proxy of it
+                continue
             with suppress(OSError):  # ended meanwhile
                 text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 path, *words = text.strip("\0").split("\0")
                 command = " ".join([os.path.basename(path), *words])[:_SHOWN]
-                left += [f"process {pid} of rank {rank} ({command})" for rank in ranks[:1]]
+                left.append(f"process {pid} of rank {rank} ({command})")
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         return ", ".join(left[:_NAMED]) + more or "mpiexec itself"
 
 
-def _split(variable: bytes) -> tuple[bytes, bytes]:
-    name, _, value = variable.partition(b"=")
-    return name, value
+def _named(variables: list[bytes]) -> dict[str, str]:
+    """Return an environment by name."""
+    return dict(word.decode(errors="replace").partition("=")[::2] for word in variables)
+
+
+def _rank(named: dict[str, str]) -> str:
+    """Return the rank to which a process with this environment belongs; "" if to none."""
+    return next((named[name] for name in RANK_VARIABLES if name in named), "")
 
 
 def _parent(pid: int) -> int:
