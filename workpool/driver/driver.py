@@ -40,8 +40,8 @@ class Driver(Progress):
         Parameters
         ----------
         task : Task
-        code : Code, optional
-            Of its function, unless that is part of the payload.
+        code : Code or None
+            Of its function; None if that is part of the payload.
 
         Notes
         -----

@@ -37,7 +37,7 @@ class Tables:
     Parameters
     ----------
     group : rma.Group
-    liveness : Liveness, optional
+    liveness : Liveness or None
         Without, no worker is ever taken for gone.
     bells : Doorbells
 

@@ -47,7 +47,7 @@ class Core:
         Of a table; it is opened if it is new.
     setup : bytes
         Of ``encode_setup``.
-    max_pending : int, optional
+    max_pending : int or None
     ledgers : Ledgers
         Its journals, closed with it.
 

@@ -41,7 +41,7 @@ class Maps:
     core : Core
     context : PoolContext
         What tasks of the view have in common.
-    retry : Retry, optional
+    retry : Retry or None
     hold : Hold
         Of a program on its pool: iterators have it as long as they may submit more.
     """

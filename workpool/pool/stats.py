@@ -24,4 +24,4 @@ class WorkerStats(NamedTuple):
     rank: int
     tasks: int
     busy_s: float
-    evicted: int = 0
+    evicted: int

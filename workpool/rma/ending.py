@@ -18,17 +18,15 @@ _keyval: int | None = None
 def at_finalize(
     before: Callable[[], object] | None, within: Callable[[], object] | None = None
 ) -> None:
-    """Have something done when the program calls ``MPI.Finalize``.
+    """Have this done when the program calls ``MPI.Finalize``, in place of what was given before.
 
     Parameters
     ----------
-    before : callable, optional
+    before : callable or None
         Called before, by mpi4py's ``MPI.Finalize``.
     within : callable, optional
         Called at the start of ``MPI_Finalize``, whoever has called that.  It must not wait for
         other threads: MPICH keeps them out of MPI meanwhile.
-
-    Both take the place of those that were given before.
 
     Notes
     -----

@@ -132,7 +132,7 @@ def pack_exception(exc: BaseException, *, task: object, rank: int | None, host: 
     Parameters
     ----------
     exc : BaseException
-    task : callable or str, optional
+    task : callable, str or None
         The task's function, or its name; None where that is not known.
     rank : int or None
         The worker's rank; None for the driver.

@@ -53,7 +53,7 @@ def ends(place: str | None) -> dict[int, int]:
 
     Parameters
     ----------
-    place : str, optional
+    place : str or None
         The launcher's directory; without one nothing is known.
 
     Returns

@@ -124,7 +124,7 @@ class Replay:
     ----------
     nbytes : int
         Size of the window.
-    watch : callable, optional
+    watch : callable or None
     eager, late, ordered : bool
     label : callable
         As of ``Explorer``.

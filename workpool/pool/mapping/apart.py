@@ -50,9 +50,9 @@ def results(
     items : iterator
         The arguments of each call.
     chunksize : int
-    buffersize : int, optional
-        Items taken ahead of the results.
-    deadline : float, optional
+    buffersize : int or None
+        Items taken ahead of the results; None: all at once.
+    deadline : float or None
         By the monotonic clock.
     unordered : bool
         Whether the results come as their tasks end.

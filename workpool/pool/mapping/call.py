@@ -74,7 +74,7 @@ class MapCall(Turns):
         ----------
         more : callable
             Called whenever the last of some items has been consumed: to add others.
-        deadline : float, optional
+        deadline : float or None
             By the monotonic clock.
         unordered : bool
         """

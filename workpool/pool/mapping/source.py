@@ -47,8 +47,8 @@ class Source:
     iterables : tuple of iterable
     star : bool
         Whether there is one, of tuples of arguments.
-    buffersize : int, optional
-        Items taken ahead of the results.
+    buffersize : int or None
+        Items taken ahead of the results; None: all at once.
     """
 
     def __init__(
