@@ -59,7 +59,8 @@ def main() -> int:
 
         gc.enable()
         return cli.main(words)
-    # First, so called last: a launcher that has been told waits `--grace` seconds for all the rest.
+    # Before the reporter, so called after it: a launcher that was told of the end leaves us
+    # `--grace` seconds for all the rest.
     atexit.register(write_files)
     reporter = Reporter()
     if words[:1] in (["-h"], ["--help"]):
@@ -147,7 +148,7 @@ def _drive(found: Program, reporter: Reporter) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        # Past what its class makes of it.
+        # Not by its own method, which may be the program's.
         BaseException.with_traceback(error, program.trimmed(error.__traceback__))
         raise
 

@@ -26,8 +26,8 @@ sleep: Final[Callable[[float], object]] = (
     else partial(select.select, (), (), ())
 )
 
-#: Between two looks at a stopwatch less time goes by, unless this process was stopped, and with it
-#: most likely all of its job.
+#: Two looks at a stopwatch are closer together than this, unless the process was stopped meanwhile,
+#: and with it most likely all of its job.
 PAUSE_S = 1.0
 
 

@@ -78,5 +78,5 @@ class Context(NamedTuple):
 
     def closed(self, pool_id: int) -> bool:
         """Return whether a pool was over by then: what processes keep for it may go."""
-        at = bisect_left(self.others, pool_id)  # asked for each of many, where there are many
+        at = bisect_left(self.others, pool_id)  # each of many is asked about, where there are many
         return pool_id < self.pool_id and self.others[at : at + 1] != (pool_id,)

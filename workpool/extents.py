@@ -105,7 +105,7 @@ class Region:
         if last < len(holes) and end == after:
             end = holes[last][1]
             last += 1
-        # By one step, in whose midst no signal's handler comes that raises; and sooner too many
-        # bytes counted as free than too few.
+        # By one step of the interpreter, which no signal's handler cuts in two.  One that raises
+        # before it leaves too many bytes counted as free, which is better than too few.
         self.free_nbytes += nbytes
         holes[first:last] = [(start, end)]

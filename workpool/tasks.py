@@ -253,7 +253,7 @@ class Task:
         self.context = context
         self.payload = payload
         self.extent: Extent | None = None  # of its payload alone, until it is over
-        self.in_doubt = False  # a row may be in the table that names it, and is not noted
+        self.in_doubt = False  # whether a row that nobody has noted may name it
         self.future = future
         self.segment = segment
         self.noted = noted
@@ -315,7 +315,7 @@ class Batch:
         self.claimed_s: float | None = None  # when it was first seen to run
 
     def doubt(self, in_doubt: bool) -> None:
-        """Say of tasks whose payloads lie apart that their row may be there, and is not noted."""
+        """Say whether a row that nobody has noted may name the payloads, which lie apart."""
         for task in self.tasks:
             task.in_doubt = in_doubt
 

@@ -28,8 +28,8 @@ class Unresolved(deque[Finished]):
     Attributes
     ----------
     hands : list of int
-        The threads that have something of it in hand, each as often as it has.  Behind the first
-        may stand others, for whom it is not the turn to take something.
+        The threads that have something of it in hand, each as often as it has.  The first of them
+        takes it from here; those behind it only write down what there is.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Unresolved(deque[Finished]):
         end = monotonic() + RESOLVED_S
         while self and count < RESOLVED and (not count or monotonic() < end):
             try:
-                self.hands.append(me)  # first: at no time is what we take in neither of the two
+                self.hands.append(me)  # first: what we take is always here or in our hands
                 if self.hands[0] != me:
                     self._write_all_down()
                     break

@@ -98,9 +98,10 @@ class Waits:
                 if backoff is None:
                     backoff, since_s = Backoff(WAIT_S, sleep=self._sleep), monotonic()
                 elif not allowed:
-                    # Others that resolve futures may want a pool's lock, which a finalizer's thread
-                    # has, or that has taken out itself what the finalizer waits for.  Seen only
-                    # now: a short task is over by then, and to look through the frames takes 8 us.
+                    # A finalizer's thread may hold a pool's lock, for which whoever resolves the
+                    # future would wait, or may have in hand the very outcome that the finalizer
+                    # waits for.  Not looked at sooner, for it takes 8 us to go through the frames,
+                    # and a short task is over by now.
                     if held(sys._getframe()):
                         raise RuntimeError(NOBODY)
                     allowed = True

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _current: Runtime | None = None
 _lock = threading.RLock()  # reentrant only so that `current` finds out that its thread has it
 _over = ""  # why no pool can be made any more
-_pid = 0  # of the process that all of this is of: others are forks of it
+_pid = 0  # of the process whose job it is: one with another id is a fork of it
 
 
 def current() -> Runtime:

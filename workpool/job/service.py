@@ -39,7 +39,7 @@ def workers_comm() -> MPI.Intracomm | None:
 
 def launch(group: rma.Group) -> int:
     """Be a worker, and nothing else; return the exit status."""
-    with open(os.devnull, "rb") as nothing:  # who reads that of MPICH waits for ever
+    with open(os.devnull, "rb") as nothing:  # MPICH's never ends: who reads it waits for ever
         os.dup2(nothing.fileno(), 0)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

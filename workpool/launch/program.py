@@ -119,7 +119,7 @@ class Program(NamedTuple):
             if self.target.endswith(".py") and os.path.isfile(self.target):
                 raise UsageError(f"-m {self.target}: this is a file: give it without -m")
             top = self.target.partition(".")[0]
-            beside = PathFinder.find_spec(top, [""])  # that may be gone
+            beside = PathFinder.find_spec(top, [""])  # the working directory, which may be gone
             if not top or (beside is None and importlib.util.find_spec(top) is None):
                 raise UsageError(f"no module named {self.target!r}")
 

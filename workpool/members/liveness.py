@@ -99,7 +99,7 @@ class Liveness:
         with self._lock:
             self._left.update(members)
             for member in members:
-                self._dead.pop(member, None)  # seen to end before it was heard
+                self._dead.pop(member, None)  # its end was seen before its good-bye was heard
 
 
 def check_proc() -> None:

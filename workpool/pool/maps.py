@@ -99,7 +99,7 @@ class Maps:
                 results = mapping.results(more, deadline, unordered)
                 return results if ledger is None else ledger.reading(results)
             items, chunksize = rest, 1
-        if not self._sendable(fn):  # all would fail, each after a long search for why: one does
+        if not self._sendable(fn):  # each would fail, after a long search for why: one is enough
             items = islice(items, 1)
 
         # Not with a journal: its key is of the arguments as they are now, and so must the task be.

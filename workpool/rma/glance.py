@@ -33,7 +33,7 @@ class Glance:
         self._win = win
         self._host = host
         self._lock = lock
-        # Those of a look that was cut off are still MPI's, and what it reads into with them.
+        # After a look that was cut off they are still MPI's, and so is what they read into.
         self._requests: list[MPI.Request] = []
         self._found = array("q")
 

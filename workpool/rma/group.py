@@ -181,7 +181,7 @@ class Group:
         clear_nbytes : int
             How much of it is zero at first; the rest is whatever MPI returns.
         start : bytes
-            But for this, with which it begins.
+            What it begins with instead.
         watched_nbytes : int
             What changes at its beginning whenever others do something there: see ``Ticker``.
 

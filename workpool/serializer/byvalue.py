@@ -95,7 +95,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
     """cloudpickle's pickler without its gaps."""
 
     def __init__(self, file: BytesIO, keep: Keep | None = None, reach: Reach | None = None) -> None:
-        # One dict, for C asks a ChainMap by code in Python; and first, for it looks only once.
+        # One dict: pickle, in C, would ask a ChainMap by code in Python.  And before the base's own
+        # ``__init__``, which looks for it once.
         self.dispatch_table: dict[type, Any] = {**reducers(), **generator_reducers()}
         for table in reversed(cloudpickle.Pickler.dispatch_table.maps):
             self.dispatch_table.update(table)

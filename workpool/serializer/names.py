@@ -44,7 +44,8 @@ def _named_by(code: CodeType, *operations: str) -> frozenset[str]:
 @functools.lru_cache(maxsize=1024)
 def global_names(code: CodeType) -> tuple[str, ...]:
     """Return the names that may be those of globals; some in the body of a class may be others."""
-    return tuple(sorted(_named_by(code, "GLOBAL", "LOAD_NAME")))  # that in the body of a class
+    # By LOAD_NAME the body of a class reads globals as well as names of its own.
+    return tuple(sorted(_named_by(code, "GLOBAL", "LOAD_NAME")))
 
 
 @functools.lru_cache(maxsize=1024)

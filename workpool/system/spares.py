@@ -58,10 +58,11 @@ class _Block(NamedTuple):
 
 
 class _Use(weakref.ref[Any]):
-    """Of a block, by the array that gives its memory to views: it ends with the last of them.
+    """The use of a block: a weak reference to the array that gives out its memory.
 
-    The garbage collector does not look into arrays.  Of what it knows it would call us before the
-    finalizers of objects that still have views, and may keep them.
+    All views are of that array, so it ends with the last of them.  It is an array because the
+    garbage collector does not look into those.  Of an object that it knows it would tell us before
+    it calls the finalizers of objects that still have views, and may go on living with them.
     """
 
     __slots__ = ("block",)
@@ -86,7 +87,7 @@ class Spares:
         self._slabs: list[_Slab] = []
         self._free: defaultdict[int, list[_Block]] = defaultdict(list)  # by size
         self._used: dict[int, _Use] = {}
-        self._refused = sys.maxsize  # so large a block was, and none has come back since
+        self._refused = sys.maxsize  # the least size that was, with none come back since
         self._eased_s = 0.0
         # Views end anywhere.  This is filled by no function of Python's, in which the handler of a
         # signal might raise where nobody hears it.
@@ -126,7 +127,7 @@ class Spares:
             if block is None:
                 self._refused = size
                 return None
-            giver = np.frombuffer(block.memory, np.uint8)  # views of that itself would keep it
+            giver = np.frombuffer(block.memory, np.uint8)  # its views tell us when they end
             use = _Use(giver, self._ended.append)
             use.block = block
             self._used[id(use)] = use

@@ -189,9 +189,8 @@ class BatchRun:
         """Start the next tasks; return whether there are any."""
         payloads, outcomes, place = self._payloads, self.outcomes, self.outcomes.place
         with self._lock:
-            # Until it is sure that there are more, and before the heart can have the lock.  After a
-            # recall the word still names the stride that has run meanwhile, and the heart would
-            # give that back.
+            # Until it is sure that there are more: after a recall the word still names the stride
+            # that has run meanwhile, and the heart would give that back as soon as it has the lock.
             self._over = True
             done = len(outcomes.entries)
             if outcomes.overflow:
@@ -247,7 +246,7 @@ class BatchRun:
             if done == len(self._payloads):
                 return  # the worker is about to leave, with what it has
             ended = done - self._said
-            # Of these, for which a stride always has room, if the outcomes have none.
+            # If there is no room for the outcomes, as many of these, for which there always is.
             disp, entries = self.outcomes.place.offset + self._said_nbytes, _LATER * ended
             if not self.outcomes.overflow:
                 disp, entries = self._unsaid(done)

@@ -309,7 +309,7 @@ class Runner:
         return pack_exception(error, task=task, rank=self.rank, host=self.host)
 
 
-#: Those of this process: one for each run of `workpool.run`, and a hook of a fork stays for good.
+#: Of this process.  Each call of `workpool.run` makes one, and a hook for each would stay for good.
 _runners: WeakSet[Runner] = WeakSet()
 
 
