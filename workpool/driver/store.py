@@ -169,7 +169,7 @@ class Store:
         return extent
 
     def _place(self, batch: Batch) -> Extent | None:
-        """Return where the payload of a row is, and put it there if it is not yet.
+        """Put the payload of a row into the arena; return where, or None if there is no room.
 
         The caller's own arrays may change, and an attempt may be lost: they stay until their task
         is over.
@@ -179,10 +179,9 @@ class Store:
             if self.place(task):
                 batch.payload = task.payload
             return task.extent
-        if batch.extent is None:
-            batch.extent = self._put(batch.payload, self.most_nbytes)
-            if batch.extent is not None:
-                batch.payload = b""  # each task has its own
+        batch.extent = self._put(batch.payload, self.most_nbytes)
+        if batch.extent is not None:
+            batch.payload = b""  # each task has its own
         return batch.extent
 
     def _hold(self, batch: Batch) -> None:
