@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -25,21 +26,30 @@ print("begun", flush=True)
 """
 
 LAUNCH = """\
-import sys
+import json, sys
 from workpool.launch import launcher
-command = [sys.executable, "-c", sys.argv[2]]
-fake, _, grace_s, survive = sys.argv[1:]
-options = {"grace_s": float(grace_s), "survive": survive == "True"}
-sys.exit(launcher.run(command, 1, mpiexec=fake, **options))
+fake, program, options, limits = sys.argv[1:]
+vars(launcher).update(json.loads(limits))
+command = [sys.executable, "-c", program]
+sys.exit(launcher.run(command, 1, mpiexec=fake, **json.loads(options)))
 """
 
 
 def launch(
-    place: Path, program: str, before: str = "", grace_s: float = 5, survive: bool = False
+    place: Path,
+    program: str,
+    before: str = "",
+    grace_s: float = 5,
+    survive: bool = False,
+    **limits: float,
 ) -> list[str]:
-    """Return a command that launches `program` as the driver, under a stand-in for mpiexec."""
+    """Return a command that launches `program` as the driver, under a stand-in for mpiexec.
+
+    `limits` are those of the launcher, by their names, so that a test need not wait for long.
+    """
     fake = place / "mpiexec"
     version = library().version if survive else "unknown"
     fake.write_text(FAKE.format(version=version, before=before))
     fake.chmod(0o755)
-    return [sys.executable, "-c", LAUNCH, str(fake), DRIVER + program, str(grace_s), str(survive)]
+    given = ({"grace_s": grace_s, "survive": survive}, limits)
+    return [sys.executable, "-c", LAUNCH, str(fake), DRIVER + program, *map(json.dumps, given)]

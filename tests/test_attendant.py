@@ -26,6 +26,7 @@ def test_the_attendant_does_what_it_was_told_before_it_ends() -> None:
     done: list[bool] = []
     attendant = Late(list, bool, bool)
     attendant._thread = threading.current_thread()
+    attendant._work.set()
     attendant._attend()
     assert done == [True]
 

@@ -228,7 +228,8 @@ def test_a_batch_job_is_filled(
     ],
 )
 def test_once_and_not_once_for_each_rank(words: list[str], status: int, named: str) -> None:
-    command = [sys.executable, "-m", "workpool", *words]
+    program = "from workpool import __main__ as main; main._PATIENCE_S = 0.1; main.run()"
+    command = [sys.executable, "-c", program, *words]
     for rank, expected in (("0", named), ("1", "")):
         ran = subprocess.run(
             command,

@@ -20,6 +20,11 @@ from workpool.journal.journal import Entry, Journal
 from workpool.journal.ledger import Ledgers
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_module, "_WAIT_S", 0.05)
+
+
 def test_one_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     journal = Journal(path)

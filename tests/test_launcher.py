@@ -108,7 +108,7 @@ def test_an_mpiexec_that_ends_before_the_driver(tmp_path: Path, survive: bool, s
 
 def test_an_mpiexec_that_misses_the_end_of_the_driver(tmp_path: Path) -> None:
     program = "os.execv('/bin/sleep', ['sleep', '0.2'])"
-    with Job(launch(tmp_path, program, '"$@"; sleep 60')) as started:
+    with Job(launch(tmp_path, program, '"$@"; sleep 60', _NOTICE_S=0.5)) as started:
         ended = started.wait(10)
     said = "workpool: the driver is gone, and with it all that its program knew\n"
     assert ended == (1, "begun\n", said)
@@ -181,11 +181,11 @@ def test_ranks_have_time_to_leave_however_short_the_grace(tmp_path: Path) -> Non
 
 def test_what_is_left_is_killed_though_the_launcher_was_stopped(tmp_path: Path) -> None:
     program = "import subprocess; subprocess.Popen(['sleep', '100']); reporter.ended(0)"
-    with Job(launch(tmp_path, program, grace_s=1)) as started:
+    with Job(launch(tmp_path, program, grace_s=1, _TIDY_S=1.5)) as started:
         started.until("begun")
         time.sleep(0.5)
         os.kill(started.process.pid, signal.SIGSTOP)  # as by Ctrl-Z
-        time.sleep(5)
+        time.sleep(3)
         os.kill(started.process.pid, signal.SIGCONT)
         assert started.wait(10) == Ended(0, "begun\n", "")
 

@@ -79,7 +79,9 @@ def test_an_interrupt_waits_for_the_end_of_a_marked_function() -> None:
 
 
 @pytest.mark.usefixtures("deferring")
-def test_a_marked_function_that_hangs_can_be_interrupted() -> None:
+def test_a_marked_function_that_hangs_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "MOST_S", 0.1)
+
     @whole
     def marked() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -229,7 +231,10 @@ def test_a_signal_does_not_come_where_it_would_be_taken_for_something_else() -> 
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_signal_ends_what_the_pickling_of_an_object_waits_for() -> None:
+def test_a_signal_ends_what_the_pickling_of_an_object_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interrupts, "MOST_S", 0.1)
     before = signal.signal(signal.SIGTERM, leave)
 
     class Hangs:
