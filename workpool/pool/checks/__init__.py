@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import kept, logs
+from . import kept, logs, ranks
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
 from .met import Met
-from .ranks import RankCheck
 from .settings import SettingCheck
 
 
@@ -43,7 +42,7 @@ class Checks:
     def __init__(self, is_own_rank: Callable[[int, object], bool], apart: bool) -> None:
         self.heavy = HeavyCheck()
         self._generators = GeneratorCheck()
-        self._ranks = RankCheck(is_own_rank)
+        self._is_own_rank = is_own_rank
         self._settings = SettingCheck()
         self._met = Met()
         self._apart = apart
@@ -53,7 +52,7 @@ class Checks:
         """Warn of what a function reads that is not what it is in other pools."""
         self._generators.look(fn, several)
         for function in self._met.new(fn):
-            self._ranks.look(fn, function)
+            ranks.look(fn, function, self._is_own_rank)
             if not self._prepared:
                 kept.look(function)
                 if self._apart:
@@ -64,4 +63,4 @@ class Checks:
         """Look at the pool's initializer, which may have made what tasks would make."""
         self._prepared = True
         for function in self._met.new(initializer):
-            self._ranks.look(initializer, function)
+            ranks.look(initializer, function, self._is_own_rank)

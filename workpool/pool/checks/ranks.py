@@ -19,30 +19,21 @@ from ...serializer import reads, task_name
 from .warned import warn
 
 
-class RankCheck:
-    """Looks whether functions read what the script was told when it asked for its rank.
+def look(fn: object, function: FunctionType, is_own_rank: Callable[[int, object], bool]) -> None:
+    """Warn if a function that runs in tasks of `fn` reads what the script was told of its rank.
 
-    Parameters
-    ----------
-    is_ours : callable
-        Tells whether a number is this rank's in a communicator, and no worker's.
+    `is_own_rank` tells whether a number is this rank's in a communicator, and no worker's.
     """
-
-    def __init__(self, is_ours: Callable[[int, object], bool]) -> None:
-        self._is_ours = is_ours
-
-    def look(self, fn: object, function: FunctionType) -> None:
-        """Warn if a function does that is called, by others perhaps, as `fn` is."""
-        code, names = function.__code__, function.__globals__
-        for name, value in reads(function):
-            if type(value) is int and name not in code.co_freevars:
-                asked = _asked(names.get("__file__")).get(name)
-                if asked is not None and self._is_ours(value, _found(asked, names)):
-                    warn(
-                        f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank "
-                        "on every worker: ask there for its own, or in the initializer (global "
-                        f"{name})"
-                    )
+    code, names = function.__code__, function.__globals__
+    for name, value in reads(function):
+        if type(value) is int and name not in code.co_freevars:
+            asked = _asked(names.get("__file__")).get(name)
+            if asked is not None and is_own_rank(value, _found(asked, names)):
+                warn(
+                    f"{task_name(fn)} reads {name!r} of the script, which is the driver's rank on "
+                    "every worker: ask there for its own, or in the initializer (global "
+                    f"{name})"
+                )
 
 
 @functools.lru_cache(maxsize=8)
