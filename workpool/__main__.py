@@ -81,7 +81,7 @@ def main() -> int:
         from . import rma
     except ResourceError as error:  # there is no MPI, or no /proc: mostly on no rank
         status = _say_once(f"python -m workpool: {error}\n", sys.stderr, 1)
-        if not may_be_first():  # and rank 0, which would have ended us, has one
+        if not may_be_first():  # rank 0 has not failed by it: it would have ended us
             say(f"{rank_here()} on {os.uname().nodename}: {error}")
         if not survival.survives():
             _end_by_signal()
@@ -172,8 +172,8 @@ def _end_by_signal(error: BaseException | None = None) -> None:
         if error is not None:  # else that is said
             sys.excepthook(type(error), error, error.__traceback__)
         flush()
-        # Mpiexec may lose what was written just before the end; and the launcher is to see what MPI
-        # has made for the others, which are ended at once.
+        # Mpiexec may lose what was written just before the end.  And it ends the others at once:
+        # before that the launcher is to see which files MPI has made for them.
         time.sleep(0.5)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getppid() if is_by_intel() else os.getpid(), signal.SIGTERM)
@@ -187,7 +187,7 @@ def run() -> None:
         except BaseException as error:
             _end_by_signal(error)
             raise
-        exec("")  # else Python ends itself by SIGINT if a text has raised KeyboardInterrupt
+        exec("")  # else Python ends by SIGINT if a text (-c) has raised KeyboardInterrupt
         if status:  # SystemExit is an error where Python is to go on with its prompt
             raise SystemExit(status)
         return

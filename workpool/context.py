@@ -44,8 +44,8 @@ def encode_setup(
         Names the initializer or the argument that cannot be pickled.
     """
     call = as_bytes(pack_call(initializer, initargs, {}, role="initializer"))
-    # Apart: where the modules are that the initializer comes from, only the path may say; and
-    # without the key no proxy among its arguments can be restored.
+    # Apart from the call, and restored first: that may need the path to import its modules, and the
+    # key for proxies among its arguments.
     return join((inherited, call))
 
 

@@ -102,7 +102,7 @@ class Deferring:
         if self._hook is not None and sys.getprofile() is self._hook:
             sys.setprofile(None)
         self._hook = None
-        self._since_s = self._within = None  # last: the steps of this function are looked at, too
+        self._since_s = self._within = None  # last: our profile function sees these steps, too
         self._act(signum, frame)
 
     def _nudge(self, thread: int, signum: int, since_s: float, after_s: float) -> None:
@@ -164,7 +164,7 @@ def by_handler(error: BaseException | None) -> bool:
     traceback = None if error is None else error.__traceback__
     if traceback is None or traceback.tb_next is None:  # nothing of Python's was called
         return False
-    # By the function of C: that of `signal` makes an enumeration's member of each number.
+    # `signal.getsignal` would also make an enumeration member of each of them, which takes longer.
     handlers = map(_signal.getsignal, range(1, signal.NSIG))
     codes = {_code(handler) for handler in handlers if callable(handler)}
     codes.add(Deferring._act_now.__code__)  # whose profile function may have raised it

@@ -37,7 +37,7 @@ def _any_numpy(*values: Any) -> bool:
 def _smaller(one: Any, other: Any) -> Any:
     if _any_numpy(one, other):
         return np.minimum(one, other)
-    return other if _is_nan(other) else min(one, other)  # `one`, if that is
+    return other if _is_nan(other) else min(one, other)  # `one`, if that is NaN
 
 
 def _larger(one: Any, other: Any) -> Any:

@@ -196,7 +196,7 @@ class Backlog:
     def _most(self, task: Task, share: int) -> int:
         """Return how many tasks may share a row with this one, itself included."""
         code = task.code
-        if code is None or code.mean_s is None or not task.goes_with(task):  # nor with another
+        if code is None or code.mean_s is None or not task.goes_with(task):  # it goes with none
             return 1
         mean_s = max(code.mean_s, 1e-6)
         fitting = self.batch_s / mean_s

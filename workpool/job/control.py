@@ -159,7 +159,8 @@ class Callee:
         content = bytearray(ORDER_NBYTES)
         self.window.get(ORDER, content)
         self.window.flush()  # the order is here only after it
-        # Of classes nothing: a task may have taken our modules out of `sys.modules`.
+        # Plain tuples: a class would be looked up in a module of ours, and a task may have taken
+        # that out of `sys.modules`.
         what, choice = pickle.loads(content)
         return Order(what, choice and Choice(*choice))
 

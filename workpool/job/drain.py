@@ -35,7 +35,8 @@ END_S = 3.0
 #: How often the main thread is told to leave, as long as it is in a step that must not be cut off.
 AGAIN_S = 20e-3
 
-#: Where it may be taken for the fault of the user's objects, which may also be slow, or hang.
+#: Modules that would take it for an error of the user's objects, which they call.  It waits until
+#: these have returned, but not for ever: one of them may hang.
 _CATCHES = ("workpool.serializer", "workpool.journal.keys")
 
 #: What part of the launcher's grace tasks have to end in after a signal.

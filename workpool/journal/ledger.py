@@ -266,7 +266,7 @@ class Ledger:
         """Say once that there are results too large to be stored."""
         if self.journal.skipped and not self._warned:
             self._warned = True
-            # Not by `warnings`: whoever makes the progress would get what a filter makes of it.
+            # Not by `warnings`: a filter may make an error of it, in whichever thread this is.
             say(
                 f"journal {self.journal.path}: more than {MOST_NBYTES:,} bytes, of one result or "
                 "of those of one chunk of a map, are delivered but not stored, and will be "

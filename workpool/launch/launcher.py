@@ -317,9 +317,9 @@ class _Job:
         if told is not None and not told.failed and status is None and self._signals.asked is None:
             given = f"{self._leave_s:g} s after its end (--grace)"
             say(f"the program has ended; what was left {given} was killed: {self._late}")
-        # A rank that dies takes the driver along, which may still have told 0, or that it was ended
-        # or drained by a SIGTERM, which was not ours: all the same the job has failed.  But a drain
-        # that is cut short ends every rank with its own status.
+        # When a rank dies, mpiexec ends the driver as well, which may have told 0 before, or that a
+        # SIGTERM (not ours) has ended or drained it.  All the same the job has failed, unless the
+        # status is that of a drain: one that is cut short ends every rank with it.
         broken = bool(status) and self._signals.asked is None and not self._survive
         if told is not None:
             drained = told.status == UNFINISHED != status

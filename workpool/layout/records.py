@@ -109,8 +109,8 @@ class Piece(NamedTuple):
 #: What became of one task of a batch: kind, nanoseconds, encoding.
 TaskOutcome: TypeAlias = tuple[int, int, memoryview | bytes]
 
-#: Of records, in whose rest a small payload or outcome stands: one that lies apart in the arena
-#: takes a task 10 us longer, and records of twice the size take all others 2 us longer.
+#: Sizes of records.  A small payload or outcome stands in the rest of its record: elsewhere in the
+#: arena it would cost its task 10 us, and records of twice the size would cost every task 2 us.
 DESCRIPTOR_NBYTES = 512
 OUTCOME_NBYTES = 512
 _DESCRIPTOR = struct.Struct("<QQQqQQqQqQQQqQ")

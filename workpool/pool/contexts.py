@@ -50,7 +50,7 @@ class Contexts:
             if found is None:
                 found = self._known[limits] = self._make(limits)
             self._known.move_to_end(limits)
-            if len(self._known) > MOST:  # the one without limits stays: initializers run but once
+            if len(self._known) > MOST:  # not that without limits: its initializer would run again
                 late = self._known.pop(next(filter(None, self._known)))
         if late is not None:
             self._drop(late)  # rows in the table keep it; for tasks that wait it is put there anew

@@ -215,7 +215,7 @@ class Core:
         while not self._submit(task, code):
             self._wait_for_room()
         if noted is not None and self.ledgers.due:
-            self.driver.progress()  # submits alone would never write down what has ended
+            self.driver.progress()  # a program that only submits would never have it written
         return future
 
     @property

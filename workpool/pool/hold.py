@@ -22,8 +22,8 @@ class Hold:
     __slots__ = ("__weakref__",)
 
     def __init__(self, pool: Any) -> None:
-        # Not at the program's end, when the job joins all pools.  By a weak reference, for the job
-        # has those that are open: of others, and of what they lead to, nothing is to stay.
+        # Not at the program's end, when the job joins all pools.  A weak reference is enough: the
+        # job refers to those that are open; others, and what they refer to, shall not be kept.
         weakref.finalize(self, _let_go, weakref.ref(pool), os.getpid()).atexit = False
 
 

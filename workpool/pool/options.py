@@ -180,7 +180,7 @@ def _choice(
         return asked
     with job.lock:  # no table is opened or closed meanwhile
         opened = job.tables.defaults.get(asked)
-        if opened is None or opened not in job.tables:  # else what is free now makes no other table
+        if opened is None or opened not in job.tables:  # else what is free plays no part
             opened = asked._replace(arena_nbytes=usual_arena_nbytes(job.group))
             job.tables.defaults[asked] = opened
         return opened
@@ -195,7 +195,7 @@ def usual_arena_nbytes(group: Group) -> int:
     if room is not None:
         arena = min(arena, room // 2)
     addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if addresses != resource.RLIM_INFINITY:  # for all that a program maps
+    if addresses != resource.RLIM_INFINITY:  # a limit on all that a process maps
         arena = min(arena, addresses // 8)
     return max(LEAST_ARENA_NBYTES, arena)
 

@@ -42,8 +42,8 @@ class _Known:
     ) -> None:
         self.class_id = class_id  # the same in every process
         self.native = native  # defined by this process, not restored in it
-        self.in_script = in_script  # of another process, which has it under its name
-        self.has_name = has_name  # or finds it all the same
+        self.in_script = in_script  # of another process, where it is an attribute of the script
+        self.has_name = has_name  # or in a class of it, or made by a function of it
         self.bases: tuple[type, ...] | None = None  # with which a native one has this id
         self.own: Set[str] | None = None  # names that it has beside those that come with it
 
@@ -125,8 +125,8 @@ def _make_class(
 ) -> type:
     """Return the class with that id, built empty if it is not here yet.
 
-    The second of `args` is its name.  `in_script`: the script has it under that.  `has_name`: or in
-    another class, or made by a function.
+    The second of `args` is its name.  `in_script`: the script has it under that name.  `has_name`:
+    the same, or in another class, or made by a function.
     """
     cls = None
     if has_name and _from_earlier_run.get():  # of this process, too, which may have defined it anew

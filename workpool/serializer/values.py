@@ -26,7 +26,7 @@ from .tensors import reducers
 
 _Dump: TypeAlias = Callable[[object, Keep], bytes]
 
-#: To search a pickle of so many bytes takes longer than to look at what it is of.
+#: A pickle of at least so many bytes takes longer to search than its object takes to look at.
 _LONG_NBYTES: Final = 1 << 12
 
 

@@ -58,7 +58,8 @@ def unlock(dead: Collection[int]) -> int:
     """
     turn = os.open(SHM, os.O_RDONLY)
     try:
-        # Of two that find the same owner, one would come when the lock is already another's.
+        # One process at a time: of two that find the same dead owner, the second would unlock what
+        # somebody else has locked by then.
         fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with FileIO("/proc/self/maps") as maps:
             places = _MAPPED.findall(os.fsdecode(maps.read()))

@@ -14,8 +14,8 @@ from .spares import spares
 #: takes a few microseconds.
 LONG_NBYTES = 1 << 16
 
-#: The same as long as NumPy is not imported, which takes 60,000, and many programs do without: more
-#: than a turn in a map of numbers brings.
+#: The same as long as NumPy is not imported: that takes 60 ms, and many programs do without it.
+#: More than what a turn in a map of numbers brings.
 LONG_WITHOUT_NBYTES = 3 << 18
 
 #: Blocks up to this size come from the heap, of whose end twice as much may stay free.

@@ -170,8 +170,8 @@ class ChildProcess:
         self.died()
 
     def _send(self, signum: int) -> None:
-        # Not by subprocess, which waits for a process that has ended, and so gives its number free.
-        # As long as it is a zombie nobody else gets that, and ``died`` can wait for it.
+        # Not by subprocess, which would reap a process that has ended, so that its number is free.
+        # As long as it is a zombie, nobody else gets that number, and ``died`` can wait for it.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signum)
 

@@ -68,9 +68,9 @@ class Reporter:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._line: int | None = None  # open until the very end: its end is that of the process
+        self._line: int | None = None  # never closed: it ends when the process does
         self._ending: Ending | None = None
-        self._early = False  # the program itself has called what is registered for the exit
+        self._early = False  # the program has called the exit functions itself
         atexit.register(self._tell)
         os.register_at_fork(after_in_child=self._let_go)
 
@@ -232,7 +232,7 @@ class Watch:
     def _give_streams(self) -> None:
         try:
             socket.send_fds(self._socket, [b"."], [0, 1, 2])
-        except OSError as error:  # too many that other jobs of this user have sent are on their way
+        except OSError as error:  # the user's jobs have too many of them on their way
             self._socket.sendall(b".")  # or it would wait for ever
             say(
                 f"the program cannot have these standard streams ({error.strerror}): it has none "
@@ -259,8 +259,8 @@ def exit_status(end: SystemExit) -> int:
         if end.code is None:
             return 0
         if isinstance(end.code, int):
-            # Of the number, which may be True, the system keeps so many; for one that is too
-            # large for it the interpreter takes -1.
+            # The interpreter takes -1 for a number that is too large, and the system keeps the
+            # lowest eight bits.  True is a number as well: `&` makes it 1.
             return (end.code if -(1 << 63) <= end.code < 1 << 63 else -1) & 0xFF
         print(end.code, file=sys.stderr, flush=True)
     return 1

@@ -160,7 +160,7 @@ def _run(runner: Runner, request: Request, channel: Channel) -> Answer:
 
     code_id = request.code_id
     pool = runner.find(request.pool_id)
-    # Before the memory limit holds: neither what is received nor the initializer is the task's.
+    # Before the memory limit holds: what is received, and the initializer's, is not the task's.
     context = bytes(ask(CONTEXT)) if pool is None else b""
     lacks_code = code_id and (pool is None or code_id not in pool.callables)
     code = ask(CODE) if lacks_code else None

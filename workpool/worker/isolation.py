@@ -96,7 +96,7 @@ class IsolatedRunner:
         Asked while a task runs: whether the attempt is still ours.
     """
 
-    short_ns = 300_000  # with what the messages take
+    short_ns = 300_000  # messages included
 
     def __init__(self, own: runner.Runner) -> None:
         self.contributions = own.contributions
@@ -221,7 +221,7 @@ class IsolatedRunner:
         """Return the child; start one if there is none, or if it has run its number of tasks."""
         most = limits.tasks_per_child
         if self._child is not None and not self._ahead and self._child.ended():
-            self._forget().kill()  # between two tasks: that is not the next one's matter
+            self._forget().kill()  # it has ended between two tasks: no fault of the next one
         if self._child is not None and most is not None and self._tasks >= most:
             self.leave()
         return self._child or self._start()
@@ -239,7 +239,7 @@ class IsolatedRunner:
                 if in_time and process.channel.receive() == child.READY:
                     return process
             except (EOFError, OSError):
-                if not left:  # the last one is the task's to complain of
+                if not left:  # the end of the last one is reported as the task's
                     raise
             self._forget().kill()
         raise _NoChild(f"it did not begin within {START_S:g} s")
@@ -255,7 +255,7 @@ class IsolatedRunner:
                 self._stage = Stage.INITIALIZER
                 process.channel.send([pool.content])
             elif message == child.CODE:
-                if self._stage is not Stage.INITIALIZER:  # which it enters with the code in hand
+                if self._stage is not Stage.INITIALIZER:  # it asks before that is called
                     self._stage = Stage.RESTORING
                 process.channel.send([pool.callables[code_id]])
             elif message == child.ENTERED:
@@ -264,10 +264,10 @@ class IsolatedRunner:
                 self._stage = Stage.TASK
             else:
                 return message
-            # What it lacked is not the task's matter, nor are the initializer and what is imported
-            # as the task is restored.
+            # The time for what it lacked, for the initializer, and for what restoring the task
+            # imports does not count as the task's.
             watch = Stopwatch()
-            self._knows = None  # what it has got may have taken the place of something else
+            self._knows = None  # it may have dropped something else for what it has got
         return None
 
     def _limit_s(self, limits: Limits) -> float | None:

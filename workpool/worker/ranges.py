@@ -258,7 +258,8 @@ class TurnRun:
         if function is None:
             start = monotonic()
             function = self._pool.callables.get(self._code_id)
-            # Not counted, or a function that takes long to restore would be called once in a turn.
+            # This does not count as time of the turn, which otherwise would be over after one call
+            # of a function that takes long to restore.
             self._over_s += monotonic() - start
         values: list[Any] = []
         pieces = self._blocks.pieces(taken, self._pool.callables.restores)

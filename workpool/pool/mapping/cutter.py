@@ -241,7 +241,7 @@ class Cutter:
             Whatever pickle raises; then nothing is cut off.
         """
         found, at = None, uncut.at
-        # Where there is no journal, nothing was counted: `int` stands for what would forget it.
+        # Without a journal there is nothing to forget: `int` stands in, and does nothing.
         with nullcontext(int) if self._ledger is None else self._ledger.keys.planning() as forget:
             try:
                 found = self._cut(uncut, large)
