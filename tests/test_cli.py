@@ -131,6 +131,7 @@ def test_a_command_is_a_program_to_a_rank_alone(
     tmp_path: Path, variables: dict[str, str], rank: bool
 ) -> None:
     env = {**ranks.without_rank(), **variables}
+    (tmp_path / "run").mkdir()  # as many a project has
     command = [sys.executable, "-m", "workpool", "run", "-w", "0", "x.py"]
     ended = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=20

@@ -53,8 +53,7 @@ Easier: `workpool run -w N {program.USAGE}` finds mpiexec by itself.
 def main() -> int:
     """Run this rank's part of the program, and return the rank's exit status."""
     words = sys.argv[1:]
-    command = words and words[0] in program.COMMANDS and not os.path.exists(words[0])
-    if command and (rank_here() is None or is_alone()):
+    if words and words[0] in program.COMMANDS and (rank_here() is None or is_alone()):
         from .launch import cli  # no rank needs it
 
         gc.enable()

@@ -44,7 +44,7 @@ from ..system.streams import say
 
 USAGE = "(pyfile | -m module | -c command | -) [args ...]"
 
-#: Words of the command line ``workpool``: no programs, unless there are such files.
+#: Words of the command line ``workpool``: programs to a rank alone; elsewhere ``./run`` is one.
 COMMANDS = ("run", "info", "bench", "journal")
 
 #: Modules that start, or wait for, the workers of a program: here they serve already.
