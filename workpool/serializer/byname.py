@@ -133,12 +133,18 @@ def settle(obj: Any) -> bool:
     is_settled = settled_at(obj) is not None
     if is_settled or (known is not None and not known[1]):
         return is_settled
-    kind: Any = type(obj)
-    own = kind.__module__.partition(".")[0]
-    found = [(it.partition(".")[0] != own, it, name) for it, name in _names_for(obj)]
-    _, module, name = min(found, default=(True, "", ""))
+    module, name = held_at(obj) or ("", "")
     _settled.keep(id(obj), (obj, module, name))
     return bool(module)
+
+
+def held_at(obj: Any) -> tuple[str, str] | None:
+    """Return a module that has an object, and its name there: best its class's, or its package."""
+    kind: Any = type(obj)
+    own = kind.__module__
+    package = own.partition(".")[0]
+    found = [(it != own, it.partition(".")[0] != package, it, name) for it, name in _names_for(obj)]
+    return min(found)[2:] if found else None
 
 
 def _names_for(obj: object) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ is whatever else a definition has that cannot be copied (``from m import session
 from __future__ import annotations
 
 import copyreg
+import pickle
 from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future
 from contextlib import suppress
@@ -326,6 +327,19 @@ def _reduced_by_script(kind: type) -> bool:
         for cls in kind.__mro__
         if cls.__module__ in SCRIPT_MODULES
     )
+
+
+def is_copied(obj: object) -> bool:
+    """Tell whether a worker gets a copy of what is no definition, and not its own.
+
+    Notes
+    -----
+    Cost: that of a copy.
+    """
+    try:
+        return pickle.loads(dumps_by_value(obj)) is not obj
+    except FAILURES:  # what refuses goes by its name
+        return False
 
 
 def is_disturbed(error: RuntimeError) -> bool:

@@ -4,6 +4,7 @@
     ranks         if they take the driver's rank for their own
     heavy         if much data is sent with one, again and again
     kept          if they keep something in the script for later ones
+    copies        if they change a copy of what a module has
     logs          if they log what only the driver shows
     settings      if they use a module in which the script has set something
     met           the functions that were looked at before
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import kept, logs, ranks
+from . import copies, kept, logs, ranks
 from .generators import GeneratorCheck
 from .heavy import HeavyCheck
 from .met import Met
@@ -53,6 +54,7 @@ class Checks:
         self._generators.look(fn, several)
         for function in self._met.new(fn):
             ranks.look(fn, function, self._is_own_rank)
+            copies.look(function)
             if not self._prepared:
                 kept.look(function)
                 if self._apart:
@@ -64,3 +66,4 @@ class Checks:
         self._prepared = True
         for function in self._met.new(initializer):
             ranks.look(initializer, function, self._is_own_rank)
+            copies.look(function, prepares=True)

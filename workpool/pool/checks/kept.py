@@ -49,11 +49,11 @@ def _made(function: FunctionType) -> Iterator[str]:
     if cls is not None and code.co_varnames[:1] == ("cls",):
         holders["cls"] = cls
     empty = {name for name, it in holders.items() if type(it) in _CONTAINERS and not it}
-    loads = Counter(map(_loaded, steps))
+    loads = Counter(map(loaded, steps))
     seen: set[object] = set()  # attributes that were looked at: what is only set is no search
     for at, step in enumerate(steps):
         operation, argument = step.opname, step.argval
-        name = _loaded(steps[at - 1])
+        name = loaded(steps[at - 1])
         filled = ""
         if operation in ("LOAD_ATTR", "LOAD_METHOD"):
             seen.add((name, argument))
@@ -64,13 +64,13 @@ def _made(function: FunctionType) -> Iterator[str]:
         elif operation == "STORE_ATTR" and name in holders and {argument, (name, argument)} & seen:
             if _lacks(holders[name], argument):
                 yield f"sets {name}.{argument} of the script, which is None or not there"
-        elif operation == "STORE_SUBSCR" and (name := _indexed(steps[:at])) in empty:
+        elif operation == "STORE_SUBSCR" and (name := indexed(steps[:at])) in empty:
             filled = name
         if filled and (loads[filled] > 1 or argument == "setdefault"):
             yield f"fills {filled!r} of the script, which is empty"
 
 
-def _loaded(step: dis.Instruction) -> str:
+def loaded(step: dis.Instruction) -> str:
     """Return the name of the variable that a step loads, the last one of two."""
     if not step.opname.startswith("LOAD_") or "CONST" in step.opname:
         return ""
@@ -78,7 +78,7 @@ def _loaded(step: dis.Instruction) -> str:
     return str(names[-1])
 
 
-def _indexed(steps: Sequence[dis.Instruction]) -> str:
+def indexed(steps: Sequence[dis.Instruction]) -> str:
     """Return the name of what steps have put on the stack to assign an item of it.
 
     The stack has the value, that, and the index; of ``+=`` the value was the last to come.
@@ -87,7 +87,7 @@ def _indexed(steps: Sequence[dis.Instruction]) -> str:
     for step in reversed(steps):
         height += dis.stack_effect(step.opcode, step.arg, jump=False)
         if height > 0:
-            return _loaded(step)
+            return loaded(step)
     return ""
 
 
