@@ -370,3 +370,26 @@ def test_what_a_class_keeps_for_its_own_new_is_restored_without_that(run_script)
             only.known["x"] = 1
         assert Keyed.known == {"key": keyed}
     """)
+
+
+def test_a_class_may_have_what_every_class_has_under_that_name(run_script):
+    script = """
+        class Named:
+            def __init__(self, function): self.function = function
+            def __call__(self, x): return self.function(x), self.__name__
+            @property
+            def __name__(self): return self.function.__name__
+        class Quoted(Named):
+            @property
+            def __name__(self): return repr(super().__name__)
+        class Other:
+            __name__, __bases__, __mro__ = "other", 1, ()
+            __class__ = property(lambda self: int)
+        def square(x): return x * x
+        def task(): return Other.__name__, Other.__mro__[1], Other().__name__, Other().__class__
+        for _ in range(3):
+            assert run(Named(square), 3) == (9, "square") and Named.__name__ == "Named"
+            assert run(Quoted(square), 3) == run(Quoted, square)(3) == (9, "'square'")
+            assert run(task) == ("Other", object, "other", int)
+    """
+    run_script(script)

@@ -17,6 +17,12 @@ from .byname import named
 
 _HOOK: Final = "__init_subclass__"
 
+_STORED: Final = frozenset(
+    {"__module__", "__doc__", "__annotations__", "__annotate__"}
+    | {"__type_params__", "__abstractmethods__"}
+)
+"""What `type` has a setter for that keeps it among the attributes of the class."""
+
 _UNHOOKED: Final = threading.RLock()  # held by whoever changes the hooks of classes for a moment
 
 
@@ -75,10 +81,12 @@ def metaclass_of(cls: type) -> type:
 
 
 def hidden_in(cls: type, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that its metaclass would not let be set."""
-    above = [vars(base) for base in type.mro(type(cls)) if base not in (type, object)]
+    """Return the attributes that its metaclass, or `type`, would not let be set."""
     hidden = {
-        name for names in above for name, it in names.copy().items() if hasattr(type(it), "__set__")
+        name
+        for base in type.mro(type(cls))
+        for name, it in vars(base).copy().items()
+        if hasattr(type(it), "__set__") and not (base is type and name in _STORED)
     }
     return {name: attributes[name] for name in hidden & attributes.keys()}
 
