@@ -132,6 +132,36 @@ def test_what_cannot_be_copied_is_the_one_that_the_worker_has_in_that_module(run
     )
 
 
+def test_a_lock_of_a_decorator_is_made_anew_for_what_a_class_has_too(run_script):
+    script = """
+        import functools, threading
+        def one_at_a_time(function):
+            lock = threading.RLock()
+            @functools.wraps(function)
+            def wrapped(*args):
+                with lock: return function(*args)
+            return wrapped
+        @one_at_a_time
+        def double(x): return 2 * x
+        class Scale:
+            FACTOR = 3
+            @one_at_a_time
+            def of(self, x): return self.FACTOR * x
+            @classmethod
+            @one_at_a_time
+            def named(cls, x): return cls.FACTOR * x
+            @staticmethod
+            @one_at_a_time
+            def less(x): return x - 1
+        class Larger(Scale): FACTOR = 4
+        for _ in range(3):
+            assert run(double, 2) == 4 and run(Scale.of, Scale(), 2) == 6
+            assert run(Larger().of, 2) == run(Larger.named, 2) == 8 and run(Larger.less, 2) == 1
+            assert run(map, Scale().of, [1]).__next__() == 3
+    """
+    run_script(script)
+
+
 def test_what_cannot_be_copied_is_no_argument_and_others_are_refused_as_ever(run_script):
     run_script(
         """

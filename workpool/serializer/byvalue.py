@@ -64,7 +64,7 @@ from .rebuilt import (
     reduce_past_getattr,
     wants_more,
 )
-from .script import SCRIPT_MODULES, is_in_script, reduce_once, the_one
+from .script import SCRIPT_MODULES, has_function, reduce_once, the_one
 from .tensors import reducers
 
 _MOST_ATTEMPTS: Final = 9
@@ -258,7 +258,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         # The cells themselves, which two closures may share; they are filled later.
         cells = tuple((cell, it) for _, cell, it in cells_of(function) if it is not UNBOUND)
         enclosed = [it for _, it in cells]
-        if is_in_script(function.__name__, function):  # what a decorator has made of it
+        if has_function(function):  # what a decorator has made of it
             self._note(enclosed)
         slots = {name: getattr(function, name) for name in _SLOTS}
         slots["__annotations__"] = annotations_of(function)

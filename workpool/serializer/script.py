@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from .instances import attributes_of, set_attributes
@@ -71,6 +71,19 @@ def found_in_script(path: str) -> Any:
     for part in path.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def has_function(function: FunctionType) -> bool:
+    """Tell whether the script, or one of its classes, has a function under its own name.
+
+    It runs no code of the script, as a descriptor of its own would have.
+    """
+    found: object = sys.modules["__main__"]
+    for part in function.__qualname__.split("."):
+        found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
+    if isinstance(found, (classmethod, staticmethod)):
+        found = found.__func__
+    return found is function or is_in_script(function.__name__, function)
 
 
 def reduce_once(obj: Any) -> Any:
