@@ -89,7 +89,7 @@ def test_the_child_is_a_process_of_its_own() -> None:
         isolated = pool.with_options(isolate=True)
         rank, child = pool.submit(pid).result(), isolated.submit(pid).result()
         assert rank != child == isolated.submit(pid).result()
-        import sys
+        import importlib.util, sys
         assert isolated.submit(lambda: sys.argv).result() == sys.argv
         limited = pool.with_options(max_tasks_per_child=2)
         assert len({limited.submit(pid).result() for _ in range(8)}) >= 4
@@ -97,6 +97,7 @@ def test_the_child_is_a_process_of_its_own() -> None:
             from mpi4py import MPI
         failure = error(isolated.submit(asks_for_mpi))
         assert isinstance(failure, ImportError) and "child process" in str(failure)
+        assert isolated.submit(lambda: bool(importlib.util.find_spec("mpi4py"))).result()
         # Large things, both ways; what a result refers to is its own.
         array = np.arange(3_000_000.0)
         assert np.array_equal(isolated.submit(lambda a: a + 1, array).result(60), array + 1)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pickle import PickleBuffer
 from types import ModuleType
@@ -199,16 +200,17 @@ def _memory(nbytes: int | None) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-class _NoMPI:
-    """Finds no mpi4py, and says why."""
+class _NoMPI(Loader):
+    """Finds mpi4py, for who asks whether it is there, and says why it cannot be imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name.partition(".")[0] == "mpi4py":
-            raise ImportError(
-                "no MPI here: a task with isolate=True, a time limit or a memory limit runs in a "
-                "child process of its worker; without them it runs in the rank itself",
-                name=name,
-            )
-        return None
+        return ModuleSpec(name, self) if name.partition(".")[0] == "mpi4py" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ImportError(
+            "no MPI here: a task with isolate=True, a time limit or a memory limit runs in a "
+            "child process of its worker; without them it runs in the rank itself",
+            name=module.__name__,
+        )
