@@ -371,3 +371,25 @@ def test_what_a_module_has_for_nothing_but_its_identity_is_the_same_in_a_task(ru
             SHIFT, REDUCE, JUMP = Step("SHIFT"), Step("REDUCE"), Step("a jump")
         """,
     )
+
+
+def test_a_context_manager_may_be_the_decorator_of_a_task(run_script):
+    script = """
+        import contextlib
+        seen = []
+        @contextlib.contextmanager
+        def noted(name, *, end):
+            seen.append(name)
+            yield
+            seen.append(end)
+        @noted("before", end="after")
+        def task(x): return [x, *seen]
+        class Tasks:
+            @noted("first", end="last")
+            def twice(self, x): return 2 * x, seen.copy()
+        for _ in range(3):
+            assert run(task, 1) == [1, "before"] and run(Tasks().twice, 2) == (4, ["first"])
+        entered = noted("", end="")
+        with entered: assert "generator" in str(failure(lambda: entered))
+    """
+    run_script(script)

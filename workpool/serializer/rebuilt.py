@@ -7,6 +7,7 @@ asks for one after another.
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import dataclasses
 import functools
@@ -259,6 +260,14 @@ def _reduce_getset(it: GetSetDescriptorType) -> tuple[Any, ...]:
     return _find_attribute, (_Plain if shared else it.__objclass__, it.__name__)
 
 
+def _reduce_manager(manager: Any) -> Any:
+    # As when it decorates a function, and is made again for each call; not if it was entered.
+    made_of = vars(manager)
+    if "func" not in made_of:
+        return NotImplemented
+    return type(manager), (made_of["func"], made_of["args"], made_of["kwds"])
+
+
 def _reduce_file(file: TextIOWrapper) -> Any:
     # For cloudpickle it is what it contains.
     if "+" in getattr(file, "mode", "") and file is not sys.stdout and file is not sys.stderr:
@@ -300,6 +309,8 @@ REDUCED_TO_NAMES: Final[dict[object, Callable[[Any], tuple[Any, ...] | str]]] = 
     GetSetDescriptorType: _reduce_getset,
     # Such as ``int.from_bytes``, of what `functools.wraps` has given the attributes of `int`.
     ClassMethodDescriptorType: lambda it: (_find_attribute, (it.__objclass__, it.__name__)),
+    contextlib._GeneratorContextManager: _reduce_manager,
+    contextlib._AsyncGeneratorContextManager: _reduce_manager,
     TextIOWrapper: _reduce_file,
     LAZY: lambda it: (_imported, (it.resolve(),)),  # or say what the import fails with
     SENTINEL: reduce_sentinel,  # those of `dataclasses` are of this kind then
