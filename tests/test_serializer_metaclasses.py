@@ -385,3 +385,15 @@ def test_what_a_decorator_notes_in_a_method_of_a_class_comes_along(run_script):
         assert run(collect, Model)["positive"] == ["size", "age"]
         assert run(collect, Model)["other"] == 1
     """)
+
+
+def test_a_typed_dict_below_another_of_the_script(run_script):
+    script = """
+        from typing import TypedDict
+        class Point(TypedDict): x: int
+        class Named(Point, total=False): name: str
+        def task(x) -> Named: return Named(x=x), set(Named.__required_keys__), Named.__total__
+        for _ in range(3):
+            assert run(task, 1) == ({"x": 1}, {"x"}, False) and run(Named, x=1) == {"x": 1}
+    """
+    run_script(script)

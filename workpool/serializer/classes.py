@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from enum import Enum
 from pickle import UnpicklingError
 from types import FunctionType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypedDict, is_typeddict
 from weakref import WeakValueDictionary, ref
 
 from .atoms import is_unchanging
@@ -377,6 +377,8 @@ def reduce_class(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     if make.__name__ == "_make_skeleton_class":  # which knows classes by what is equal to them
         slots, hidden = _slots_of(cls), hidden_in(cls, state[0])
         _, name, bases, content, *_ = args
+        if bases == (dict,) and is_typeddict(cls):  # below another, before Python 3.12
+            bases = (TypedDict,)
         make, args = _make_empty, (metaclass_of(cls), name, bases, {**content, **slots, **hidden})
         if (made_of := parameters(cls)) is not None:
             make, args = _make_parametrized, (*args, *made_of)
