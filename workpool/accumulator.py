@@ -9,7 +9,8 @@ what a task adds until the task's outcome is committed; then it makes the contri
     kept by the worker     this attempt counts     in the window             future resolved
 
 Whoever has seen the future resolved therefore sees the contribution; a task that raises, is
-evicted, or dies before its commit leaves none.
+evicted, or dies before its commit leaves none.  If its worker dies after that, and before the task
+is shown as done, nobody knows what is in the window: then the task is lost.
 
 A job that is to outlive its workers cannot do that: a worker that dies inside ``Accumulate`` leaves
 others waiting for a lock, and one that dies before ``complete`` leaves open what has been added.

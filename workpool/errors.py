@@ -73,7 +73,7 @@ class TaskKilled(WorkPoolError):
 
 
 class TaskLost(WorkPoolError, RuntimeError):
-    """A step of the pool was cut off, by a signal's handler or by MPI, and has lost the task."""
+    """A step was cut off, by a signal's handler, MPI or a worker's death, and has lost the task."""
 
 
 class WorkerCrashed(WorkPoolError):

@@ -10,6 +10,7 @@ from .errors import (
     BrokenPool,
     RemoteTraceback,
     SerializationError,
+    TaskLost,
     TaskTimeout,
     WorkerCrashed,
     WorkPoolError,
@@ -25,6 +26,7 @@ class Why(Enum):
     CRASHED = "crashed"  #: its process ended by itself, or somebody killed it
     UNSTARTED = "unstarted"  #: there was no process to run it: none could be started
     DEAD = Gone.DEAD.value  #: the worker's own process is gone
+    ADDING = "adding"  #: it is gone since the commit, and may have added to accumulators or not
     STOPPED = Gone.STOPPED.value  #: the worker does not run
     SILENT = Gone.SILENT.value  #: the worker's heart stands still
     NOBODY = "nobody"  #: every worker is gone
@@ -117,6 +119,11 @@ class Loss(NamedTuple):
             return BrokenPool(
                 "every worker of the pool has died: start the job again; if a task brings them "
                 "down, submit it by with_options(isolate=True)"
+            )
+        if self.why is Why.ADDING:
+            return TaskLost(
+                f"worker rank {self.rank} on {self.host} has died while what task {name} adds to "
+                "accumulators was being added: nobody knows whether it was"
             )
         if self.why in OF_THE_WORKER:
             return WorkerCrashed(

@@ -86,7 +86,7 @@ class Step(Enum):
     GIVE_BACK = "give back"  #: owner: of the tasks that I said I start, one runs and no more will
     COMMIT = "commit"  #: owner: the outcome stands, contributions follow
     COMPLETE = "complete"  #: owner: all is in the window
-    SETTLE = "settle"  #: submitter: the owner died after its commit: nobody knows what it added
+    SETTLE = "settle"  #: submitter: the owner died after its commit; nobody knows what it added
     RECLAIM = "reclaim"  #: submitter: the owner is gone, the attempt is void
     LET_GO = "let go"  #: former owner: I write there no more; submitter: its process is gone
     RETIRE = "retire"  #: submitter: collected

@@ -14,6 +14,7 @@ from .context import CALL, Context, TaskKind
 from .contributions import Together
 from .extents import Extent
 from .layout import Blob, Items, Terms
+from .loss import Loss
 from .repository import Row
 from .serializer import Encoded, Packed
 
@@ -303,7 +304,7 @@ class Batch:
         The task's own, or all of them joined, with the extents of those that lie apart.
     """
 
-    __slots__ = ("claimed_s", "extent", "holds", "incoming", "payload", "row", "tasks")
+    __slots__ = ("claimed_s", "extent", "holds", "incoming", "lost", "payload", "row", "tasks")
 
     def __init__(self, tasks: list[Task], payload: Encoded) -> None:
         self.tasks = tasks
@@ -313,6 +314,7 @@ class Batch:
         self.row = NOWHERE  # as published
         self.incoming: memoryview | None = None  # an outcome that comes in pieces
         self.claimed_s: float | None = None  # when it was first seen to run
+        self.lost: Loss | None = None  # why its outcome does not count, though it is there
 
     def doubt(self, in_doubt: bool) -> None:
         """Say whether a row that nobody has noted may name the payloads, which lie apart."""

@@ -60,7 +60,7 @@ class Submitter:
     held: dict[int, tuple[Prepared, Row]] = field(default_factory=dict)  # by row number
     collected: list[tuple[int, int, int]] = field(default_factory=list)  # task, ticket, owner
     cancelled: list[tuple[int, int]] = field(default_factory=list)  # task, ticket
-    settled: list[int] = field(default_factory=list)  # collected, but may have contributed or not
+    settled: list[int] = field(default_factory=list)  # they fail: they may have contributed
     pieces: dict[int, bytes] = field(default_factory=dict)  # of outcomes, by ticket
     buffer_of: int | None = None  # the ticket whose payload lies in the buffer for pieces
     seen: list[Row] = field(default_factory=list)  # to be served

@@ -259,6 +259,8 @@ class Collector:
         is made up for the next time.
         """
         self.row_s += 0.1 * (elapsed_ns * 1e-9 - self.row_s)
+        if batch.lost is not None:
+            kind, content = _LOST, memoryview(batch.lost.encoded())
         carried: list[Together] = []
         if kind & CONTRIBUTES:
             content, packed = layout.read_carried(content)

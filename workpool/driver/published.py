@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from .. import layout
 from ..clock import monotonic
 from ..layout import TaskOutcome
+from ..loss import Loss, Why
 from ..members.leases import WATCH_S
 from ..protocol import State, Step
 from ..repository import Publisher, Row
@@ -234,8 +235,10 @@ class Published:
                 found.setdefault(layout.owner_of(words[number]), []).append(batch)
         return found
 
-    def settle(self, batch: Batch) -> bool:
+    def settle(self, batch: Batch, loss: Loss) -> bool:
         """Finish a row that was decided, and whose owner has died; return whether it was decided.
+
+        Its tasks are lost for good: nobody knows what the accumulators have of what they added.
 
         Notes
         -----
@@ -243,7 +246,12 @@ class Published:
         """
         word = self._publisher.load(batch.row.number)
         row = Row(batch.row.number, word)
-        return layout.state_of(word) == State.COMMITTED and self._publisher.step(row, Step.SETTLE)
+        if layout.state_of(word) != State.COMMITTED or not self._publisher.step(row, Step.SETTLE):
+            return False
+        batch.lost = loss._replace(why=Why.ADDING)
+        for task in batch.tasks:
+            task.retry = None  # another attempt might count twice
+        return True
 
     def free_rows(self, members: Container[int]) -> None:
         """Free the rows of members whose processes are gone: taken back, or lost while they ran.

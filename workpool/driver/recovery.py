@@ -91,8 +91,8 @@ class Recovery:
     def _take_back_from(self, member: int, batches: list[Batch], loss: Loss) -> None:
         """Void what a member that is gone was running, and hand that on to the pools."""
         for batch in batches:
-            if loss.why is Why.DEAD and self._published.settle(batch):
-                continue  # it is DONE now
+            if loss.why is Why.DEAD and self._published.settle(batch, loss):
+                continue  # it is DONE now, and collected as lost
             lost = self._published.take_back(batch)
             if not lost:
                 continue

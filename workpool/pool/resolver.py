@@ -137,6 +137,7 @@ class Resolver:
             assert task.batch is not None
             if task.batch.tasks.index(task) in tasks:
                 outcome = task, int(Kind.EXCEPTION), refusal(task, error)
+                task.retry = None  # another attempt might count twice
             outcomes.append(outcome)
         finished.outcomes = outcomes
 
