@@ -167,8 +167,8 @@ class Accumulator:
     def value(self) -> Any:
         """Return the numbers as they stand: an array, or a scalar for shape ``()``.
 
-        Exact for every task whose future is done; while others run, what they have committed so
-        far.  After the pool's shutdown, the last value.
+        Exact for every task whose future is done, but for those that are lost (`TaskLost`); while
+        others run, what they have committed so far.  After the pool's shutdown, the last value.
 
         Returns
         -------
