@@ -10,6 +10,7 @@ import pytest
 from stepped_pool import Died, Make, SteppedPool, Unsaid, die_once, drained, during, fail, note, ran
 
 from workpool import layout
+from workpool.accumulator import Accumulators
 from workpool.errors import BrokenPool, SerializationError, TaskLost
 from workpool.pool.future import PoolFuture
 from workpool.protocol import State
@@ -146,6 +147,25 @@ def test_a_task_whose_worker_dies_between_commit_and_complete_is_lost(
     assert set(ran.values()) == {1}, "a task was run again"
     assert len(pool.members.dead) == 1
     assert pool.submit(note, 0).result() == 0
+
+
+def test_a_task_whose_contributions_were_cut_off_is_not_tried_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(self: Accumulators, parts: Any) -> None:
+        monkeypatch.undo()
+        self.add(parts)
+        raise KeyboardInterrupt
+
+    pool = make(carries=True)
+    numbers = pool.accumulator((), "int64")
+    monkeypatch.setattr(Accumulators, "add", cut_off)
+    future = pool.with_options(retries=3).submit(note, 7, numbers)
+    with pytest.raises(KeyboardInterrupt):
+        future.result()
+    with pytest.raises(TaskLost, match="nobody knows whether it was"):
+        future.result()
+    assert (ran[7], numbers.value()) == (1, 1)
 
 
 @pytest.mark.parametrize("schedule", ["adaptive", "self", "guided", "static"])
